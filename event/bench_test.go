@@ -1,0 +1,75 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// oneKilobyte is an event of 1,024 bytes with the data that business events have: short members, some nesting, some text.
+func oneKilobyte() string {
+	var data strings.Builder
+	data.WriteString(`{"order":{"number":4711,"total":129.95,"currency":"EUR","paid":true,"coupon":null},"lines":[`)
+	for i := range 8 {
+		if i > 0 {
+			data.WriteByte(',')
+		}
+		fmt.Fprintf(&data, `{"sku":"SKU-%06d","quantity":%d,"price":%d.50}`, i*7919, i+1, i*3)
+	}
+	data.WriteString(`],"note":"`)
+	event := `{"id":"b68529f3-68cd-4744-baa4-3c0498ec19e2","subject":"/shops/berlin/orders/4711","eventType":"Shop.OrderPlaced",` +
+		`"eventTime":"2026-06-26T18:41:00.9584103Z","dataVersion":"1.0","data":` + data.String()
+	const tail = `"}}`
+	return event + strings.Repeat("n", 1024-len(event)-len(tail)) + tail
+}
+
+func BenchmarkParse1KB(b *testing.B) {
+	body := []byte("[" + oneKilobyte() + "]")
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(EventGrid, "application/json; charset=utf-8", body, "orders", Limits{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParse100x1KB(b *testing.B) {
+	body := []byte("[" + strings.Repeat(oneKilobyte()+",", 99) + oneKilobyte() + "]")
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(EventGrid, "application/json", body, "orders", Limits{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkBody1KB(b *testing.B) {
+	events := []*Event{{Schema: EventGrid, Body: []byte(oneKilobyte())}}
+	for _, delivery := range []Schema{EventGrid, CloudEvents} {
+		b.Run(string(delivery), func(b *testing.B) {
+			var body []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if body, err = Body(body[:0], events, "orders", delivery, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(int64(len(body)))
+		})
+	}
+}
+
+// BenchmarkValid1KB is the yardstick: what encoding/json takes to say yes and nothing more.
+func BenchmarkValid1KB(b *testing.B) {
+	body := []byte("[" + oneKilobyte() + "]")
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if !json.Valid(body) {
+			b.Fatal("not JSON")
+		}
+	}
+}

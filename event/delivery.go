@@ -1,0 +1,156 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+const utf8Parameter = "; charset=utf-8"
+
+// ContentType returns the Content-Type of a delivery. An Event Grid delivery is an array with or without batching and has
+// one type; CloudEvents have a type for one event and one for a batch.
+// Source: Microsoft, CloudEvents v1.0 schema with Azure Event Grid, 2021-07-22; CNCF, JSON event format 1.0.2, section 4.2.
+func ContentType(delivery Schema, batched bool) string {
+	switch {
+	case delivery != CloudEvents:
+		return mediaJSON + utf8Parameter
+	case batched:
+		return mediaBatch + utf8Parameter
+	}
+	return mediaStructured + utf8Parameter
+}
+
+// CanDeliver reports whether events of the input schema can be delivered in the delivery schema. A CloudEvent cannot become
+// an Event Grid event, which has no place for its extension attributes.
+// Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25, "Event schema compatibility".
+func CanDeliver(input, delivery Schema) bool {
+	return input == EventGrid && delivery == EventGrid || delivery == CloudEvents && (input == EventGrid || input == CloudEvents)
+}
+
+// Body appends the body of one delivery to dst. An Event Grid body is always an array; a CloudEvents body is one object, or
+// an array when batched: endpoints built on the CloudEvents SDKs refuse an array under the type of a single event.
+// batched changes nothing about an Event Grid body.
+// It fails, returning dst unchanged, on no event, on several CloudEvents not batched, and wherever AppendDelivery does.
+func Body(dst []byte, events []*Event, topicName string, delivery Schema, batched bool) ([]byte, error) {
+	lone := delivery == CloudEvents && !batched
+	switch {
+	case len(events) == 0:
+		return dst, errors.New("delivery body: no event")
+	case lone && len(events) > 1:
+		return dst, fmt.Errorf("delivery body: %d CloudEvents, but not batched", len(events))
+	case lone:
+		return AppendDelivery(dst, events[0], topicName, delivery)
+	}
+	body := append(dst, '[')
+	for i, e := range events {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		var err error
+		if body, err = AppendDelivery(body, e, topicName, delivery); err != nil {
+			return dst, fmt.Errorf("delivery body: event %d: %w", i, err)
+		}
+	}
+	return append(body, ']'), nil
+}
+
+// AppendDelivery appends one event to dst as it stands in a delivery's body, without the array's brackets. It reads Schema
+// and Body of e alone.
+//
+// Within a schema every byte is delivered as accepted, but for two members of the Event Grid schema: a missing `topic` and
+// `metadataVersion` are added at the object's end, and written over null (or, for topic, "") where that stands.
+// From Event Grid to CloudEvents the envelope is written anew and data is copied.
+// It fails, returning dst unchanged, when CanDeliver says no or Body is not one JSON object.
+func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]byte, error) {
+	if !CanDeliver(e.Schema, delivery) {
+		return dst, fmt.Errorf("deliver event: no conversion from %q to %q", e.Schema, delivery)
+	}
+	if e.Schema == CloudEvents {
+		return append(dst, e.Body...), nil
+	}
+	var few [16]member
+	f := fields{src: e.Body, members: few[:0]}
+	s := scanner{src: e.Body, maxDepth: math.MaxInt} // the depth was judged when the event was accepted
+	if s.peek() != '{' || !s.object(1, &f.members) || s.pos != len(e.Body) {
+		return dst, fmt.Errorf("deliver event: stored body is not one JSON object at byte %d: %s", s.pos, s.problem)
+	}
+	if twice := decodeNames(f.members); twice != nil {
+		return dst, fmt.Errorf("deliver event: stored body has %q twice", shorten(string(twice)))
+	}
+	path := Envelope{Topic: topicName}.Path()
+	if delivery == CloudEvents {
+		return appendConverted(dst, &f, path), nil
+	}
+	return appendSpliced(dst, &f, path), nil
+}
+
+// appendSpliced writes the event with its missing server members.
+func appendSpliced(dst []byte, f *fields, path string) []byte {
+	var hasTopic, hasVersion bool
+	done := 0
+	for _, m := range f.members {
+		value := f.src[m.value.start:m.value.end]
+		switch string(m.name) {
+		case memberTopic:
+			hasTopic = true
+			if value[0] == 'n' || len(value) == len(`""`) {
+				dst = appendQuoted(append(dst, f.src[done:m.value.start]...), path)
+				done = m.value.end
+			}
+		case memberMetadataVersion:
+			hasVersion = true
+			if value[0] == 'n' {
+				dst = appendQuoted(append(dst, f.src[done:m.value.start]...), metadataVersion)
+				done = m.value.end
+			}
+		}
+	}
+	end := len(f.src) - 1
+	dst = append(dst, f.src[done:end]...)
+	first := len(f.members) == 0
+	if !hasTopic {
+		dst, first = appendMember(dst, first, memberTopic, path), false
+	}
+	if !hasVersion {
+		dst = appendMember(dst, first, memberMetadataVersion, metadataVersion)
+	}
+	return append(dst, f.src[end])
+}
+
+func appendMember(dst []byte, first bool, name, value string) []byte {
+	if !first {
+		dst = append(dst, ',')
+	}
+	dst = append(appendQuoted(dst, name), ':')
+	return appendQuoted(dst, value)
+}
+
+// conversions are the members of an Event Grid event that become CloudEvents attributes, in the order they are written.
+// dataVersion has no attribute of its own and travels as an extension. The source is the topic's path.
+// Source: Microsoft, Use CloudEvents schema with Event Grid, 2018-11-07, mapping table; later pages have no table.
+var conversions = [...]struct{ from, to string }{
+	{"id", "id"},
+	{"eventType", "type"},
+	{"subject", "subject"},
+	{"eventTime", "time"},
+	{"dataVersion", "dataversion"},
+}
+
+// appendConverted writes an Event Grid event as a CloudEvent. Values are copied as they were written, escapes and all.
+// An empty subject or dataVersion is left out: CloudEvents wants an attribute unset rather than empty.
+func appendConverted(dst []byte, f *fields, path string) []byte {
+	dst = append(dst, '{')
+	dst = appendMember(dst, true, "specversion", specVersion)
+	dst = appendMember(dst, false, "source", path)
+	for _, c := range conversions {
+		if value, ok := f.given(c.from); ok && len(value) > len(`""`) {
+			dst = append(append(append(append(dst, `,"`...), c.to...), `":`...), value...)
+		}
+	}
+	if data, ok := f.raw("data"); ok {
+		dst = appendMember(dst, false, "datacontenttype", mediaJSON)
+		dst = append(append(dst, `,"data":`...), data...)
+	}
+	return append(dst, '}')
+}

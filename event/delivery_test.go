@@ -1,0 +1,287 @@
+package event
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestContentType(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "application/json; charset=utf-8", ContentType(EventGrid, false))
+	require.Equal(t, "application/json; charset=utf-8", ContentType(EventGrid, true))
+	require.Equal(t, "application/cloudevents+json; charset=utf-8", ContentType(CloudEvents, false))
+	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", ContentType(CloudEvents, true))
+}
+
+func TestCanDeliver(t *testing.T) {
+	t.Parallel()
+	require.True(t, CanDeliver(EventGrid, EventGrid))
+	require.True(t, CanDeliver(EventGrid, CloudEvents))
+	require.True(t, CanDeliver(CloudEvents, CloudEvents))
+	require.False(t, CanDeliver(CloudEvents, EventGrid))
+	require.False(t, CanDeliver("", EventGrid))
+	require.False(t, CanDeliver("", CloudEvents))
+	require.False(t, CanDeliver(EventGrid, ""))
+	require.False(t, CanDeliver("", ""))
+}
+
+func TestAppendDeliverySplices(t *testing.T) {
+	t.Parallel()
+	const both = `"topic":"/topics/orders","metadataVersion":"1"`
+	for _, c := range []struct{ name, body, want string }{
+		{"nothing there", `{"id":"1"}`, `{"id":"1",` + both + `}`},
+		{"empty object", `{}`, `{` + both + `}`},
+		{"empty object with white space", `{ }`, `{ ` + both + `}`},
+		{"white space before the end", "{ \"id\" : \"1\"\r\n}", "{ \"id\" : \"1\"\r\n," + both + "}"},
+		{"both there", `{"topic":"/topics/orders","id":"1","metadataVersion":"1"}`, `{"topic":"/topics/orders","id":"1","metadataVersion":"1"}`},
+		{"topic by its name stays", `{"topic":"orders","metadataVersion":"1"}`, `{"topic":"orders","metadataVersion":"1"}`},
+		{"topic there", `{"topic":"orders"}`, `{"topic":"orders","metadataVersion":"1"}`},
+		{"metadataVersion there", `{"metadataVersion":"1"}`, `{"metadataVersion":"1","topic":"/topics/orders"}`},
+		{"topic null", `{"topic" : null , "id":"1"}`, `{"topic" : "/topics/orders" , "id":"1","metadataVersion":"1"}`},
+		{"topic empty", `{"id":"1","topic":"" }`, `{"id":"1","topic":"/topics/orders" ,"metadataVersion":"1"}`},
+		{"metadataVersion null", `{"metadataVersion":null}`, `{"metadataVersion":"1","topic":"/topics/orders"}`},
+		{"both null", `{"topic":null,"metadataVersion":null}`, `{` + both + `}`},
+		{"both null, other order", `{"metadataVersion":null,"x":[null],"topic":""}`, `{"metadataVersion":"1","x":[null],"topic":"/topics/orders"}`},
+		{"names with escapes", `{"\u0074opic":null,"metadata\u0056ersion":null}`, `{"\u0074opic":"/topics/orders","metadata\u0056ersion":"1"}`},
+		{"names inside data", `{"data":{"topic":null,"metadataVersion":null}}`, `{"data":{"topic":null,"metadataVersion":null},` + both + `}`},
+		{"names inside a string", `{"data":"\"topic\":null}"}`, `{"data":"\"topic\":null}",` + both + `}`},
+		{"names in other case", `{"Topic":null,"metadataversion":null}`, `{"Topic":null,"metadataversion":null,` + both + `}`},
+		{"data odd but sound", `{"data":{"a":1,"a":1e999999,"\ud800":"\u0000"}}`, `{"data":{"a":1,"a":1e999999,"\ud800":"\u0000"},` + both + `}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := AppendDelivery([]byte("before"), &Event{Schema: EventGrid, Body: []byte(c.body)}, "orders", EventGrid)
+			require.NoError(t, err)
+			require.Equal(t, "before"+c.want, string(got))
+			require.True(t, json.Valid(got[len("before"):]))
+		})
+	}
+}
+
+func TestAppendDeliveryConverts(t *testing.T) {
+	t.Parallel()
+	const head = `{"specversion":"1.0","source":"/topics/orders"`
+	for _, c := range []struct{ name, body, want string }{
+		{
+			"every member",
+			`{ "topic":"orders", "metadataVersion":"1", "data" : { "a" : [ 1 ] } , "dataVersion":"2", "eventTime":"2017-06-26T18:41:00.9584103Z", "subject":"s", "eventType":"t", "id":"1", "extra":1 }`,
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00.9584103Z","dataversion":"2","datacontenttype":"application/json","data":{ "a" : [ 1 ] }}`,
+		},
+		{
+			"without data and dataVersion", gridEvent,
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00.9584103Z"}`,
+		},
+		{
+			"empty subject and dataVersion", `{"id":"1","subject":"","eventType":"t","eventTime":"2017-06-26T18:41:00Z","dataVersion":""}`,
+			head + `,"id":"1","type":"t","time":"2017-06-26T18:41:00Z"}`,
+		},
+		{
+			"dataVersion null", `{"id":"1","subject":"s","eventType":"t","eventTime":"2017-06-26T18:41:00Z","dataVersion":null}`,
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00Z"}`,
+		},
+		{
+			"data null", `{"id":"1","subject":"s","eventType":"t","eventTime":"2017-06-26T18:41:00Z","data":null}`,
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00Z","datacontenttype":"application/json","data":null}`,
+		},
+		{
+			"escapes stay as written", `{"\u0069d":"\u0031","subject":"\/a\"","eventType":"\ud83d\ude00","eventTime":"2017-06-26T18:41:00Z"}`,
+			head + `,"id":"\u0031","type":"\ud83d\ude00","subject":"\/a\"","time":"2017-06-26T18:41:00Z"}`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := AppendDelivery([]byte("before"), &Event{Schema: EventGrid, Body: []byte(c.body)}, "orders", CloudEvents)
+			require.NoError(t, err)
+			require.Equal(t, "before"+c.want, string(got))
+			events, err := parseCloud(string(got[len("before"):]))
+			require.NoError(t, err, "a converted event is a CloudEvent that we would accept")
+			require.Equal(t, "/topics/orders", events[0].Source)
+		})
+	}
+}
+
+func TestAppendDeliveryOfCloudEventsIsIdentity(t *testing.T) {
+	t.Parallel()
+	body := "{ \"specversion\" : \"1.0\",\r\n\"id\":\"\\u0031\",\"source\":\"/s\",\"type\":\"t\" , \"topic\":null}"
+	got, err := AppendDelivery(nil, &Event{Schema: CloudEvents, Body: []byte(body)}, "orders", CloudEvents)
+	require.NoError(t, err)
+	require.Equal(t, body, string(got))
+}
+
+func TestAppendDeliveryQuotesTheTopic(t *testing.T) {
+	t.Parallel()
+	got, err := AppendDelivery(nil, &Event{Schema: EventGrid, Body: []byte(`{}`)}, "a\"\\\n", EventGrid)
+	require.NoError(t, err)
+	require.Equal(t, `{"topic":"/topics/a\"\\\u000a","metadataVersion":"1"}`, string(got))
+}
+
+func TestAppendDeliveryFails(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		input, delivery Schema
+		body, message   string
+	}{
+		{CloudEvents, EventGrid, cloudOne, `deliver event: no conversion from "CloudEventSchemaV1_0" to "EventGridSchema"`},
+		{"", EventGrid, gridEvent, `deliver event: no conversion from "" to "EventGridSchema"`},
+		{EventGrid, EventGrid, ``, "deliver event: stored body is not one JSON object at byte 0: "},
+		{EventGrid, EventGrid, `[]`, "deliver event: stored body is not one JSON object at byte 0: "},
+		{EventGrid, EventGrid, `{} `, "deliver event: stored body is not one JSON object at byte 2: "},
+		{EventGrid, CloudEvents, `{"a":1`, "deliver event: stored body is not one JSON object at byte 6: the text ends too early"},
+		{EventGrid, EventGrid, `{"a":1,"a":2}`, `deliver event: stored body has "a" twice`},
+	} {
+		got, err := AppendDelivery([]byte("before"), &Event{Schema: c.input, Body: []byte(c.body)}, "orders", c.delivery)
+		require.EqualError(t, err, c.message)
+		require.Equal(t, "before", string(got))
+	}
+}
+
+func TestBody(t *testing.T) {
+	t.Parallel()
+	gridOne := &Event{Schema: EventGrid, Body: []byte(`{"topic":"orders","metadataVersion":"1"}`)}
+	one := &Event{Schema: CloudEvents, Body: []byte(`{"id":"1"}`)}
+	two := &Event{Schema: CloudEvents, Body: []byte(`{"id":"2"}`)}
+	const spliced = `{"topic":"orders","metadataVersion":"1"}`
+	for _, c := range []struct {
+		name     string
+		events   []*Event
+		delivery Schema
+		batched  bool
+		want     string
+	}{
+		{"Event Grid, one", []*Event{gridOne}, EventGrid, false, "[" + spliced + "]"},
+		{"Event Grid, one, batched", []*Event{gridOne}, EventGrid, true, "[" + spliced + "]"},
+		{"Event Grid, two", []*Event{gridOne, gridOne}, EventGrid, false, "[" + spliced + "," + spliced + "]"},
+		{"Event Grid, two, batched", []*Event{gridOne, gridOne}, EventGrid, true, "[" + spliced + "," + spliced + "]"},
+		{"CloudEvents, one", []*Event{one}, CloudEvents, false, `{"id":"1"}`},
+		{"CloudEvents, one, batched", []*Event{one}, CloudEvents, true, `[{"id":"1"}]`},
+		{"CloudEvents, two, batched", []*Event{one, two}, CloudEvents, true, `[{"id":"1"},{"id":"2"}]`},
+		{"converted and kept in one batch", []*Event{gridOne, one}, CloudEvents, true, `[{"specversion":"1.0","source":"/topics/orders"},{"id":"1"}]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Body([]byte("before"), c.events, "orders", c.delivery, c.batched)
+			require.NoError(t, err)
+			require.Equal(t, "before"+c.want, string(got))
+		})
+	}
+}
+
+func TestBodyFails(t *testing.T) {
+	t.Parallel()
+	one := &Event{Schema: CloudEvents, Body: []byte(cloudOne)}
+	broken := &Event{Schema: EventGrid, Body: []byte(`{`)}
+	for _, c := range []struct {
+		events   []*Event
+		delivery Schema
+		batched  bool
+		message  string
+	}{
+		{nil, EventGrid, true, "delivery body: no event"},
+		{nil, CloudEvents, false, "delivery body: no event"},
+		{[]*Event{one, one}, CloudEvents, false, "delivery body: 2 CloudEvents, but not batched"},
+		{[]*Event{one, broken}, CloudEvents, true, "delivery body: event 1: deliver event: stored body is not one JSON object at byte 1: the text ends too early"},
+	} {
+		got, err := Body([]byte("before"), c.events, "orders", c.delivery, c.batched)
+		require.EqualError(t, err, c.message)
+		require.Equal(t, "before", string(got))
+	}
+}
+
+// dataOf is the text of an event's data, absent as "".
+func dataOf(t *testing.T, body []byte) string {
+	t.Helper()
+	var members []member
+	s := scanner{src: body, maxDepth: 1 << 20}
+	require.True(t, s.object(1, &members))
+	f := fields{src: body, members: members}
+	require.Nil(t, decodeNames(members))
+	data, _ := f.raw("data")
+	return string(data)
+}
+
+// requireRoundTrip delivers e in both schemas, reads the deliveries back and compares envelope and data.
+func requireRoundTrip(t *testing.T, e Event) {
+	t.Helper()
+	for _, delivery := range []Schema{EventGrid, CloudEvents} {
+		if !CanDeliver(e.Schema, delivery) {
+			continue
+		}
+		body, err := Body(nil, []*Event{&e}, "orders", delivery, true)
+		require.NoError(t, err)
+		require.True(t, json.Valid(body), "%q", body)
+		contentType := ContentType(delivery, true)
+		read, err := Parse(delivery, contentType, body, "orders", Limits{MaxEventBytes: len(body)})
+		require.NoError(t, err, "%q", body)
+		require.Len(t, read, 1)
+		got := read[0]
+		require.Equal(t, dataOf(t, e.Body), dataOf(t, got.Body))
+		want := e
+		want.Schema, want.Body = got.Schema, got.Body
+		if delivery != e.Schema {
+			want.Source, want.DataVersion = "/topics/orders", ""
+		}
+		require.Equal(t, want, got)
+		again, err := Body(nil, []*Event{&got}, "orders", delivery, true)
+		require.NoError(t, err)
+		require.Equal(t, string(body), string(again), "what was delivered is complete")
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		"[" + gridEvent + "]",
+		grid(`"data":{"topic":null,"a":[1,2,{"b":"\ud800"}]},"dataVersion":"1"`),
+		grid(`"topic":"","metadataVersion":null,"data":1e999999`),
+		grid(`"topic":"orders","data":"text"`),
+		change(grid(`"data":null`), `"subject":"s"`, `"subject":"\u00e9\"\/"`),
+	} {
+		events, err := parseGrid(body)
+		require.NoError(t, err)
+		requireRoundTrip(t, events[0])
+	}
+	for _, body := range []string{cloudOne, cloud(`"data":{"a":1},"subject":"s","x":1`), cloud(`"data_base64":"AAAA"`)} {
+		events, err := parseCloud(body)
+		require.NoError(t, err)
+		requireRoundTrip(t, events[0])
+	}
+}
+
+// FuzzParse: Parse never panics, accepts JSON only, hands out the bytes it was given, and what it accepts can be delivered.
+func FuzzParse(f *testing.F) {
+	f.Add(true, []byte("["+gridEvent+"]"))
+	f.Add(true, []byte("\ufeff [ "+gridEvent+" , "+gridEvent+" ] "))
+	f.Add(true, []byte(grid(`"topic":"","metadataVersion":null,"data":{"a":[1e9,"\ud800"]},"dataVersion":"1","\u0078":[]`)))
+	f.Add(false, []byte(cloudOne))
+	f.Add(false, []byte("["+cloud(`"data_base64":"AAAA","x":1`)+"]"))
+	f.Add(false, []byte(cloud(`"data":{"a":1},"subject":"s","time":"2018-04-05T17:31:00.5+02:00"`)))
+	for _, src := range documents {
+		f.Add(true, []byte(src))
+	}
+	f.Fuzz(func(t *testing.T, isGrid bool, body []byte) {
+		schema := CloudEvents
+		if isGrid {
+			schema = EventGrid
+		}
+		kept := string(body)
+		events, err := Parse(schema, "application/json", body, "orders", Limits{MaxDepth: 8, MaxEvents: 3, MaxEventBytes: 2048})
+		require.Equal(t, kept, string(body), "the body is left alone")
+		if err != nil {
+			var refusal *Error
+			require.ErrorAs(t, err, &refusal)
+			require.Contains(t, []int{400, 413}, refusal.Status)
+			require.NotEmpty(t, refusal.Message)
+			require.Empty(t, events)
+			return
+		}
+		require.True(t, json.Valid([]byte(strings.TrimPrefix(kept, "\ufeff"))), "%q", kept)
+		require.LessOrEqual(t, len(events), 3)
+		for _, e := range events {
+			require.Contains(t, kept, string(e.Body))
+			requireRoundTrip(t, e)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package event
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	const refused = shape(-1)
+	for _, c := range []struct {
+		contentType         string
+		eventGrid, cloudEvs shape
+	}{
+		{"application/json", eventArray, oneEventOrArray},
+		{"application/json; charset=utf-8", eventArray, oneEventOrArray},
+		{"Application/JSON;charset=UTF-8", eventArray, oneEventOrArray},
+		{`application/json; charset="utf-8"; odata.metadata=minimal`, eventArray, oneEventOrArray},
+		{"application/json; charset=utf-16", refused, refused},
+		{"application/json; charset=", refused, refused},
+		{"application/json; charset=utf-8; charset=utf-16", refused, refused},
+		{"", eventArray, refused},
+		{"application/cloudevents+json", refused, oneEvent},
+		{"application/cloudevents+json; charset=utf-8", refused, oneEvent},
+		{"application/cloudevents+json; charset=iso-8859-1", refused, refused},
+		{"application/cloudevents-batch+json", refused, eventArray},
+		{"application/cloudevents-batch+json; charset=utf-8", refused, eventArray},
+		{"APPLICATION/CLOUDEVENTS-BATCH+JSON", refused, eventArray},
+		{"application/cloudevents+xml", refused, refused},
+		{"application/cloudevents", refused, refused},
+		{"application/problem+json", refused, refused},
+		{"application/*", refused, refused},
+		{"application/json, text/plain", refused, refused},
+		{"text/plain", refused, refused},
+		{"text/json", refused, refused},
+		{";", refused, refused},
+	} {
+		for schema, want := range map[Schema]shape{EventGrid: c.eventGrid, CloudEvents: c.cloudEvs} {
+			got, err := accept(schema, c.contentType)
+			if want != refused {
+				require.NoError(t, err, "%s %q", schema, c.contentType)
+				require.Equal(t, want, got, "%s %q", schema, c.contentType)
+				continue
+			}
+			var refusal *Error
+			require.ErrorAs(t, err, &refusal, "%s %q", schema, c.contentType)
+			require.Equal(t, 415, refusal.Status)
+			require.Equal(t, CodeUnsupportedMediaType, refusal.Code)
+			require.Equal(t, -1, refusal.Index)
+		}
+	}
+}
+
+func TestAcceptNamesWhatItTakes(t *testing.T) {
+	t.Parallel()
+	_, err := accept(EventGrid, "application/cloudevents+json")
+	require.EqualError(t, err, `content type "application/cloudevents+json" is not accepted: `+
+		`a topic with input schema EventGridSchema takes application/json in utf-8`)
+	_, err = accept(CloudEvents, "text/plain")
+	require.EqualError(t, err, `content type "text/plain" is not accepted: a topic with input schema CloudEventSchemaV1_0 `+
+		`takes application/cloudevents+json, application/cloudevents-batch+json or application/json in utf-8`)
+	_, err = accept(EventGrid, strings.Repeat("x", 10000))
+	require.Less(t, len(err.Error()), 300)
+}

@@ -1,0 +1,177 @@
+package event
+
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf8"
+)
+
+const (
+	statusBadRequest           = 400
+	statusPayloadTooLarge      = 413
+	statusUnsupportedMediaType = 415
+)
+
+// Parse reads a publish request's body into its events, all or none: the first mistake refuses the request with an *Error.
+// contentType is the request's header as received, topic the name of the topic that is published to. Zero events ("[]") is
+// no mistake. The events' Body slices share body's memory, which the caller must leave alone from then on.
+// A schema that Parse does not know is an error of the program, not an *Error.
+//
+// data is accepted as it is, as long as it is JSON text: equal names, numbers of any size, escaped NULs and lone surrogates
+// included. What is required of an envelope: Microsoft, Azure Event Grid event schema, 2023-05-24, table of event
+// properties; CNCF, CloudEvents 1.0.2.
+func Parse(schema Schema, contentType string, body []byte, topic string, l Limits) ([]Event, error) {
+	if schema != EventGrid && schema != CloudEvents {
+		return nil, fmt.Errorf("parse events: unknown schema %q", schema)
+	}
+	shape, err := accept(schema, contentType)
+	if err != nil {
+		return nil, err
+	}
+	p := parser{schema: schema, topic: Envelope{Topic: topic}, limits: l.withDefaults()}
+	p.scanner = scanner{src: body, maxDepth: p.limits.MaxDepth}
+	p.members = p.few[:0]
+	if err := p.document(shape); err != nil {
+		return nil, err
+	}
+	return p.events, nil
+}
+
+// parser is one call of Parse: the scanner's place in the body and what was found so far.
+type parser struct {
+	scanner
+	schema  Schema
+	topic   Envelope
+	limits  Limits
+	events  []Event
+	members []member // of the current event; reused
+	few     [16]member
+}
+
+var byteOrderMark = []byte("\ufeff")
+
+// document reads the whole body.
+func (p *parser) document(want shape) *Error {
+	if bytes.HasPrefix(p.src, byteOrderMark) {
+		p.pos = len(byteOrderMark)
+	}
+	if !utf8.Valid(p.src) {
+		return refuse(statusBadRequest, CodeInvalidJSON, "the body is not UTF-8: first wrong byte at %d", firstInvalid(p.src))
+	}
+	first := p.space()
+	if p.pos == len(p.src) {
+		return refuse(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", want)
+	}
+	if !want.takes(first) {
+		return p.misshapen(want)
+	}
+	if err := p.outermost(first); err != nil {
+		return err
+	}
+	if p.space(); p.pos < len(p.src) {
+		return refuse(statusBadRequest, CodeInvalidJSON, "the body goes on after its end, at byte %d", p.pos)
+	}
+	return nil
+}
+
+// misshapen tells a body of the wrong shape from one that is no JSON at all.
+func (p *parser) misshapen(want shape) *Error {
+	first := p.peek()
+	if first != '{' && first != '[' && !p.value(1) {
+		return refuse(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.problem, p.pos)
+	}
+	return refuse(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", want, kind(first))
+}
+
+// outermost reads one event or an array of them.
+func (p *parser) outermost(first byte) *Error {
+	if first == '{' {
+		return p.event(0)
+	}
+	return p.array()
+}
+
+// array reads a body that is an array of events.
+func (p *parser) array() *Error {
+	p.pos++
+	if p.space() == ']' {
+		p.pos++
+		return nil
+	}
+	for i := 0; ; i++ {
+		if i == p.limits.MaxEvents {
+			return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+				"a request holds at most %d events", p.limits.MaxEvents)
+		}
+		if err := p.event(i); err != nil {
+			return err
+		}
+		switch p.space() {
+		case ',':
+			p.pos++
+			p.space()
+		case ']':
+			p.pos++
+			return nil
+		default:
+			p.fail("expected ',' or ']' after an event")
+			return p.malformed(i)
+		}
+	}
+}
+
+// event reads the event at index i of the request.
+func (p *parser) event(i int) *Error {
+	start := p.pos
+	p.members = p.members[:0]
+	switch p.peek() {
+	case '{':
+		if !p.object(1, &p.members) {
+			return p.malformed(i)
+		}
+	default:
+		if !p.value(1) {
+			return p.malformed(i)
+		}
+		return refuseEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(p.src[start]))
+	}
+	if size := p.pos - start; size > p.limits.MaxEventBytes {
+		return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+			"an event has at most %d bytes, this one has %d", p.limits.MaxEventBytes, size)
+	}
+	// The capacity ends with the event: appending to a Body must not run into its neighbour.
+	e := Event{Schema: p.schema, Body: p.src[start:p.pos:p.pos]}
+	if err := p.envelope(i, &e); err != nil {
+		return err
+	}
+	p.events = append(p.events, e)
+	return nil
+}
+
+// envelope fills e from the members just scanned.
+func (p *parser) envelope(i int, e *Event) *Error {
+	f := fields{src: p.src, members: p.members, index: i}
+	if twice := decodeNames(f.members); twice != nil {
+		return f.refuse(string(twice), "appears twice")
+	}
+	if p.schema == CloudEvents {
+		return readCloudEvent(&f, e)
+	}
+	return readEventGrid(&f, p.topic, e)
+}
+
+// malformed is the scanner's complaint about the event at index i.
+func (p *parser) malformed(i int) *Error {
+	return refuseEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.problem, p.pos)
+}
+
+// firstInvalid returns the place of the first byte that is not UTF-8, or the length of b. At the end DecodeRune has width 0.
+func firstInvalid(b []byte) (i int) {
+	for {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i
+		}
+		i += n
+	}
+}

@@ -1,0 +1,158 @@
+package event
+
+import (
+	"bytes"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// unescape decodes the inside of a string that the scanner has accepted. Without escapes, which is the rule, it returns raw
+// itself. A lone surrogate half becomes U+FFFD, as in every reader that must produce UTF-8, and is reported.
+func unescape(raw []byte) (text []byte, lone bool) {
+	at := bytes.IndexByte(raw, '\\')
+	if at < 0 {
+		return raw, false
+	}
+	text = make([]byte, 0, len(raw))
+	for at >= 0 {
+		text = append(text, raw[:at]...)
+		r, n := unescapeOne(raw[at:])
+		if r == utf8.RuneError && raw[at+1] == 'u' && isSurrogate(raw[at:]) {
+			lone = true
+		}
+		text = utf8.AppendRune(text, r)
+		raw = raw[at+n:]
+		at = bytes.IndexByte(raw, '\\')
+	}
+	return append(text, raw...), lone
+}
+
+// unescapeOne decodes the escape sequence, or the pair of surrogate halves, that b starts with, and returns its length.
+func unescapeOne(b []byte) (r rune, n int) {
+	switch b[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		return unescapeUnicode(b)
+	}
+	return rune(b[1]), 2
+}
+
+func unescapeUnicode(b []byte) (r rune, n int) {
+	r, _ = hex4(b[2:])
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
+		low, _ := hex4(b[8:])
+		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+			return pair, 12
+		}
+	}
+	return utf8.RuneError, 6
+}
+
+// isSurrogate tells a lone half from an honest \ufffd, which decodes to the same rune.
+func isSurrogate(b []byte) bool {
+	r, _ := hex4(b[2:])
+	return utf16.IsSurrogate(r)
+}
+
+// appendQuoted appends s as a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	const digits = "0123456789abcdef"
+	dst = append(dst, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// parseTime reads an RFC 3339 time with any number of fractional digits (.NET sends seven) and returns it in UTC.
+// The standard library's reader wants capital letters, which RFC 3339 section 5.6 leaves to the writer, and lets through what
+// it forbids: "T8:41:00", a decimal comma, an offset of 24 hours. Its strictness is switched off (go.dev/issue/54580), so the
+// shape is checked first.
+func parseTime(text []byte) (t time.Time, ok bool) {
+	if bytes.ContainsAny(text, "tz") {
+		text = bytes.ToUpper(text)
+	}
+	if !isTimeShaped(text) || t.UnmarshalText(text) != nil {
+		return time.Time{}, false
+	}
+	return t.UTC(), true
+}
+
+// isTimeShaped checks that digits and marks stand where they must, and the offset's range; the calendar is left to the reader.
+func isTimeShaped(text []byte) bool {
+	const seconds = "0000-00-00T00:00:00"
+	if !matches(text, seconds) {
+		return false
+	}
+	zone := text[len(seconds):]
+	if len(zone) > 0 && zone[0] == '.' {
+		digits := 1
+		for digits < len(zone) && isDigit(zone[digits]) {
+			digits++
+		}
+		if digits == 1 {
+			return false
+		}
+		zone = zone[digits:]
+	}
+	if string(zone) == "Z" {
+		return true
+	}
+	return len(zone) == len("+00:00") && (matches(zone, "+00:00") || matches(zone, "-00:00")) &&
+		string(zone[1:3]) <= "23" && string(zone[4:6]) <= "59"
+}
+
+// matches reports whether text starts like pattern, in which 0 stands for any digit.
+func matches(text []byte, pattern string) bool {
+	if len(text) < len(pattern) {
+		return false
+	}
+	for i := range len(pattern) {
+		if pattern[i] == '0' && isDigit(text[i]) {
+			continue
+		}
+		if pattern[i] == '0' || pattern[i] != text[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isBase64 reports whether text is base64 with the standard alphabet and padding (RFC 4648 section 4), without decoding it.
+// encoding/base64 would need a buffer as large as the data and skips line breaks, which RFC 4648 section 3.3 forbids.
+func isBase64(text []byte) bool {
+	if len(text)%4 != 0 {
+		return false
+	}
+	for range 2 {
+		text = bytes.TrimSuffix(text, []byte("="))
+	}
+	for _, c := range text {
+		if !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '/') {
+			return false
+		}
+	}
+	return true
+}

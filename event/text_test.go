@@ -1,0 +1,125 @@
+package event
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUnescape(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, raw, want string
+		lone            bool
+	}{
+		{"plain", `abc`, "abc", false},
+		{"empty", ``, "", false},
+		{"every short escape", `\"\\\/\b\f\n\r\t`, "\"\\/\b\f\n\r\t", false},
+		{"escapes at both ends", `\u0061bc\u0064`, "abcd", false},
+		{"upper and lower hexadecimal", `\u00E9\u00e9`, "éé", false},
+		{"NUL", `a\u0000b`, "a\x00b", false},
+		{"surrogate pair", `\ud83d\ude00`, "😀", false},
+		{"honest replacement character", `\ufffd`, "\ufffd", false},
+		{"lone high half", `a\ud83d`, "a\ufffd", true},
+		{"lone low half", `\ude00b`, "\ufffdb", true},
+		{"halves the wrong way round", `\ude00\ud83d`, "\ufffd\ufffd", true},
+		{"high half before another escape", `\ud83d\n`, "\ufffd\n", true},
+		{"high half before a plain unicode escape", `\ud83d\u0061`, "\ufffda", true},
+		{"high half before a pair", `\ud83d\ud83d\ude00`, "\ufffd😀", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, lone := unescape([]byte(c.raw))
+			require.Equal(t, c.want, string(got))
+			require.Equal(t, c.lone, lone)
+		})
+	}
+}
+
+// FuzzUnescape: on every string that encoding/json can read, both read the same.
+func FuzzUnescape(f *testing.F) {
+	f.Add(`\"\\\/\b\f\n\r\t`)
+	f.Add(`\ud83d\ude00\ud83d`)
+	f.Add(`plain`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		quoted := []byte(`"` + raw + `"`)
+		var want string
+		if !utf8.ValidString(raw) || json.Unmarshal(quoted, &want) != nil {
+			t.Skip()
+		}
+		got, _ := unescape([]byte(raw))
+		require.Equal(t, want, string(got))
+	})
+}
+
+// FuzzAppendQuoted: what is quoted reads back as it was.
+func FuzzAppendQuoted(f *testing.F) {
+	f.Add("a\"b\\c\x00\x1f\né")
+	f.Fuzz(func(t *testing.T, s string) {
+		if !utf8.ValidString(s) {
+			t.Skip()
+		}
+		var got string
+		require.NoError(t, json.Unmarshal(appendQuoted(nil, s), &got))
+		require.Equal(t, s, got)
+	})
+}
+
+func TestParseTime(t *testing.T) {
+	t.Parallel()
+	base := time.Date(2017, 6, 26, 18, 41, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2017-06-26T18:41:00Z":                base,
+		"2017-06-26t18:41:00z":                base,
+		"2017-06-26T18:41:00.9584103Z":        base.Add(958410300),
+		"2017-06-26T20:41:00.9584103+02:00":   base.Add(958410300),
+		"2017-06-26T18:41:00.9584103+00:00":   base.Add(958410300),
+		"2017-06-26T18:41:00.123456789123Z":   base.Add(123456789),
+		"2017-06-26T18:41:00-00:00":           base,
+		"2017-06-26T11:11:00-07:30":           base,
+		"0001-01-01T00:00:00Z":                {},
+		"9999-12-31T23:59:59.9999999Z":        time.Date(9999, 12, 31, 23, 59, 59, 999999900, time.UTC),
+		"2017-06-26T18:41:00.000000000+00:00": base,
+	} {
+		got, ok := parseTime([]byte(text))
+		require.True(t, ok, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{
+		"", "now", "2017-06-26", "18:41:00Z", "2017-06-26T18:41:00", "2017-06-26 18:41:00Z", "2017-06-26T18:41Z",
+		"2017-06-26T8:41:00Z", "2017-06-26T18:41:00,5Z", "2017-06-26T18:41:00.Z", "2017-13-26T18:41:00Z",
+		"2017-02-29T18:41:00Z", "2017-06-26T24:00:00Z", "2017-06-26T18:41:00+0200", "2017-06-26T18:41:00+24:00",
+		"2017-06-26T18:41:00Z ", " 2017-06-26T18:41:00Z", "6/26/2017 6:41:00 PM", "1498502460", "2017-06-26T18:41:00ZZ",
+		"+2017-06-26T18:41:00Z", strings.Repeat("2", 1024),
+	} {
+		_, ok := parseTime([]byte(text))
+		require.False(t, ok, text)
+	}
+}
+
+func TestIsBase64(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"": true, "AA==": true, "AAA=": true, "AAAA": true, "+/09azAZ": true,
+		"A": false, "AA": false, "AAA": false, "A===": false, "====": false, "AA=A": false, "=AAA": false,
+		"AA-_": false, "AA A": false, "AAAA\n": false, "AAA\nA===": false, "AAé": false, "AA==AAAA": false,
+	} {
+		require.Equal(t, want, isBase64([]byte(text)), text)
+	}
+}
+
+// FuzzIsBase64: the same texts as encoding/base64, but for the line breaks that it skips.
+func FuzzIsBase64(f *testing.F) {
+	f.Add("AA==")
+	f.Add("AAA=AAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, err := base64.StdEncoding.DecodeString(text)
+		want := err == nil && !strings.ContainsAny(text, "\r\n")
+		require.Equal(t, want, isBase64([]byte(text)), "%q", text)
+	})
+}

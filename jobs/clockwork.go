@@ -1,0 +1,115 @@
+package jobs
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	promoteInterval   = 250 * time.Millisecond
+	beatInterval      = time.Second
+	deadAfterBeats    = 4
+	housekeepInterval = time.Minute
+	// A statement of the clockwork that takes longer is stuck; the next tick tries again.
+	clockworkTimeout = 10 * time.Second
+)
+
+// every calls do at once and then once per interval until ctx ends. Errors are logged and forgotten: the next tick is the retry.
+func (e *Engine) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
+		err := do(bounded)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			e.log.Warn(what+" failed, trying again", "in", interval, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// promote runs on every node and trusts no leader: River's own scheduler moves nothing for 15 s after its leader died.
+func (e *Engine) promote(ctx context.Context) {
+	e.every(ctx, promoteInterval, "promoting due jobs", func(ctx context.Context) error {
+		_, err := e.store.Promote(ctx)
+		return err
+	})
+}
+
+// keepLease writes this node's heartbeat and watches the others'.
+func (e *Engine) keepLease(ctx context.Context) {
+	watch := newLeaseWatch()
+	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
+		beats, err := e.store.Beat(ctx, e.host)
+		if err != nil {
+			return err
+		}
+		for node, beat := range watch.dead(beats) {
+			e.log.Warn("a node stopped beating; its attempts are made again by the others", "node", node)
+			if err := e.store.Unregister(ctx, node, &beat); err != nil {
+				return err
+			}
+		}
+		return e.reclaim(ctx)
+	})
+}
+
+func (e *Engine) reclaim(ctx context.Context) error {
+	lost, err := e.store.ReclaimFromLost(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := e.store.ReclaimOwn(ctx, e.held.list())
+	if err != nil {
+		return err
+	}
+	if lost+own > 0 {
+		e.log.Warn("interrupted attempts are made again", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
+	}
+	return nil
+}
+
+// leaseWatch decides who is dead: a node whose heartbeat did not move while this node wrote four of its own. Counting
+// own heartbeats instead of seconds keeps everyone alive through a restart of PostgreSQL, when nobody can write.
+type leaseWatch struct{ seen map[string]sighting }
+
+type sighting struct {
+	beat      int64
+	unchanged int
+}
+
+func newLeaseWatch() *leaseWatch { return &leaseWatch{seen: map[string]sighting{}} }
+
+// dead takes the others' heartbeats as read after one more own heartbeat.
+func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
+	dead := map[string]int64{}
+	seen := make(map[string]sighting, len(beats))
+	for node, beat := range beats {
+		s := sighting{beat: beat}
+		if before, known := w.seen[node]; known && before.beat == beat {
+			s.unchanged = before.unchanged + 1
+		}
+		if s.unchanged >= deadAfterBeats {
+			dead[node] = beat
+		}
+		seen[node] = s
+	}
+	w.seen = seen
+	return dead
+}
+
+// housekeep keeps a week of partitions ahead and finishes what a stopped node left half done. Every minute, though a
+// partition is needed once a day: a database that was away over midnight must not cost a day.
+func (e *Engine) housekeep(ctx context.Context) {
+	e.every(ctx, housekeepInterval, "housekeeping", func(ctx context.Context) error {
+		if err := e.store.EnsurePartitions(ctx); err != nil {
+			return err
+		}
+		return e.store.Drain(ctx)
+	})
+}

@@ -1,0 +1,181 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+const (
+	maxResponseBytes = 64 << 10 // read at most: the connection stays usable for the next request
+	maxExcerptBytes  = 4 << 10  // stored at most
+	maxResponseHead  = 64 << 10
+	// Node.js closes idle connections after 5 s by default. A request that meets the close is a socket error, which
+	// namespace-2023 never retries: idle connections are given up before that.
+	idleConnTimeout = 4 * time.Second
+)
+
+// errInterrupted: our own stop cut the request. That is no outcome; the attempt is made again.
+var errInterrupted = errors.New("the attempt was cut by this node's stop")
+
+// refusedError is an address that must not be called.
+type refusedError struct{ cause error }
+
+func (e *refusedError) Error() string { return "refused address: " + e.cause.Error() }
+func (e *refusedError) Unwrap() error { return e.cause }
+
+// endpointClient makes the requests. They live in a context of their own, not in their job's: only the ack timeout and
+// the engine's stop end them.
+type endpointClient struct {
+	requests  context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
+	transport *http.Transport
+	userAgent string
+}
+
+func newEndpointClient(requests context.Context, o Options) *endpointClient {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: guard(o.AllowCIDR)}
+	return &endpointClient{requests: requests, userAgent: o.UserAgent, transport: &http.Transport{
+		// No proxy from the environment: a proxy would resolve names itself, past the address guard.
+		Proxy:                  nil,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           o.MaxWorkers,
+		MaxIdleConnsPerHost:    o.MaxWorkers,
+		IdleConnTimeout:        idleConnTimeout,
+		MaxResponseHeaderBytes: maxResponseHead,
+		DisableCompression:     true,
+	}}
+}
+
+// guard asks the policy about the address itself, after name resolution and before the connection: a name that
+// resolved to a public address when it was checked cannot point inside now.
+func guard(allow []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		addr, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return &refusedError{cause: err}
+		}
+		if err := policy.Address(addr.Addr(), allow); err != nil {
+			return &refusedError{cause: err}
+		}
+		return nil
+	}
+}
+
+// answer is what one request met.
+type answer struct {
+	result     policy.Result
+	errText    string
+	headers    []byte
+	excerpt    []byte
+	retryAfter string
+	timings    store.Timings
+	duration   time.Duration
+}
+
+// post sends one request and waits for its answer, at most until the ack timeout. The error is errInterrupted or nil:
+// an endpoint's failure is an outcome.
+func (c *endpointClient) post(url string, header http.Header, body []byte, ackTimeout time.Duration) (answer, error) {
+	ctx, cancel := context.WithTimeout(c.requests, ackTimeout)
+	defer cancel()
+	started := time.Now()
+	a := answer{}
+	ctx = httptrace.WithClientTrace(ctx, timingsTrace(started, &a.timings))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: time.Since(started)}, nil
+	}
+	req.Header = header
+	req.Header.Set("User-Agent", c.userAgent)
+	// RoundTrip and not Client.Do: a redirect is an answer like any other, and must never be followed.
+	resp, err := c.transport.RoundTrip(req)
+	a.duration = time.Since(started)
+	if err != nil {
+		if c.requests.Err() != nil {
+			return a, errInterrupted
+		}
+		a.result, a.errText = policy.Result{Err: errorKind(ctx, err)}, err.Error()
+		return a, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	a.read(resp)
+	a.duration = time.Since(started)
+	return a, nil
+}
+
+// read takes what is kept of a response. A body that never ends or breaks off changes nothing: the status is the answer.
+func (a *answer) read(resp *http.Response) {
+	a.result = policy.Result{Status: resp.StatusCode}
+	a.retryAfter = resp.Header.Get("Retry-After")
+	excerpt, err := io.ReadAll(io.LimitReader(resp.Body, maxExcerptBytes))
+	if err == nil && len(excerpt) == maxExcerptBytes {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxResponseBytes-maxExcerptBytes)
+	}
+	if len(excerpt) > 0 {
+		a.excerpt = excerpt
+	}
+	if !a.boring() {
+		a.headers = headerBytes(resp.Header)
+	}
+}
+
+// boring answers (success without a body) are most of all answers: their headers are not worth a write.
+func (a *answer) boring() bool {
+	return len(a.excerpt) == 0 && a.result.Status >= 200 && a.result.Status < 300
+}
+
+func headerBytes(header http.Header) []byte {
+	var out bytes.Buffer
+	_ = header.Write(&out) // a bytes.Buffer cannot fail
+	return out.Bytes()[:min(out.Len(), maxExcerptBytes)]
+}
+
+// errorKind sorts errors below HTTP into the policies' conditions. TLS failures count as socket errors.
+func errorKind(ctx context.Context, err error) policy.ErrorKind {
+	var refused *refusedError
+	var dns *net.DNSError
+	var netErr net.Error
+	switch {
+	case errors.As(err, &refused):
+		return policy.ErrorArgument
+	case ctx.Err() != nil:
+		return policy.ErrorTimeout
+	case errors.As(err, &dns):
+		return policy.ErrorDNS
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return policy.ErrorTimeout
+	case strings.Contains(err.Error(), "unsupported protocol scheme"):
+		return policy.ErrorArgument
+	default:
+		return policy.ErrorSocket
+	}
+}
+
+func timingsTrace(started time.Time, t *store.Timings) *httptrace.ClientTrace {
+	var dns, connect, handshake time.Time
+	return &httptrace.ClientTrace{
+		DNSStart:             func(httptrace.DNSStartInfo) { dns = time.Now() },
+		DNSDone:              func(httptrace.DNSDoneInfo) { t.DNS = time.Since(dns) },
+		ConnectStart:         func(string, string) { connect = time.Now() },
+		ConnectDone:          func(string, string, error) { t.Connect = time.Since(connect) },
+		TLSHandshakeStart:    func() { handshake = time.Now() },
+		TLSHandshakeDone:     func(tls.ConnectionState, error) { t.TLS = time.Since(handshake) },
+		GotFirstResponseByte: func() { t.FirstByte = time.Since(started) },
+	}
+}
+
+var errNoPolicy = fmt.Errorf("its retry policy does not exist: %w", store.ErrNotFound)

@@ -1,0 +1,222 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"postrider/migrations"
+	"postrider/store"
+)
+
+const (
+	defaultMaxWorkers = 1000
+	// A fetch takes at most the free workers, at most once per cooldown: 1,000 workers at 2 ms never bound the rate,
+	// and a lone job waits 2 ms at most.
+	fetchCooldown = 2 * time.Millisecond
+	// Notifications may be lost (a fetch can be notified just before the commit); the poll finds those jobs.
+	fetchPollInterval = 100 * time.Millisecond
+	// River's rescuer gives a stuck job out again under the same id, which breaks "a job row is one attempt". The lease
+	// does this work within seconds; the rescuer is the last net.
+	rescueAfter = 24 * time.Hour
+	// recordAllowance is added to the ack timeout: the time to load and to record.
+	recordAllowance = 15 * time.Second
+)
+
+// Options of an Engine. Store is required.
+type Options struct {
+	Store  *store.Store
+	Logger *slog.Logger // default slog.Default()
+	// MaxWorkers is how many attempts one node has in flight; default 1,000. Most of them wait for an endpoint.
+	MaxWorkers int
+	// AllowCIDR opens address ranges that policy.Address refuses, such as loopback in dev.
+	AllowCIDR []netip.Prefix
+	// Jitter gives a number in [0,1) per decision; default random. Tests switch it off.
+	Jitter func() float64
+	// StopTimeout is how long Stop lets attempts finish before it cuts them; default 20 s. A cut attempt has no
+	// outcome and is made again.
+	StopTimeout time.Duration
+	// UserAgent of the requests; default "postrider".
+	UserAgent string
+	// OnAttempt is told of every recorded attempt; nil = nobody.
+	OnAttempt func(AttemptReport)
+}
+
+func (o *Options) withDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.MaxWorkers == 0 {
+		o.MaxWorkers = defaultMaxWorkers
+	}
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
+	if o.StopTimeout == 0 {
+		o.StopTimeout = 20 * time.Second
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "postrider"
+	}
+}
+
+// Engine makes delivery attempts. One per process.
+type Engine struct {
+	options Options
+	store   *store.Store
+	log     *slog.Logger
+	river   *river.Client[pgx.Tx]
+	held    *held
+	host    string
+
+	endpoint *endpointClient
+	cut      context.CancelFunc // ends the requests in flight
+
+	stopClockwork context.CancelFunc
+	clockwork     sync.WaitGroup
+}
+
+// New prepares an engine; Start sets it going.
+func New(o Options) (*Engine, error) {
+	if o.Store == nil {
+		return nil, errors.New("jobs: Store is required")
+	}
+	o.withDefaults()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), host: host}
+	requests, cut := context.WithCancel(context.Background())
+	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
+	workers := river.NewWorkers()
+	if err := river.AddWorkerSafely(workers, &deliverer{engine: e}); err != nil {
+		return nil, fmt.Errorf("add the delivery worker: %w", err)
+	}
+	if e.river, err = river.NewClient(riverpgxv5.New(o.Store.Pool()), e.riverConfig(workers)); err != nil {
+		return nil, fmt.Errorf("set up River: %w", err)
+	}
+	return e, nil
+}
+
+func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
+	return &river.Config{
+		ID:                          e.store.Node(),
+		Schema:                      migrations.Schema,
+		Workers:                     workers,
+		Queues:                      map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}},
+		FetchCooldown:               fetchCooldown,
+		FetchPollInterval:           fetchPollInterval,
+		FetchOnlyKnownKinds:         true,
+		MaxAttempts:                 1000,
+		RescueStuckJobsAfter:        rescueAfter,
+		RetryPolicy:                 retryPolicy{},
+		CompletedJobRetentionPeriod: time.Hour,
+		ReindexerIndexNames:         []string{"river_job_pkey", "river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index", "river_job_unique_idx"},
+		SoftStopTimeout:             e.options.StopTimeout,
+		Logger:                      slog.New(onlyErrors{e.log.Handler()}),
+	}
+}
+
+// retryPolicy is met by jobs that could not begin their attempt (the database did not answer) or were cut by a stop:
+// 1 s, 2 s, 4 s, … 60 s. It never decides about a delivery; that is the policy table's.
+type retryPolicy struct{}
+
+// NextRetry implements river.ClientRetryPolicy.
+func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
+	exponent := min(max(job.Attempt-1, 0), 6)
+	return time.Now().Add(min(time.Second<<exponent, time.Minute))
+}
+
+// Start announces the node, sets the clockwork going and begins to fetch.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := e.store.EnsurePartitions(ctx); err != nil {
+		return err
+	}
+	if err := e.store.Register(ctx, e.host); err != nil {
+		return err
+	}
+	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stopClockwork = stop
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.housekeep} {
+		e.clockwork.Go(func() { loop(clockwork) })
+	}
+	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
+		stop()
+		return fmt.Errorf("start River: %w", err)
+	}
+	return nil
+}
+
+// Stop lets attempts in flight finish for StopTimeout, cuts the others (they go back and are made again by another
+// node), and gives the lease back last.
+func (e *Engine) Stop(ctx context.Context) error {
+	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
+	defer timer.Stop()
+	err := e.river.Stop(ctx)
+	if err != nil {
+		err = fmt.Errorf("stop River: %w", err)
+	}
+	e.cut()
+	e.stopClockwork()
+	e.clockwork.Wait()
+	return errors.Join(err, e.store.Unregister(context.WithoutCancel(ctx), e.store.Node(), nil))
+}
+
+// held knows the jobs in this process's hands. A running job of this node that is not among them was fetched by a
+// statement whose answer never arrived.
+type held struct {
+	mu  sync.Mutex
+	ids map[int64]struct{}
+}
+
+func newHeld() *held { return &held{ids: map[int64]struct{}{}} }
+
+func (h *held) add(id int64) (release func()) {
+	h.mu.Lock()
+	h.ids[id] = struct{}{}
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		delete(h.ids, id)
+		h.mu.Unlock()
+	}
+}
+
+func (h *held) list() []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := make([]int64, 0, len(h.ids))
+	for id := range h.ids {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// onlyErrors passes River's errors on and drops the rest: it warns of every job row that is gone when it comes to
+// complete it, which is how every attempt ends here.
+type onlyErrors struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h onlyErrors) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && h.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (h onlyErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return onlyErrors{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h onlyErrors) WithGroup(name string) slog.Handler { return onlyErrors{h.Handler.WithGroup(name)} }

@@ -1,0 +1,199 @@
+-- +goose Up
+-- The catalogue: what publishers and people configure. It carries one version number. A publish filters with a version
+-- it has in memory and its transaction inserts only while that version is still the newest: a change that was answered
+-- is seen by every later publish on every node.
+CREATE TABLE postrider_internal.catalogue (
+    one     boolean PRIMARY KEY DEFAULT true CHECK (one),
+    version bigint NOT NULL
+);
+INSERT INTO postrider_internal.catalogue (version) VALUES (1);
+
+-- +goose StatementBegin
+-- Publishes hold this lock shared while they read the version and insert; a change holds it alone. So no publish can
+-- commit deliveries filtered by the state before a change after that change was answered. An advisory lock leaves no
+-- trace in the table: a row lock would dirty the row and write WAL once per publish.
+CREATE FUNCTION postrider_internal.next_catalogue_version() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE newest bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(727274, 1);
+    UPDATE postrider_internal.catalogue SET version = version + 1 RETURNING version INTO newest;
+    RETURN newest;
+END $$;
+
+CREATE FUNCTION postrider_internal.stamp_catalogue_version() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.version := postrider_internal.next_catalogue_version();
+    NEW.updated_at := now();
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+CREATE TABLE postrider_internal.retry_policies (
+    name                   text PRIMARY KEY,
+    built_in               boolean NOT NULL DEFAULT false,
+    source                 text NOT NULL DEFAULT '',
+    ack_timeout            interval NOT NULL,
+    late_answer_window     interval NOT NULL DEFAULT '0',
+    basis                  text NOT NULL CHECK (basis IN ('gap', 'offset')),
+    steps                  interval[] NOT NULL,
+    tail                   interval NOT NULL,
+    retry_window           interval,
+    jitter_fraction        double precision NOT NULL DEFAULT 0,
+    jitter_cap             interval NOT NULL DEFAULT '0',
+    expiry                 text NOT NULL CHECK (expiry IN ('at_ttl', 'next_attempt')),
+    default_ttl            interval NOT NULL,
+    min_ttl                interval NOT NULL,
+    max_ttl                interval NOT NULL,
+    default_max_attempts   integer,
+    min_max_attempts       integer NOT NULL,
+    max_max_attempts       integer NOT NULL,
+    honor_retry_after      boolean NOT NULL DEFAULT false,
+    retry_transport_errors boolean NOT NULL DEFAULT true,
+    dead_letter_default    text NOT NULL CHECK (dead_letter_default IN ('none', 'rows')),
+    dead_letter_delay      interval NOT NULL DEFAULT '0',
+    dead_letter_give_up    interval NOT NULL DEFAULT '0',
+    batching               boolean NOT NULL DEFAULT false,
+    probation_scope        text NOT NULL DEFAULT 'none' CHECK (probation_scope IN ('none', 'endpoint', 'event_subscription')),
+    probation_trigger      integer NOT NULL DEFAULT 0,
+    probation_first        interval NOT NULL DEFAULT '0',
+    probation_max          interval NOT NULL DEFAULT '0',
+    probation_action       text NOT NULL DEFAULT 'hold' CHECK (probation_action IN ('hold', 'documented')),
+    version                bigint NOT NULL DEFAULT 0,
+    created_at             timestamptz NOT NULL DEFAULT now(),
+    updated_at             timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE postrider_internal.retry_policy_cells (
+    policy        text NOT NULL REFERENCES postrider_internal.retry_policies ON DELETE CASCADE,
+    endpoint_kind text NOT NULL CHECK (endpoint_kind IN ('webhook', 'azure-resource')),
+    condition     text NOT NULL,
+    action        text NOT NULL CHECK (action IN ('success', 'retry', 'never', 'never_if_dead_letter')),
+    min_delay     interval NOT NULL DEFAULT '0',
+    PRIMARY KEY (policy, endpoint_kind, condition)
+);
+
+CREATE TABLE postrider_internal.retry_policy_probations (
+    policy   text NOT NULL REFERENCES postrider_internal.retry_policies ON DELETE CASCADE,
+    outcome  text NOT NULL,
+    duration interval NOT NULL,
+    PRIMARY KEY (policy, outcome)
+);
+
+CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.retry_policies
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
+
+-- +goose StatementBegin
+-- A change of a cell is a change of its policy: policies are read again as a whole when the newest version among them moved.
+CREATE FUNCTION postrider_internal.touch_policies() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE postrider_internal.retry_policies SET name = name
+     WHERE name = CASE WHEN TG_OP = 'DELETE' THEN OLD.policy ELSE NEW.policy END;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER touch_policy AFTER INSERT OR UPDATE OR DELETE ON postrider_internal.retry_policy_cells
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.touch_policies();
+CREATE TRIGGER touch_policy AFTER INSERT OR UPDATE OR DELETE ON postrider_internal.retry_policy_probations
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.touch_policies();
+
+-- Deleted topics and event subscriptions keep their row: history, dead letters and the other nodes' caches refer to
+-- it. The partial unique index frees the name.
+CREATE TABLE postrider_internal.topics (
+    id           bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    name         text NOT NULL,
+    kind         text NOT NULL CHECK (kind IN ('basic', 'namespace')),
+    input_schema text NOT NULL CHECK (input_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomEventSchema')),
+    key1_sealed  bytea NOT NULL,
+    key2_sealed  bytea NOT NULL,
+    key1_hash    bytea NOT NULL,
+    key2_hash    bytea NOT NULL,
+    version      bigint NOT NULL DEFAULT 0,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    updated_at   timestamptz NOT NULL DEFAULT now(),
+    deleted_at   timestamptz
+);
+CREATE UNIQUE INDEX topics_name_key ON postrider_internal.topics (name) WHERE deleted_at IS NULL;
+CREATE INDEX topics_version_idx ON postrider_internal.topics (version);
+CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.topics
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
+
+CREATE TABLE postrider_internal.event_subscriptions (
+    id                                bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    topic_id                          bigint NOT NULL REFERENCES postrider_internal.topics,
+    name                              text NOT NULL,
+    endpoint_sealed                   bytea NOT NULL,
+    endpoint_base_url                 text NOT NULL,
+    endpoint_kind                     text NOT NULL CHECK (endpoint_kind IN ('webhook', 'azure-resource')),
+    event_delivery_schema             text NOT NULL CHECK (event_delivery_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomInputSchema')),
+    retry_policy                      text NOT NULL REFERENCES postrider_internal.retry_policies,
+    max_delivery_attempts             integer,
+    event_time_to_live_in_minutes     integer,
+    filter                            jsonb NOT NULL DEFAULT '{}',
+    dead_letter_destination           jsonb,
+    behavior                          text NOT NULL DEFAULT 'safe' CHECK (behavior IN ('safe', 'documented')),
+    max_events_per_batch              integer CHECK (max_events_per_batch BETWEEN 1 AND 5000),
+    preferred_batch_size_in_kilobytes integer CHECK (preferred_batch_size_in_kilobytes BETWEEN 1 AND 1024),
+    max_concurrent_deliveries         integer CHECK (max_concurrent_deliveries >= 1),
+    delivery_headers_sealed           bytea,
+    labels                            text[] NOT NULL DEFAULT '{}',
+    expiration_time_utc               timestamptz,
+    provisioning_state                text NOT NULL DEFAULT 'Succeeded',
+    version                           bigint NOT NULL DEFAULT 0,
+    created_at                        timestamptz NOT NULL DEFAULT now(),
+    updated_at                        timestamptz NOT NULL DEFAULT now(),
+    deleted_at                        timestamptz,
+    drained_at                        timestamptz
+);
+CREATE UNIQUE INDEX event_subscriptions_name_key ON postrider_internal.event_subscriptions (topic_id, name) WHERE deleted_at IS NULL;
+CREATE INDEX event_subscriptions_version_idx ON postrider_internal.event_subscriptions (version);
+CREATE INDEX event_subscriptions_undrained_idx ON postrider_internal.event_subscriptions (id) WHERE deleted_at IS NOT NULL AND drained_at IS NULL;
+CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_kind,
+        event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter,
+        dead_letter_destination, behavior, max_events_per_batch, preferred_batch_size_in_kilobytes,
+        max_concurrent_deliveries, delivery_headers_sealed, labels, expiration_time_utc, provisioning_state, deleted_at
+    ON postrider_internal.event_subscriptions
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
+
+-- What the engine knows of an event subscription from moment to moment, apart from its configuration: updated often,
+-- without touching the catalogue's version. A row exists only where something differs from the open state.
+CREATE TABLE postrider_internal.event_subscription_states (
+    subscription_id      bigint PRIMARY KEY REFERENCES postrider_internal.event_subscriptions,
+    hold                 text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
+    hold_cause           text,
+    hold_since           timestamptz,
+    hold_until           timestamptz,
+    hold_step            integer NOT NULL DEFAULT 0,
+    failures_in_a_row    integer NOT NULL DEFAULT 0,
+    probe_job_id         bigint,
+    in_flight_cap        integer,
+    updated_at           timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+
+-- Delayed delivery of 2019 and 2021 rests an endpoint for all event subscriptions that name it. The key is a keyed
+-- hash of the URL: endpoints carry secrets in their query strings.
+CREATE TABLE postrider_internal.endpoint_states (
+    endpoint_hash        bytea PRIMARY KEY,
+    endpoint_base_url    text NOT NULL,
+    hold_cause           text,
+    hold_since           timestamptz,
+    hold_until           timestamptz,
+    hold_step            integer NOT NULL DEFAULT 0,
+    failures_in_a_row    integer NOT NULL DEFAULT 0,
+    probe_job_id         bigint,
+    updated_at           timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+
+-- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first POST.
+CREATE TABLE postrider_internal.encryption_keys (
+    key_id     text PRIMARY KEY,
+    proof      bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- +goose Down
+DROP TABLE postrider_internal.encryption_keys, postrider_internal.endpoint_states, postrider_internal.event_subscription_states,
+    postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
+    postrider_internal.retry_policy_cells, postrider_internal.retry_policies, postrider_internal.catalogue;
+DROP FUNCTION postrider_internal.touch_policies();
+DROP FUNCTION postrider_internal.stamp_catalogue_version();
+DROP FUNCTION postrider_internal.next_catalogue_version();

@@ -1,0 +1,190 @@
+-- +goose Up
+-- events, delivery_history and delivery_attempts are partitioned by UTC day. No DEFAULT partition (attaching a day
+-- would have to scan it) and no foreign keys between partitioned tables (dropping a day would have to check them): the
+-- day travels with every reference instead. Partitions are made by the service at its start and daily, 7 days ahead.
+CREATE TABLE postrider_internal.events (
+    id              uuid NOT NULL,
+    day             date NOT NULL,
+    topic_id        bigint NOT NULL,
+    published_at    timestamptz NOT NULL,
+    event_time      timestamptz,
+    catalogue_version bigint NOT NULL,
+    matched         integer NOT NULL,
+    event_id        text NOT NULL,
+    event_type      text NOT NULL,
+    subject         text NOT NULL,
+    source          text NOT NULL,
+    data_version    text NOT NULL,
+    schema          text NOT NULL,
+    traceparent     text,
+    body            bytea NOT NULL,
+    PRIMARY KEY (id, day)
+) PARTITION BY RANGE (day);
+-- Bodies are delivered as accepted and never searched: no time is spent on compressing them.
+ALTER TABLE postrider_internal.events ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX events_event_id_idx ON postrider_internal.events (event_id);
+
+CREATE SEQUENCE postrider_internal.deliveries_id_seq;
+
+-- Unfinished deliveries only: a small hot table. Finishing moves the row to delivery_history; keeping it here would
+-- be an update of indexed columns, which PostgreSQL cannot do in place, and a table that never stops growing.
+CREATE TABLE postrider_internal.deliveries (
+    id               bigint PRIMARY KEY DEFAULT nextval('postrider_internal.deliveries_id_seq'),
+    subscription_id  bigint NOT NULL,
+    topic_id         bigint NOT NULL,
+    event_uuid       uuid NOT NULL,
+    event_day        date NOT NULL,
+    attempts         integer NOT NULL DEFAULT 0,
+    skipped_marks    integer NOT NULL DEFAULT 0,
+    reruns           integer NOT NULL DEFAULT 0,
+    last_status      integer,
+    job_id           bigint,
+    batch_id         bigint,
+    owed_since       timestamptz NOT NULL,
+    next_attempt_at  timestamptz NOT NULL,
+    first_attempt_at timestamptz,
+    last_attempt_at  timestamptz,
+    hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
+    last_outcome     text,
+    redelivered_from uuid,
+    CONSTRAINT one_owner CHECK (num_nonnulls(job_id, batch_id, hold) <= 1)
+) WITH (
+    fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
+);
+ALTER SEQUENCE postrider_internal.deliveries_id_seq OWNED BY postrider_internal.deliveries.id;
+CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subscription_id, id);
+CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
+
+CREATE TABLE postrider_internal.delivery_history (
+    id               bigint NOT NULL,
+    day              date NOT NULL,
+    subscription_id  bigint NOT NULL,
+    topic_id         bigint NOT NULL,
+    event_uuid       uuid NOT NULL,
+    event_day        date NOT NULL,
+    attempts         integer NOT NULL,
+    reruns           integer NOT NULL,
+    last_status      integer,
+    batch_id         bigint,
+    owed_since       timestamptz NOT NULL,
+    first_attempt_at timestamptz,
+    last_attempt_at  timestamptz,
+    finished_at      timestamptz NOT NULL,
+    state            text NOT NULL CHECK (state IN ('delivered', 'dead_lettered', 'dropped', 'canceled')),
+    reason           text,
+    last_outcome     text,
+    redelivered_from uuid,
+    dead_letter_id   uuid,
+    PRIMARY KEY (id, day)
+) PARTITION BY RANGE (day);
+CREATE INDEX delivery_history_event_idx ON postrider_internal.delivery_history (event_uuid);
+CREATE INDEX delivery_history_subscription_idx ON postrider_internal.delivery_history (subscription_id, id);
+
+-- One row per HTTP request made, with why the next one comes when it comes. delivery_id is NULL for a batch's attempt.
+CREATE TABLE postrider_internal.delivery_attempts (
+    day             date NOT NULL,
+    delivery_id     bigint,
+    batch_id        bigint,
+    subscription_id bigint NOT NULL,
+    job_id          bigint NOT NULL,
+    number          integer NOT NULL,
+    reruns          integer NOT NULL DEFAULT 0,
+    started_at      timestamptz NOT NULL,
+    duration_us     bigint NOT NULL,
+    dns_us          bigint,
+    connect_us      bigint,
+    tls_us          bigint,
+    first_byte_us   bigint,
+    status          integer,
+    outcome         text NOT NULL,
+    error           text,
+    verdict         text NOT NULL,
+    next_attempt_at timestamptz,
+    rule            text NOT NULL,
+    step_ms         bigint,
+    floor_ms        bigint,
+    jitter_ms       bigint,
+    retry_after_ms  bigint,
+    hold            text,
+    late            boolean NOT NULL DEFAULT false,
+    node            text NOT NULL,
+    response_headers bytea,
+    response_excerpt bytea
+) PARTITION BY RANGE (day);
+CREATE INDEX delivery_attempts_delivery_idx ON postrider_internal.delivery_attempts (delivery_id);
+CREATE INDEX delivery_attempts_batch_idx ON postrider_internal.delivery_attempts (batch_id) WHERE batch_id IS NOT NULL;
+
+CREATE TABLE postrider_internal.batches (
+    id               bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    subscription_id  bigint NOT NULL,
+    job_id           bigint UNIQUE,
+    hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
+    state            text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'dead_lettered', 'dropped', 'canceled')),
+    members          integer NOT NULL,
+    bytes            bigint NOT NULL,
+    attempts         integer NOT NULL DEFAULT 0,
+    reruns           integer NOT NULL DEFAULT 0,
+    last_status      integer,
+    last_outcome     text,
+    next_attempt_at  timestamptz,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    finished_at      timestamptz,
+    CONSTRAINT one_owner CHECK (num_nonnulls(job_id, hold) <= 1)
+) WITH (fillfactor = 80);
+CREATE INDEX batches_subscription_idx ON postrider_internal.batches (subscription_id, id);
+
+-- Membership survives leaving: left_reason says why a member was not in the later attempts of its batch.
+CREATE TABLE postrider_internal.batch_members (
+    batch_id    bigint NOT NULL REFERENCES postrider_internal.batches ON DELETE CASCADE,
+    position    integer NOT NULL,
+    delivery_id bigint NOT NULL,
+    left_at     timestamptz,
+    left_reason text,
+    PRIMARY KEY (batch_id, position)
+);
+CREATE INDEX batch_members_delivery_idx ON postrider_internal.batch_members (delivery_id);
+
+-- A dead letter is self-contained: it outlives the event, the event subscription and the topic it came from.
+CREATE TABLE postrider_internal.dead_letters (
+    id                uuid PRIMARY KEY,
+    dead_lettered_at  timestamptz NOT NULL,
+    delivery_id       bigint NOT NULL,
+    subscription_id   bigint NOT NULL,
+    topic_id          bigint NOT NULL,
+    topic             text NOT NULL,
+    subscription      text NOT NULL,
+    endpoint_base_url text NOT NULL,
+    reason            text NOT NULL,
+    attempts          integer NOT NULL,
+    last_outcome      text,
+    last_status       integer,
+    last_error        text,
+    last_response     bytea,
+    first_attempt_at  timestamptz,
+    last_attempt_at   timestamptz,
+    owed_since        timestamptz NOT NULL,
+    published_at      timestamptz NOT NULL,
+    event_time        timestamptz,
+    event_uuid        uuid NOT NULL,
+    event_id          text NOT NULL,
+    event_type        text NOT NULL,
+    subject           text NOT NULL,
+    source            text NOT NULL,
+    data_version      text NOT NULL,
+    schema            text NOT NULL,
+    retry_policy      text NOT NULL,
+    redelivered_from  uuid,
+    redelivered_at    timestamptz,
+    exported_at       timestamptz,
+    body              bytea NOT NULL
+);
+ALTER TABLE postrider_internal.dead_letters ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX dead_letters_time_idx ON postrider_internal.dead_letters (dead_lettered_at, id);
+CREATE INDEX dead_letters_subscription_idx ON postrider_internal.dead_letters (subscription_id, dead_lettered_at);
+CREATE INDEX dead_letters_event_id_idx ON postrider_internal.dead_letters (event_id);
+
+-- +goose Down
+DROP TABLE postrider_internal.dead_letters, postrider_internal.batch_members, postrider_internal.batches,
+    postrider_internal.delivery_attempts, postrider_internal.delivery_history, postrider_internal.deliveries,
+    postrider_internal.events;

@@ -1,0 +1,266 @@
+-- +goose Up
+-- +goose StatementBegin
+-- Whole milliseconds of an interval as a number: what people compare and sort by.
+CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
+-- +goose StatementEnd
+
+CREATE VIEW postrider.topics AS
+SELECT t.name AS topic, t.kind, t.input_schema, t.created_at, t.updated_at,
+       (SELECT count(*) FROM postrider_internal.event_subscriptions s WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions
+  FROM postrider_internal.topics t
+ WHERE t.deleted_at IS NULL;
+COMMENT ON VIEW postrider.topics IS 'Topics that publishers post events to. Access keys are never shown.';
+COMMENT ON COLUMN postrider.topics.topic IS 'Name of the topic, unique among topics that exist.';
+COMMENT ON COLUMN postrider.topics.kind IS 'basic (custom topic) or namespace (namespace topic).';
+COMMENT ON COLUMN postrider.topics.input_schema IS 'What publishers send: EventGridSchema or CloudEventSchemaV1_0.';
+COMMENT ON COLUMN postrider.topics.created_at IS 'When the topic was made.';
+COMMENT ON COLUMN postrider.topics.updated_at IS 'When the topic was last changed.';
+COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscriptions the topic has now.';
+
+CREATE VIEW postrider.event_subscriptions AS
+SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_kind, s.event_delivery_schema, s.retry_policy,
+       coalesce(s.max_delivery_attempts, p.default_max_attempts) AS max_delivery_attempts,
+       coalesce(s.event_time_to_live_in_minutes, (extract(epoch FROM p.default_ttl) / 60)::integer) AS event_time_to_live_in_minutes,
+       s.filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
+       s.behavior, s.provisioning_state, st.hold, st.hold_cause, st.hold_since, st.hold_until, s.labels, s.created_at, s.updated_at
+  FROM postrider_internal.event_subscriptions s
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+ WHERE s.deleted_at IS NULL;
+COMMENT ON VIEW postrider.event_subscriptions IS 'Event subscriptions with their effective settings. Endpoints are shown without their query string, which often holds a secret.';
+COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it wants.';
+COMMENT ON COLUMN postrider.event_subscriptions.subscription IS 'Name of the event subscription, unique within its topic.';
+COMMENT ON COLUMN postrider.event_subscriptions.endpoint_base_url IS 'Where events are delivered to, without the query string.';
+COMMENT ON COLUMN postrider.event_subscriptions.endpoint_kind IS 'webhook or azure-resource: which column of the policy''s status-code table applies.';
+COMMENT ON COLUMN postrider.event_subscriptions.event_delivery_schema IS 'Shape of the delivered events.';
+COMMENT ON COLUMN postrider.event_subscriptions.retry_policy IS 'Name of the retry policy, see postrider.retry_policies.';
+COMMENT ON COLUMN postrider.event_subscriptions.max_delivery_attempts IS 'Effective limit of attempts; NULL = none.';
+COMMENT ON COLUMN postrider.event_subscriptions.event_time_to_live_in_minutes IS 'Effective time to live of an event in minutes.';
+COMMENT ON COLUMN postrider.event_subscriptions.filter IS 'Which events it wants; {} = all.';
+COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS 'Effective destination of events that are given up: endpointType Rows or None.';
+COMMENT ON COLUMN postrider.event_subscriptions.behavior IS 'safe, or documented: Event Grid''s behaviour taken literally.';
+COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Grid''s provisioning state; deliveries are made in Succeeded only.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold IS 'Why its deliveries wait without being attempted; NULL = they do not.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Outcome that began the hold.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'When the hold ends; NULL = when somebody ends it.';
+COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels.';
+COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was made.';
+COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';
+
+CREATE VIEW postrider.events AS
+SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source, e.event_time, e.published_at,
+       e.schema, e.matched, e.catalogue_version AS filter_version,
+       convert_from(e.body, 'UTF8') AS body_text, postrider.try_jsonb(e.body) AS body, postrider.jsonb_error(e.body) AS body_error, octet_length(e.body) AS body_bytes, e.day
+  FROM postrider_internal.events e
+  JOIN postrider_internal.topics t ON t.id = e.topic_id;
+COMMENT ON VIEW postrider.events IS 'Accepted events, also those that no event subscription wanted (matched = 0).';
+COMMENT ON COLUMN postrider.events.system_id IS 'postrider''s own id of the event (aeg-output-event-id); ordered by time of publishing.';
+COMMENT ON COLUMN postrider.events.topic IS 'Topic it was published to.';
+COMMENT ON COLUMN postrider.events.event_id IS 'The publisher''s id.';
+COMMENT ON COLUMN postrider.events.event_type IS 'Event type.';
+COMMENT ON COLUMN postrider.events.subject IS 'Subject; empty if the event has none.';
+COMMENT ON COLUMN postrider.events.source IS 'CloudEvents source; NULL in the Event Grid schema.';
+COMMENT ON COLUMN postrider.events.event_time IS 'The publisher''s time of the event.';
+COMMENT ON COLUMN postrider.events.published_at IS 'When it was accepted.';
+COMMENT ON COLUMN postrider.events.schema IS 'Schema it was published in.';
+COMMENT ON COLUMN postrider.events.matched IS 'How many event subscriptions wanted it.';
+COMMENT ON COLUMN postrider.events.filter_version IS 'Version of the catalogue that its filters were taken from.';
+COMMENT ON COLUMN postrider.events.body_text IS 'The whole event as accepted, as text.';
+COMMENT ON COLUMN postrider.events.body IS 'The whole event as jsonb; NULL where PostgreSQL cannot hold it, see body_error.';
+COMMENT ON COLUMN postrider.events.body_error IS 'Why body is NULL.';
+COMMENT ON COLUMN postrider.events.body_bytes IS 'Size of the event in bytes.';
+COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition. Name it in a query over many events.';
+
+CREATE VIEW postrider.deliveries AS
+SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, d.event_uuid AS system_id,
+       'pending' AS state, d.hold, NULL AS reason, d.attempts, d.reruns, d.next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
+       d.owed_since, NULL::timestamptz AS finished_at, d.batch_id, d.redelivered_from, NULL::uuid AS dead_letter_id
+  FROM postrider_internal.deliveries d
+  JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
+  JOIN postrider_internal.topics t ON t.id = d.topic_id
+  LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+UNION ALL
+SELECT h.id, t.name, s.name, e.event_id, e.event_type, e.subject, h.event_uuid,
+       h.state, NULL, h.reason, h.attempts, h.reruns, NULL, h.last_attempt_at, h.last_outcome, h.last_status,
+       h.owed_since, h.finished_at, h.batch_id, h.redelivered_from, h.dead_letter_id
+  FROM postrider_internal.delivery_history h
+  JOIN postrider_internal.event_subscriptions s ON s.id = h.subscription_id
+  JOIN postrider_internal.topics t ON t.id = h.topic_id
+  LEFT JOIN postrider_internal.events e ON e.id = h.event_uuid AND e.day = h.event_day;
+COMMENT ON VIEW postrider.deliveries IS 'One row for each event owed to an event subscription, unfinished and finished.';
+COMMENT ON COLUMN postrider.deliveries.delivery_id IS 'Id of the delivery.';
+COMMENT ON COLUMN postrider.deliveries.topic IS 'Topic of the event.';
+COMMENT ON COLUMN postrider.deliveries.subscription IS 'Event subscription it is owed to.';
+COMMENT ON COLUMN postrider.deliveries.event_id IS 'The publisher''s id of the event; NULL once the event''s day was dropped.';
+COMMENT ON COLUMN postrider.deliveries.event_type IS 'Event type.';
+COMMENT ON COLUMN postrider.deliveries.subject IS 'Subject.';
+COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
+COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
+COMMENT ON COLUMN postrider.deliveries.hold IS 'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it does not.';
+COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
+COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
+COMMENT ON COLUMN postrider.deliveries.reruns IS 'Attempts that a crash interrupted and that were made again without being counted.';
+COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS 'When the next attempt is due; NULL when finished.';
+COMMENT ON COLUMN postrider.deliveries.last_attempt_at IS 'When the last attempt began.';
+COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'What the last attempt came to.';
+COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last attempt; NULL when there was no answer.';
+COMMENT ON COLUMN postrider.deliveries.owed_since IS 'When the time to live began: publishing, or redelivery.';
+COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
+COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch it was last sent in; NULL when alone.';
+COMMENT ON COLUMN postrider.deliveries.redelivered_from IS 'Dead letter it was redelivered from.';
+COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
+
+CREATE VIEW postrider.delivery_attempts AS
+SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.started_at,
+       a.duration_us / 1000.0 AS duration_ms, a.dns_us / 1000.0 AS dns_ms, a.connect_us / 1000.0 AS connect_ms, a.tls_us / 1000.0 AS tls_ms, a.first_byte_us / 1000.0 AS first_byte_ms,
+       a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.late,
+       postrider.try_text(a.response_headers) AS response_headers, postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day
+  FROM postrider_internal.delivery_attempts a
+  JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
+  JOIN postrider_internal.topics t ON t.id = s.topic_id;
+COMMENT ON VIEW postrider.delivery_attempts IS 'One row for each HTTP request made, with what it met and why the next one comes when it comes.';
+COMMENT ON COLUMN postrider.delivery_attempts.delivery_id IS 'Delivery it belongs to; NULL for a batch.';
+COMMENT ON COLUMN postrider.delivery_attempts.batch_id IS 'Batch it sent; NULL for a single delivery.';
+COMMENT ON COLUMN postrider.delivery_attempts.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.delivery_attempts.subscription IS 'Event subscription.';
+COMMENT ON COLUMN postrider.delivery_attempts.number IS 'First attempt = 1; the header aeg-delivery-count of the request was one less.';
+COMMENT ON COLUMN postrider.delivery_attempts.reruns IS 'How many times a crash interrupted this attempt before; such a request may have reached the endpoint.';
+COMMENT ON COLUMN postrider.delivery_attempts.started_at IS 'When the request began (database time).';
+COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS 'Until the answer or the failure, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.dns_ms IS 'Name resolution, milliseconds; NULL on a reused connection.';
+COMMENT ON COLUMN postrider.delivery_attempts.connect_ms IS 'TCP connect, milliseconds; NULL on a reused connection.';
+COMMENT ON COLUMN postrider.delivery_attempts.tls_ms IS 'TLS handshake, milliseconds; NULL on a reused connection or plain http.';
+COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS 'From the start to the first byte of the answer, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL when there was no answer.';
+COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'What the attempt came to, in Event Grid''s words.';
+COMMENT ON COLUMN postrider.delivery_attempts.error IS 'What went wrong below HTTP.';
+COMMENT ON COLUMN postrider.delivery_attempts.verdict IS 'What the policy decided: delivered, retry, dead_letter or drop.';
+COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'When the next attempt was scheduled for.';
+COMMENT ON COLUMN postrider.delivery_attempts.why IS 'Why, in one line.';
+COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Least delay that the status code asks for, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Randomisation added, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'What the endpoint''s Retry-After asked for, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.hold IS 'Hold that the delivery had been in before this attempt.';
+COMMENT ON COLUMN postrider.delivery_attempts.late IS 'The answer came after the ack timeout.';
+COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the answer, first 4 KiB.';
+COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the answer, first 4 KiB.';
+COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that made it.';
+COMMENT ON COLUMN postrider.delivery_attempts.day IS 'UTC day of recording: the partition.';
+
+CREATE VIEW postrider.batches AS
+SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.hold, b.members, b.bytes, b.attempts, b.reruns,
+       b.next_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at
+  FROM postrider_internal.batches b
+  JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
+  JOIN postrider_internal.topics t ON t.id = s.topic_id;
+COMMENT ON VIEW postrider.batches IS 'Deliveries sent together in one request, all or none.';
+COMMENT ON COLUMN postrider.batches.batch_id IS 'Id of the batch.';
+COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
+COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
+COMMENT ON COLUMN postrider.batches.hold IS 'Why it waits without being attempted.';
+COMMENT ON COLUMN postrider.batches.members IS 'Number of events in it.';
+COMMENT ON COLUMN postrider.batches.bytes IS 'Size of the request''s body in bytes.';
+COMMENT ON COLUMN postrider.batches.attempts IS 'Attempts recorded.';
+COMMENT ON COLUMN postrider.batches.reruns IS 'Attempts that a crash interrupted.';
+COMMENT ON COLUMN postrider.batches.next_attempt_at IS 'When the next attempt is due.';
+COMMENT ON COLUMN postrider.batches.last_outcome IS 'What the last attempt came to.';
+COMMENT ON COLUMN postrider.batches.last_status IS 'HTTP status of the last attempt.';
+COMMENT ON COLUMN postrider.batches.created_at IS 'When the batch was cut.';
+COMMENT ON COLUMN postrider.batches.finished_at IS 'When it ended.';
+
+CREATE VIEW postrider.dead_letters AS
+SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome, l.last_status, l.last_error,
+       l.event_id, l.event_type, l.subject, nullif(l.source, '') AS source, l.event_time, l.published_at, l.owed_since, l.first_attempt_at, l.last_attempt_at,
+       l.schema, l.retry_policy, l.endpoint_base_url,
+       convert_from(l.body, 'UTF8') AS body_text, postrider.try_jsonb(l.body) AS body, postrider.jsonb_error(l.body) AS body_error,
+       postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id, l.redelivered_from, l.redelivered_at
+  FROM postrider_internal.dead_letters l;
+COMMENT ON VIEW postrider.dead_letters IS 'Events that will not be attempted again, each with its body, reason and history. Self-contained: it outlives event, event subscription and topic.';
+COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
+COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When it was given up.';
+COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
+COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription that did not get it.';
+COMMENT ON COLUMN postrider.dead_letters.reason IS 'deadLetterReason: MaxDeliveryAttemptsExceeded, TimeToLiveExceeded, UndeliverableDueToHttpBadRequest, UndeliverableDueToClientError, ...';
+COMMENT ON COLUMN postrider.dead_letters.attempts IS 'deliveryAttempts: attempts made.';
+COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: what the last attempt came to.';
+COMMENT ON COLUMN postrider.dead_letters.last_status IS 'HTTP status of the last attempt; NULL when there was no answer.';
+COMMENT ON COLUMN postrider.dead_letters.last_error IS 'What went wrong below HTTP in the last attempt.';
+COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
+COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
+COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';
+COMMENT ON COLUMN postrider.dead_letters.source IS 'CloudEvents source; NULL in the Event Grid schema.';
+COMMENT ON COLUMN postrider.dead_letters.event_time IS 'The publisher''s time of the event.';
+COMMENT ON COLUMN postrider.dead_letters.published_at IS 'publishTime: when it was accepted.';
+COMMENT ON COLUMN postrider.dead_letters.owed_since IS 'When its time to live began.';
+COMMENT ON COLUMN postrider.dead_letters.first_attempt_at IS 'When the first attempt began.';
+COMMENT ON COLUMN postrider.dead_letters.last_attempt_at IS 'lastDeliveryAttemptTime: when the last attempt began.';
+COMMENT ON COLUMN postrider.dead_letters.schema IS 'Schema of the body.';
+COMMENT ON COLUMN postrider.dead_letters.retry_policy IS 'Retry policy that decided.';
+COMMENT ON COLUMN postrider.dead_letters.endpoint_base_url IS 'Endpoint, without its query string.';
+COMMENT ON COLUMN postrider.dead_letters.body_text IS 'The whole event as accepted, as text.';
+COMMENT ON COLUMN postrider.dead_letters.body IS 'The whole event as jsonb; NULL where PostgreSQL cannot hold it, see body_error.';
+COMMENT ON COLUMN postrider.dead_letters.body_error IS 'Why body is NULL.';
+COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last answer, first 4 KiB.';
+COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that ended so.';
+COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
+COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS 'Earlier dead letter of the same event that this one''s delivery came from.';
+COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
+
+CREATE VIEW postrider.retry_policies AS
+SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) AS ack_timeout_seconds, p.basis,
+       (SELECT array_agg(postrider_internal.seconds(i) ORDER BY o) FROM unnest(p.steps) WITH ORDINALITY AS u(i, o)) AS steps_seconds,
+       postrider_internal.seconds(p.tail) AS tail_seconds, postrider_internal.seconds(p.retry_window) AS retry_window_seconds, p.jitter_fraction,
+       postrider_internal.seconds(p.jitter_cap) AS jitter_cap_seconds, p.expiry, postrider_internal.seconds(p.default_ttl) / 60 AS default_ttl_minutes,
+       postrider_internal.seconds(p.min_ttl) / 60 AS min_ttl_minutes, postrider_internal.seconds(p.max_ttl) / 60 AS max_ttl_minutes,
+       p.default_max_attempts, p.min_max_attempts, p.max_max_attempts, p.honor_retry_after, p.retry_transport_errors, p.dead_letter_default,
+       postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay_seconds, postrider_internal.seconds(p.dead_letter_give_up) AS dead_letter_give_up_seconds,
+       postrider_internal.seconds(p.late_answer_window) AS late_answer_window_seconds, p.batching, p.probation_scope, p.probation_trigger, p.probation_action
+  FROM postrider_internal.retry_policies p;
+COMMENT ON VIEW postrider.retry_policies IS 'Retry policies: the documented generations of Event Grid, and own ones. The status-code table is in postrider.retry_policy_cells.';
+COMMENT ON COLUMN postrider.retry_policies.name IS 'Name of the policy.';
+COMMENT ON COLUMN postrider.retry_policies.built_in IS 'One of the five documented generations; such a policy never changes.';
+COMMENT ON COLUMN postrider.retry_policies.source IS 'Page that documents it.';
+COMMENT ON COLUMN postrider.retry_policies.ack_timeout_seconds IS 'How long an endpoint may take to answer.';
+COMMENT ON COLUMN postrider.retry_policies.basis IS 'gap: a step is counted from the failed attempt; offset: from the first attempt.';
+COMMENT ON COLUMN postrider.retry_policies.steps_seconds IS 'Retry schedule in seconds.';
+COMMENT ON COLUMN postrider.retry_policies.tail_seconds IS 'Step that repeats after the schedule is used up.';
+COMMENT ON COLUMN postrider.retry_policies.retry_window_seconds IS 'No attempt later than this after the delivery became owed; NULL = no such limit.';
+COMMENT ON COLUMN postrider.retry_policies.jitter_fraction IS 'Randomisation added to a step, as a share of it.';
+COMMENT ON COLUMN postrider.retry_policies.jitter_cap_seconds IS 'Most randomisation added.';
+COMMENT ON COLUMN postrider.retry_policies.expiry IS 'at_ttl: a delivery ends when its time to live passes; next_attempt: when its next turn finds that it has passed.';
+COMMENT ON COLUMN postrider.retry_policies.default_ttl_minutes IS 'Time to live unless set.';
+COMMENT ON COLUMN postrider.retry_policies.min_ttl_minutes IS 'Least time to live that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.max_ttl_minutes IS 'Longest time to live that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.default_max_attempts IS 'Limit of attempts unless set; NULL = none.';
+COMMENT ON COLUMN postrider.retry_policies.min_max_attempts IS 'Least limit that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.max_max_attempts IS 'Highest limit that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS 'Whether the page says that Retry-After is honoured; behavior safe honours it always.';
+COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS 'Whether timeouts and socket errors are retried.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS 'rows or none: what explain assumes where no destination is named.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS 'Delay between the last attempt and the write of a dead letter to an outside location.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried.';
+COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS 'How long after its start a success that came too late still cancels the queued retry.';
+COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
+COMMENT ON COLUMN postrider.retry_policies.probation_scope IS 'What rests after failures: none, endpoint or event_subscription.';
+COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that begin the rest.';
+COMMENT ON COLUMN postrider.retry_policies.probation_action IS 'hold, or documented: some causes dead-letter without an attempt.';
+
+CREATE VIEW postrider.retry_policy_cells AS
+SELECT c.policy, c.endpoint_kind, c.condition, c.action, postrider_internal.seconds(c.min_delay) AS min_delay_seconds
+  FROM postrider_internal.retry_policy_cells c;
+COMMENT ON VIEW postrider.retry_policy_cells IS 'The status-code policy table: what each answer or error means under each policy.';
+COMMENT ON COLUMN postrider.retry_policy_cells.policy IS 'Name of the policy.';
+COMMENT ON COLUMN postrider.retry_policy_cells.endpoint_kind IS 'webhook or azure-resource.';
+COMMENT ON COLUMN postrider.retry_policy_cells.condition IS 'A status code, "other" for any other status, or an error: timeout, canceled, socket, dns, unauthorized, argument.';
+COMMENT ON COLUMN postrider.retry_policy_cells.action IS 'success, retry, never, or never_if_dead_letter: never when a dead-letter destination is set, else retry.';
+COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
+
+-- +goose Down
+DROP VIEW postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batches,
+    postrider.delivery_attempts, postrider.deliveries, postrider.events, postrider.event_subscriptions, postrider.topics;
+DROP FUNCTION postrider_internal.seconds(interval);

@@ -1,0 +1,177 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+const (
+	// Schema is the PostgreSQL schema that holds the tables, River's included.
+	Schema = "postrider_internal"
+	// RiverVersion is the version of River's own schema that this build is written against. It is pinned because the
+	// engine inserts and deletes rows of river_job itself.
+	RiverVersion = 8
+	// MinServerVersion is the oldest PostgreSQL supported, as server_version_num.
+	MinServerVersion = 150000
+
+	versionTable = Schema + ".goose_db_version"
+	// lockKey is the advisory lock that lets one process migrate at a time ("post" in hexadecimal).
+	lockKey = 0x706f7374
+)
+
+// Status is how far a database is migrated.
+type Status struct {
+	// Current is the version of postrider's schema in the database, 0 when there is none.
+	Current int64
+	// Target is the version this build needs.
+	Target int64
+	// River is the version of River's schema in the database, 0 when there is none.
+	River int
+}
+
+// Ready reports whether this build can run on the database. A newer schema is fine: migrations run before the code of
+// a release, and each keeps the release before it working.
+func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverVersion }
+
+// Up brings the database to the newest schema: schema, River's tables, ours, roles. It is safe to call from many
+// processes at once; one works and the others wait. Where the roles cannot be created, it writes the statements for
+// an administrator to notices and goes on.
+func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Release()
+	if err := checkServer(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockKey); err != nil {
+		return fmt.Errorf("wait for other migrations: %w", err)
+	}
+	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", lockKey) }()
+	if _, err := conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
+		return fmt.Errorf("create schema %s: %w", Schema, err)
+	}
+	if err := upRiver(ctx, pool); err != nil {
+		return err
+	}
+	if err := upOurs(ctx, pool); err != nil {
+		return err
+	}
+	return ensureRoles(ctx, conn, notices)
+}
+
+func checkServer(ctx context.Context, conn *pgxpool.Conn) error {
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return fmt.Errorf("read the server's version: %w", err)
+	}
+	if version < MinServerVersion {
+		return fmt.Errorf("PostgreSQL %d is too old: postrider needs %d or newer", version/10000, MinServerVersion/10000)
+	}
+	return nil
+}
+
+func upRiver(ctx context.Context, pool *pgxpool.Pool) error {
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: Schema, Logger: quiet()})
+	if err != nil {
+		return fmt.Errorf("prepare River's migrations: %w", err)
+	}
+	existing, err := migrator.ExistingVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read River's schema version: %w", err)
+	}
+	// A newer River schema, made by a newer release, is left as it is.
+	if len(existing) > 0 && existing[len(existing)-1].Version >= RiverVersion {
+		return nil
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{TargetVersion: RiverVersion})
+	if err != nil {
+		return fmt.Errorf("migrate River's schema to version %d: %w", RiverVersion, err)
+	}
+	return nil
+}
+
+func upOurs(ctx context.Context, pool *pgxpool.Pool) error {
+	return withProvider(pool, func(p *goose.Provider) error {
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the schema: %w", err)
+		}
+		return nil
+	})
+}
+
+func withProvider(pool *pgxpool.Pool, do func(*goose.Provider) error) error {
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	p, err := newProvider(db)
+	if err != nil {
+		return fmt.Errorf("read the embedded migrations: %w", err)
+	}
+	return do(p)
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	versions, err := database.NewStore(goose.DialectPostgres, versionTable)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider("", db, files, goose.WithStore(versions), goose.WithSlog(quiet()))
+}
+
+// ReadStatus tells how far the database is migrated. It changes nothing.
+func ReadStatus(ctx context.Context, pool *pgxpool.Pool) (Status, error) {
+	var s Status
+	err := withProvider(pool, func(p *goose.Provider) error {
+		sources := p.ListSources()
+		if len(sources) == 0 {
+			return errors.New("no migrations are embedded")
+		}
+		s.Target = sources[len(sources)-1].Version
+		return nil
+	})
+	if err != nil {
+		return s, err
+	}
+	if s.Current, err = newestVersion(ctx, pool, versionTable, "version_id", "is_applied"); err != nil {
+		return s, err
+	}
+	river, err := newestVersion(ctx, pool, Schema+".river_migration", "version", "line = 'main'")
+	s.River = int(river)
+	return s, err
+}
+
+// newestVersion answers 0 where the table does not exist yet.
+func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condition string) (int64, error) {
+	var exists bool
+	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil {
+		return 0, fmt.Errorf("look for table %s: %w", table, err)
+	}
+	if !exists {
+		return 0, nil
+	}
+	var version int64
+	query := fmt.Sprintf("SELECT coalesce(max(%s), 0) FROM %s WHERE %s", column, table, condition)
+	if err := pool.QueryRow(ctx, query).Scan(&version); err != nil {
+		return 0, fmt.Errorf("read table %s: %w", table, err)
+	}
+	return version, nil
+}
+
+// quiet keeps River's and goose's progress lines out of the log: `migrate` prints its own summary.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

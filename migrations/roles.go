@@ -1,0 +1,46 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// ReaderRole may read every view of schema postrider and nothing else.
+	ReaderRole = "postrider_reader"
+	// PublisherRole may execute postrider.publish and nothing else.
+	PublisherRole = "postrider_publisher"
+)
+
+// Roles belong to the whole server, so two databases that migrate at the same moment race: "exists already" and the
+// catalogue's own conflict (23505) are success.
+const createRoles = `
+DO $$ BEGIN CREATE ROLE postrider_reader NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE postrider_publisher NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;`
+
+// Views run with their owner's rights, so the reader needs nothing in postrider_internal.
+const grantRoles = `
+REVOKE ALL ON SCHEMA postrider_internal FROM PUBLIC;
+GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher;
+GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader;`
+
+func ensureRoles(ctx context.Context, conn *pgxpool.Conn, notices io.Writer) error {
+	for _, script := range []string{createRoles, grantRoles} {
+		_, err := conn.Exec(ctx, script)
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && (pgErr.Code == "42501" || pgErr.Code == "42704") {
+			_, err = fmt.Fprintf(notices, "The roles %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
+				ReaderRole, PublisherRole, pgErr.Message, createRoles, grantRoles)
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("set up the roles: %w", err)
+		}
+	}
+	return nil
+}

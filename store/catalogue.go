@@ -1,0 +1,139 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/event"
+	"postrider/policy"
+)
+
+// Catalogue is everything publishing and delivering need to know of the configuration, as of one version. It is never
+// changed: a reload makes a new one.
+type Catalogue struct {
+	Version int64
+
+	topics       map[string]*Topic
+	subsByTopic  map[int64][]*Subscription
+	subs         map[int64]*Subscription
+	policies     map[string]*policy.Policy
+	policiesSeen int64
+}
+
+func emptyCatalogue() *Catalogue {
+	return &Catalogue{topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}}
+}
+
+// Topic finds a topic by name.
+func (c *Catalogue) Topic(name string) (*Topic, bool) {
+	t, ok := c.topics[name]
+	return t, ok
+}
+
+// Subscription finds an event subscription by its id.
+func (c *Catalogue) Subscription(id int64) (*Subscription, bool) {
+	s, ok := c.subs[id]
+	return s, ok
+}
+
+// Policy finds a retry policy by name.
+func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
+	p, ok := c.policies[name]
+	return p, ok
+}
+
+// Wanting lists the event subscriptions of a topic whose filter matches the event.
+func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
+	var wanting []*Subscription
+	for _, s := range c.subsByTopic[topicID] {
+		if s.Filter.Match(e.Type, e.Subject) {
+			wanting = append(wanting, s)
+		}
+	}
+	return wanting
+}
+
+// Catalogue is the one in memory, at most a second old.
+func (s *Store) Catalogue() *Catalogue { return s.catalogue.Load() }
+
+// Reload reads what changed since the catalogue in memory. It costs one trivial query when nothing did.
+func (s *Store) Reload(ctx context.Context) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	old := s.catalogue.Load()
+	var version int64
+	if err := s.pool.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&version); err != nil {
+		return fmt.Errorf("read the catalogue's version: %w", err)
+	}
+	if version == old.Version {
+		return nil
+	}
+	// One snapshot for all tables: a catalogue never mixes two versions.
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return fmt.Errorf("read the catalogue: %w", err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	fresh, err := s.readCatalogue(ctx, tx, old)
+	if err != nil {
+		return fmt.Errorf("read the catalogue: %w", err)
+	}
+	s.catalogue.Store(fresh)
+	return nil
+}
+
+func (s *Store) readCatalogue(ctx context.Context, tx pgx.Tx, old *Catalogue) (*Catalogue, error) {
+	fresh := &Catalogue{
+		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic),
+		policies: old.policies, policiesSeen: old.policiesSeen,
+	}
+	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {
+		return nil, err
+	}
+	topics, err := s.queryTopics(ctx, tx, "WHERE t.version > $1", old.Version)
+	if err != nil {
+		return nil, err
+	}
+	subs, err := s.querySubscriptions(ctx, tx, "WHERE s.version > $1", old.Version)
+	if err != nil {
+		return nil, err
+	}
+	fresh.apply(topics, subs)
+	return fresh, fresh.readPolicies(ctx, tx)
+}
+
+func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) {
+	for _, t := range topics {
+		// A deleted topic's name may already belong to a newer one.
+		if known := c.topics[t.Name]; t.DeletedAt == nil {
+			c.topics[t.Name] = t
+		} else if known != nil && known.ID == t.ID {
+			delete(c.topics, t.Name)
+		}
+	}
+	changed := map[int64]bool{}
+	for _, s := range subs {
+		changed[s.TopicID] = true
+		if s.DeletedAt == nil {
+			c.subs[s.ID] = s
+		} else {
+			delete(c.subs, s.ID)
+		}
+	}
+	c.regroup(changed)
+}
+
+// regroup builds the lists of the topics that changed anew; the others keep theirs.
+func (c *Catalogue) regroup(topics map[int64]bool) {
+	for id := range topics {
+		delete(c.subsByTopic, id)
+	}
+	for _, s := range c.subs {
+		if topics[s.TopicID] {
+			c.subsByTopic[s.TopicID] = append(c.subsByTopic[s.TopicID], s)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// River's columns that we write. The kind and the queue are named here and not in package jobs because the statements
+// that insert and delete job rows are SQL.
+const (
+	// DeliverKind is the kind of a delivery attempt's job.
+	DeliverKind = "deliver"
+	// DeliverQueue is the one queue all attempts share: a queue per event subscription would cost half a core at a
+	// thousand of them.
+	DeliverQueue = "deliveries"
+)
+
+// lockCatalogue lets a change of the catalogue wait for this publish and this publish wait for a change, both briefly. A
+// user's forgotten transaction on a catalogue row must not stall a node: 2 s, then the group is told to try again.
+const lockCatalogue = `SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock_shared(727274, 1)`
+
+// publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
+// filters were taken from. It answers the version it found. Job and delivery name each other, so both ids are drawn
+// first. The day of the event travels in the delivery: it finds the partition.
+const publishStatement = `
+WITH fresh AS (
+    SELECT version FROM postrider_internal.catalogue WHERE version = $1
+), stored AS (
+    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type, subject, source, data_version, schema, body)
+    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body
+      FROM fresh, unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::int[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[])
+           AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
+), owed AS MATERIALIZED (
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, nextval('postrider_internal.river_job_id_seq') AS job_id, d.*
+      FROM fresh, unnest($13::uuid[], $14::bigint[], $15::bigint[]) AS d(event_uuid, topic_id, subscription_id)
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed
+), deliveries AS (
+    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, owed_since, next_attempt_at)
+    SELECT id, subscription_id, topic_id, event_uuid, (now() AT TIME ZONE 'UTC')::date, job_id, now(), now() FROM owed
+)
+SELECT version FROM postrider_internal.catalogue`
+
+// commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
+func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
+	if len(group) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
+		return c.transact(ctx, conn, group, "BEGIN", lockCatalogue)
+	})
+}
+
+// commitLocked holds the catalogue still first, then filters by it and stores: it is never stale. It costs three round
+// trips instead of one, so it is for a catalogue that changes faster than publishes commit.
+func (c *committer) commitLocked(ctx context.Context, group []*publishRequest) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
+		batch := &pgx.Batch{}
+		batch.Queue("BEGIN")
+		batch.Queue(lockCatalogue)
+		if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("hold the catalogue still: %w", err)
+		}
+		if err := c.store.Reload(ctx); err != nil {
+			return err
+		}
+		if group = c.refilter(group); len(group) == 0 {
+			return nil
+		}
+		return c.transact(ctx, conn, group)
+	})
+}
+
+// withConn lends a connection. One that is still inside a transaction afterwards is rolled back, or the pool would
+// throw it away.
+func (c *committer) withConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
+	conn, err := c.store.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Release()
+	err = do(conn)
+	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
+		_, _ = conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+// transact runs T1, after the statements given, in one round trip and answers the group.
+func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, before ...string) error {
+	version, found := group[0].version, int64(0)
+	batch := &pgx.Batch{}
+	for _, statement := range before {
+		batch.Queue(statement)
+	}
+	batch.Queue(publishStatement, publishColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+	batch.Queue("COMMIT")
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store events: %w", err)
+	}
+	if found != version {
+		return errStale
+	}
+	c.store.notifier.poke()
+	for _, req := range group {
+		req.done <- nil
+	}
+	return nil
+}
+
+// publishColumns turns the group into one array per column.
+func publishColumns(version int64, group []*publishRequest) []any {
+	var events, owed int
+	for _, req := range group {
+		events += len(req.receipt.Events)
+		owed += req.receipt.Deliveries()
+	}
+	e, d := newEventColumns(events), newOwedColumns(owed)
+	for _, req := range group {
+		for i := range req.receipt.Events {
+			e.add(req, i)
+			for _, sub := range req.wanting[i] {
+				d.events = append(d.events, req.receipt.SystemIDs[i])
+				d.topics = append(d.topics, sub.TopicID)
+				d.subs = append(d.subs, sub.ID)
+			}
+		}
+	}
+	return []any{version, e.ids, e.topics, e.times, e.matched, e.eventIDs, e.types, e.subjects, e.sources, e.dataVersions, e.schemas, e.bodies,
+		d.events, d.topics, d.subs}
+}
+
+type owedColumns struct {
+	events       [][16]byte
+	topics, subs []int64
+}
+
+func newOwedColumns(n int) owedColumns {
+	return owedColumns{events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n)}
+}
+
+type eventColumns struct {
+	ids                                                       [][16]byte
+	topics                                                    []int64
+	times                                                     []pgtype.Timestamptz
+	matched                                                   []int32
+	eventIDs, types, subjects, sources, dataVersions, schemas []string
+	bodies                                                    [][]byte
+}
+
+func newEventColumns(n int) *eventColumns {
+	text := func() []string { return make([]string, 0, n) }
+	return &eventColumns{
+		ids: make([][16]byte, 0, n), topics: make([]int64, 0, n), times: make([]pgtype.Timestamptz, 0, n), matched: make([]int32, 0, n),
+		eventIDs: text(), types: text(), subjects: text(), sources: text(), dataVersions: text(), schemas: text(), bodies: make([][]byte, 0, n),
+	}
+}
+
+func (c *eventColumns) add(req *publishRequest, i int) {
+	e := &req.receipt.Events[i]
+	c.ids = append(c.ids, req.receipt.SystemIDs[i])
+	c.topics = append(c.topics, req.receipt.Topic.ID)
+	c.times = append(c.times, pgtype.Timestamptz{Time: e.Time, Valid: !e.Time.IsZero()})
+	c.matched = append(c.matched, int32(req.receipt.Matched[i])) //nolint:gosec // bounded by the number of event subscriptions
+	c.eventIDs = append(c.eventIDs, e.ID)
+	c.types = append(c.types, e.Type)
+	c.subjects = append(c.subjects, e.Subject)
+	c.sources = append(c.sources, e.Source)
+	c.dataVersions = append(c.dataVersions, e.DataVersion)
+	c.schemas = append(c.schemas, string(e.Schema))
+	c.bodies = append(c.bodies, e.Body)
+}

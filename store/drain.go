@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+const drainStep = 5000
+
+// A delivery is only canceled together with its job row: one whose attempt is just being recorded has another row by
+// then and is met in the next step.
+const drainStatement = `
+WITH doomed AS (
+    SELECT id, job_id FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 ORDER BY id LIMIT $3
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING doomed WHERE j.id = doomed.job_id RETURNING j.id
+), finished AS (
+    DELETE FROM postrider_internal.deliveries d USING doomed
+     WHERE d.id = doomed.id AND (d.job_id IS NULL OR d.job_id IN (SELECT id FROM gone))
+    RETURNING d.*
+), history AS (
+    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
+           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from)
+    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
+           first_attempt_at, last_attempt_at, now(), 'canceled', 'EventSubscriptionDeleted', last_outcome, redelivered_from
+      FROM finished
+)
+SELECT coalesce(max(id), 0), count(*) FROM doomed`
+
+// drainSubscription cancels everything a deleted event subscription is still owed, step by step, until nothing is.
+func (s *Store) drainSubscription(ctx context.Context, id int64) error {
+	cursor, met := int64(0), 0
+	for {
+		var last int64
+		var n int
+		if err := s.pool.QueryRow(ctx, drainStatement, id, cursor, drainStep).Scan(&last, &n); err != nil {
+			return fmt.Errorf("cancel the deliveries of a deleted event subscription: %w", err)
+		}
+		met += n
+		switch {
+		case n > 0:
+			cursor = last
+		case met > 0: // once more from the start, for those that had been in a worker's hands
+			cursor, met = 0, 0
+		default:
+			_, err := s.pool.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET drained_at = now() WHERE id = $1", id)
+			return err
+		}
+	}
+}
+
+// Drain goes on with deleted event subscriptions whose canceling was interrupted.
+func (s *Store) Drain(ctx context.Context) error {
+	rows, err := s.pool.Query(ctx, "SELECT id FROM postrider_internal.event_subscriptions WHERE deleted_at IS NOT NULL AND drained_at IS NULL ORDER BY id")
+	if err != nil {
+		return fmt.Errorf("look for deleted event subscriptions: %w", err)
+	}
+	ids, err := collectIDs(rows)
+	if err != nil {
+		return fmt.Errorf("look for deleted event subscriptions: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.drainSubscription(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

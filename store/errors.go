@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Errors that callers tell apart; everything else is internal.
+var (
+	// ErrNotFound: the topic, event subscription or row named does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
+	ErrConflict = errors.New("conflict")
+	// ErrUnauthorized: the publication's Authorize refused the topic as it is now.
+	ErrUnauthorized = errors.New("unauthorized")
+	// ErrUnavailable: nothing was stored, or it is unknown whether it was (the connection broke at COMMIT). Try again.
+	ErrUnavailable = errors.New("temporarily unavailable")
+	// ErrPoison: PostgreSQL refuses this very data.
+	ErrPoison = errors.New("the database refuses this data")
+)
+
+// SQLSTATE classes, see PostgreSQL's documentation, appendix A.
+func sqlState(err error) string {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return pgErr.Code
+	}
+	return ""
+}
+
+// isPoison reports an error that the data itself causes and that trying again cannot cure: data exception (22),
+// constraint violation (23), program limit exceeded (54).
+func isPoison(err error) bool {
+	state := sqlState(err)
+	if len(state) < 2 || isMissingPartition(err) {
+		return false
+	}
+	class := state[:2]
+	return class == "22" || class == "23" || class == "54"
+}
+
+// isMissingPartition reports that the day has no partition. PostgreSQL calls it a violated check without a name; it is
+// nobody's data that is wrong.
+func isMissingPartition(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23514" && pgErr.ConstraintName == ""
+}
+
+// isTransient reports an error of which PostgreSQL itself says that the same transaction may succeed when it is run
+// again: serialisation failure and deadlock. Nothing was committed.
+func isTransient(err error) bool {
+	state := sqlState(err)
+	return state == "40001" || state == "40P01"
+}
+
+// isOutage reports that the database could not be asked or did not answer: the caller may try again.
+func isOutage(err error) bool {
+	var netErr net.Error
+	switch state := sqlState(err); {
+	case len(state) >= 2:
+		class := state[:2]
+		// 08 connection, 53 resources (disk full, too many connections), 55 lock timeout, 57 shutdown, 58 system error.
+		return class == "08" || class == "53" || class == "55" || class == "57" || class == "58"
+	case errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return true
+	default:
+		return errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
+	}
+}

@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"postrider/event"
+)
+
+// Work is a delivery whose turn has come, with the event's body.
+type Work struct {
+	DeliveryID     int64
+	SubscriptionID int64
+	JobID          *int64
+	SystemID       uuid.UUID
+	Attempts       int
+	SkippedMarks   int
+	OwedSince      time.Time
+	NextAttemptAt  time.Time
+	FirstAttemptAt *time.Time
+	Event          event.Event
+
+	readAt   time.Time // database clock
+	loadedAt time.Time // the same moment on the process's monotonic clock
+	release  func()
+}
+
+// Now is the database's time, carried on by the process's monotonic clock: the process's wall clock may be an hour off
+// and nothing changes.
+func (w *Work) Now() time.Time { return w.readAt.Add(time.Since(w.loadedAt)) }
+
+// Release gives the body's memory back; call it when the request is over.
+func (w *Work) Release() { w.release() }
+
+type loadRequest struct {
+	deliveryID, jobID int64
+	done              chan loadAnswer
+}
+
+type loadAnswer struct {
+	work *Work
+	err  error
+}
+
+const (
+	loadGroup   = 200
+	loadTimeout = 10 * time.Second
+	// maxEventBytes is the largest body there can be; less free memory than this is worth waiting for.
+	maxEventBytes = 1 << 20
+)
+
+// loader reads deliveries with their bodies, many in one query, and never has more than maxBytes of bodies in memory:
+// what does not fit is read again when others were released.
+type loader struct {
+	store *Store
+	queue *batcher[*loadRequest]
+
+	maxBytes int64
+	mu       sync.Mutex
+	used     int64
+	freed    chan struct{}
+}
+
+func newLoader(s *Store, maxBytes int64) *loader {
+	return &loader{store: s, queue: newBatcher[*loadRequest](), maxBytes: max(maxBytes, maxEventBytes), freed: make(chan struct{}, 1)}
+}
+
+// Load reads a delivery for the job that is its token. ErrNotFound: the delivery is finished, or has another token by
+// now; there is nothing to do.
+func (s *Store) Load(ctx context.Context, deliveryID, jobID int64) (*Work, error) {
+	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, done: make(chan loadAnswer, 1)}
+	s.loader.queue.add(req)
+	select {
+	case answer := <-req.done:
+		return answer.work, answer.err
+	case <-ctx.Done():
+		go func() { // the answer may be on its way: give its memory back
+			if answer := <-req.done; answer.work != nil {
+				answer.work.Release()
+			}
+		}()
+		return nil, fmt.Errorf("load delivery %d: %w", deliveryID, ctx.Err())
+	}
+}
+
+func (l *loader) run(ctx context.Context) {
+	l.queue.run(ctx, fitsLoad, func(group []*loadRequest) {
+		for len(group) > 0 {
+			free := l.waitForMemory(ctx)
+			if ctx.Err() != nil {
+				answerAll(group, fmt.Errorf("%w: this node is stopping", ErrUnavailable))
+				return
+			}
+			group = l.load(group, free)
+		}
+	})
+}
+
+func fitsLoad() func(*loadRequest) bool {
+	n := 0
+	return func(*loadRequest) bool {
+		n++
+		return n <= loadGroup
+	}
+}
+
+// waitForMemory returns how many bytes of bodies may be read now.
+func (l *loader) waitForMemory(ctx context.Context) int64 {
+	for {
+		l.mu.Lock()
+		free := l.maxBytes - l.used
+		l.mu.Unlock()
+		if free >= maxEventBytes {
+			return free
+		}
+		select {
+		case <-l.freed:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+func (l *loader) take(bytes int64) (release func()) {
+	l.mu.Lock()
+	l.used += bytes
+	l.mu.Unlock()
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		l.used -= bytes
+		l.mu.Unlock()
+		select {
+		case l.freed <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// LATERAL with LIMIT keeps the lookup of each event an index scan of the one partition its day names; as a plain join
+// the planner may prefer to read whole partitions. The length of a body is known without reading it.
+const loadStatement = `
+SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.first_attempt_at, clock_timestamp(),
+       e.schema, e.event_id, e.event_type, e.subject, e.source, e.data_version,
+       CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END
+  FROM postrider_internal.deliveries d
+ CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e
+ WHERE d.id = ANY ($1)`
+
+// load answers what fits into the memory that is free and returns the rest.
+func (l *loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
+	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
+	defer cancel()
+	found, err := l.query(ctx, group, free)
+	if err != nil {
+		answerAll(group, fmt.Errorf("%w: load deliveries: %w", ErrUnavailable, err))
+		return nil
+	}
+	for _, req := range group {
+		work := found[req.deliveryID]
+		switch {
+		case work == nil || work.JobID == nil || *work.JobID != req.jobID:
+			req.done <- loadAnswer{err: fmt.Errorf("delivery %d: %w", req.deliveryID, ErrNotFound)}
+		case work.Event.Body == nil:
+			rest = append(rest, req)
+		default:
+			work.release = l.take(int64(len(work.Event.Body)))
+			req.done <- loadAnswer{work: work}
+		}
+	}
+	return rest
+}
+
+func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*Work, error) {
+	ids := make([]int64, len(group))
+	for i, req := range group {
+		ids[i] = req.deliveryID
+	}
+	rows, err := l.store.pool.Query(ctx, loadStatement, ids, free)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[int64]*Work, len(group))
+	w := new(Work)
+	_, err = pgx.ForEachRow(rows, []any{
+		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.FirstAttemptAt, &w.readAt,
+		&w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion, &w.Event.Body,
+	}, func() error {
+		work := *w
+		work.loadedAt = time.Now()
+		found[work.DeliveryID] = &work
+		w.JobID, w.FirstAttemptAt, w.Event.Body = nil, nil, nil // the next row must not write into these
+		return nil
+	})
+	return found, err
+}
+
+func answerAll(group []*loadRequest, err error) {
+	for _, req := range group {
+		req.done <- loadAnswer{err: err}
+	}
+}

@@ -1,0 +1,118 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/migrations"
+	"postrider/pgdev"
+	"postrider/policy"
+	"postrider/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
+
+func migrate(ctx context.Context, url string) error {
+	pool, err := store.OpenPool(ctx, url, 0)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return migrations.Up(ctx, pool, io.Discard)
+}
+
+// bundle is one migrated database with a running store.
+type bundle struct {
+	url   string
+	pool  *pgxpool.Pool
+	store *store.Store
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	url := pgdev.NewDatabase(t)
+	b := &bundle{url: url}
+	b.store, b.pool = newStore(t, url, "node-1")
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	return b
+}
+
+var testKey = []byte("0123456789abcdef0123456789abcdef")
+
+// newStore opens a store of its own on a database, as another process would, and runs it until the test ends.
+func newStore(t *testing.T, url, node string) (*store.Store, *pgxpool.Pool) {
+	t.Helper()
+	pool, err := store.OpenPool(t.Context(), url, 10)
+	require.NoError(t, err)
+	sealer, err := store.NewSealer(testKey)
+	require.NoError(t, err)
+	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: node})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; pool.Close() })
+	return s, pool
+}
+
+func (b *bundle) topic(t *testing.T, name string) *store.Topic {
+	t.Helper()
+	topic, _, err := b.store.PutTopic(t.Context(), name, store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.EventGrid})
+	require.NoError(t, err)
+	return topic
+}
+
+func spec() store.SubscriptionSpec {
+	return store.SubscriptionSpec{
+		EndpointURL: "https://example.com/hook?secret=1", EndpointBaseURL: "https://example.com/hook", EndpointKind: policy.KindWebhook,
+		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+	}
+}
+
+func (b *bundle) subscription(t *testing.T, topic, name string, change func(*store.SubscriptionSpec)) *store.Subscription {
+	t.Helper()
+	s := spec()
+	if change != nil {
+		change(&s)
+	}
+	sub, _, err := b.store.PutSubscription(t.Context(), topic, name, s)
+	require.NoError(t, err)
+	return sub
+}
+
+// publication makes n Event Grid events with ids prefix-0, prefix-1, …
+func publication(topic, prefix string, n int) store.Publication {
+	return store.Publication{Topic: topic, Parse: func(*store.Topic) ([]event.Event, error) {
+		events := make([]event.Event, n)
+		for i := range events {
+			id := fmt.Sprintf("%s-%d", prefix, i)
+			events[i] = event.Event{
+				Schema: event.EventGrid, ID: id, Type: "test", Subject: "subject/" + id,
+				Body: fmt.Appendf(nil, `{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
+			}
+		}
+		return events, nil
+	}}
+}
+
+func (b *bundle) publish(t *testing.T, topic, prefix string, n int) *store.Receipt {
+	t.Helper()
+	receipt, err := b.store.Publish(t.Context(), publication(topic, prefix, n))
+	require.NoError(t, err)
+	return receipt
+}
+
+// count answers a query that yields one number.
+func (b *bundle) count(t *testing.T, query string, args ...any) int {
+	t.Helper()
+	var n int
+	require.NoError(t, b.pool.QueryRow(t.Context(), query, args...).Scan(&n))
+	return n
+}

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// notifier wakes River's fetchers on all nodes after commits, at most once a millisecond. It does so in a transaction
+// of its own that writes no data: PostgreSQL holds a server-wide lock over the commit of a transaction that notifies, and
+// one NOTIFY per publish takes the rate from 10k/s to 3k/s.
+type notifier struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+	wake chan struct{}
+}
+
+const (
+	notifyInterval = time.Millisecond
+	// River listens on "<schema>.river_insert" for {"queue": …}.
+	notifyStatement = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`
+)
+
+func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
+	return &notifier{pool: pool, log: log, wake: make(chan struct{}, 1)}
+}
+
+func (n *notifier) poke() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (n *notifier) run(ctx context.Context) {
+	pause := time.NewTicker(notifyInterval)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake:
+		}
+		// A lost notification costs one poll interval (100 ms), never an event.
+		if _, err := n.pool.Exec(ctx, notifyStatement); err != nil && ctx.Err() == nil {
+			n.log.Debug("the fetchers were not woken; they poll", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"postrider/event"
+)
+
+// Publication is one publish request: all its events are stored with everything they owe, or none.
+type Publication struct {
+	// Topic is the name of the topic.
+	Topic string
+	// Authorize is asked with the topic as the filters see it, again whenever the catalogue turns out to have moved;
+	// nil allows.
+	Authorize func(*Topic) bool
+	// Parse makes the events in the topic's input schema. It is asked once.
+	Parse func(*Topic) ([]event.Event, error)
+}
+
+// Receipt is what was stored.
+type Receipt struct {
+	Topic  *Topic
+	Events []event.Event
+	// SystemIDs are our ids of the events, in their order.
+	SystemIDs []uuid.UUID
+	// Matched counts the event subscriptions that want each event.
+	Matched []int
+}
+
+// Deliveries is how many deliveries the publication owes.
+func (r *Receipt) Deliveries() int {
+	n := 0
+	for _, m := range r.Matched {
+		n += m
+	}
+	return n
+}
+
+// publishRequest is a publication on its way through the committer.
+type publishRequest struct {
+	Publication
+	receipt Receipt
+	version int64             // catalogue that wanting was taken from
+	wanting [][]*Subscription // per event
+	bytes   int64
+	queued  time.Time
+	claimed atomic.Bool // by the committer's group, or by a client that went away
+	done    chan error
+}
+
+// Publish stores the events with a delivery and a job for each event subscription that wants them, and answers after
+// the commit. Errors: ErrNotFound (no such topic), ErrUnauthorized, what Parse answered, ErrPoison (PostgreSQL refuses
+// this data), ErrUnavailable (overload or outage: nothing is known to be stored, publish again).
+func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
+	req := &publishRequest{Publication: p, queued: time.Now(), done: make(chan error, 1)}
+	if err := s.admit(ctx, req); err != nil {
+		return nil, err
+	}
+	events, err := p.Parse(req.receipt.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if req.receipt.Events = events; len(events) == 0 {
+		return &req.receipt, nil
+	}
+	if err := req.identify(); err != nil {
+		return nil, err
+	}
+	req.filter(s.Catalogue())
+	if err := s.committer.commitOrQueue(ctx, req); err != nil {
+		return nil, err
+	}
+	return &req.receipt, nil
+}
+
+// admit finds the topic and asks Authorize. A no is only given after looking whether the catalogue in memory is the
+// newest: a topic or a key made a moment ago on another node must work here.
+func (s *Store) admit(ctx context.Context, req *publishRequest) error {
+	if err := req.admittedBy(s.Catalogue()); err == nil {
+		return nil
+	}
+	if err := s.Reload(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return req.admittedBy(s.Catalogue())
+}
+
+func (req *publishRequest) admittedBy(c *Catalogue) error {
+	topic, ok := c.Topic(req.Topic)
+	if !ok {
+		return fmt.Errorf("topic %q: %w", req.Topic, ErrNotFound)
+	}
+	if req.Authorize != nil && !req.Authorize(topic) {
+		return ErrUnauthorized
+	}
+	req.receipt.Topic = topic
+	return nil
+}
+
+func (req *publishRequest) identify() error {
+	req.receipt.SystemIDs = make([]uuid.UUID, len(req.receipt.Events))
+	for i := range req.receipt.Events {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("make an event id: %w", err)
+		}
+		req.receipt.SystemIDs[i] = id
+		req.bytes += int64(len(req.receipt.Events[i].Body))
+	}
+	return nil
+}
+
+// filter decides who is owed what, by one version of the catalogue.
+func (req *publishRequest) filter(c *Catalogue) {
+	req.version = c.Version
+	req.wanting = make([][]*Subscription, len(req.receipt.Events))
+	req.receipt.Matched = make([]int, len(req.receipt.Events))
+	for i := range req.receipt.Events {
+		req.wanting[i] = c.Wanting(req.receipt.Topic.ID, &req.receipt.Events[i])
+		req.receipt.Matched[i] = len(req.wanting[i])
+	}
+}
+
+// refilter decides again after the catalogue moved. The topic may be gone, or its keys changed.
+func (req *publishRequest) refilter(c *Catalogue) error {
+	if req.version == c.Version {
+		return nil
+	}
+	before := req.receipt.Topic
+	if err := req.admittedBy(c); err != nil {
+		return err
+	}
+	// Deleted and made again under the same name: the events were parsed for another topic.
+	if before.ID != req.receipt.Topic.ID {
+		return fmt.Errorf("topic %q was replaced: %w", req.Topic, ErrNotFound)
+	}
+	req.filter(c)
+	return nil
+}
+
+var errStale = errors.New("the catalogue moved")

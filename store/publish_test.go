@@ -1,0 +1,164 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// owedWithOneToken is I2 for deliveries that are not batched or held: each has exactly one job, which names it.
+const brokenTokens = `
+SELECT (SELECT count(*) FROM postrider_internal.deliveries d
+         WHERE NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = d.job_id AND (j.args ->> 'd')::bigint = d.id))
+     + (SELECT count(*) FROM postrider_internal.river_job j
+         WHERE j.queue = 'deliveries' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.job_id = j.id))`
+
+func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	topic := b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	b.subscription(t, "orders", "none", func(s *store.SubscriptionSpec) { s.Filter = policy.Filter{IncludedEventTypes: []string{"other"}} })
+
+	receipt := b.publish(t, "orders", "e", 3)
+
+	require.Equal(t, []int{1, 1, 1}, receipt.Matched)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND matched = 1"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'all' AND state = 'pending' AND attempts = 0"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'deliver'"))
+	require.Zero(t, b.count(t, brokenTokens))
+	require.Equal(t, topic.ID, receipt.Topic.ID)
+}
+
+func TestPublishUnmatchedEventIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	receipt := b.publish(t, "orders", "e", 1)
+	require.Equal(t, []int{0}, receipt.Matched)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'e-0' AND matched = 0"))
+}
+
+func TestPublishFromManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	var group sync.WaitGroup
+	for worker := range 20 {
+		group.Go(func() {
+			for i := range 10 {
+				size := 1
+				if i == 9 {
+					size = 150 // a transaction of its own
+				}
+				_, err := b.store.Publish(t.Context(), publication("orders", fmt.Sprintf("w%d-%d", worker, i), size))
+				require.NoError(t, err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 20*(9+150), b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+func TestPublishBlamesOnlyTheGuiltyRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	poison := publication("orders", "poison", 2)
+	parse := poison.Parse
+	poison.Parse = func(topic *store.Topic) ([]event.Event, error) {
+		events, err := parse(topic)
+		events[1].Subject = "nul \x00" // a text column cannot hold it; parsing refuses it long before
+		return events, err
+	}
+	var group sync.WaitGroup
+	errs := make([]error, 40)
+	for i := range errs {
+		group.Go(func() {
+			if i == 20 {
+				_, errs[i] = b.store.Publish(t.Context(), poison)
+				return
+			}
+			_, errs[i] = b.store.Publish(t.Context(), publication("orders", fmt.Sprint(i), 1))
+		})
+	}
+	group.Wait()
+	for i, err := range errs {
+		if i == 20 {
+			require.ErrorIs(t, err, store.ErrPoison)
+			continue
+		}
+		require.NoError(t, err)
+	}
+	require.Equal(t, 39, b.count(t, "SELECT count(*) FROM postrider.events"))
+}
+
+func TestChangeThatWasAnsweredIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	other, _ := newStore(t, b.url, "node-2")
+	for i := range 20 {
+		name := fmt.Sprintf("sub-%02d", i)
+		b.subscription(t, "orders", name, nil)
+		receipt, err := other.Publish(t.Context(), publication("orders", fmt.Sprintf("after-%d", i), 1))
+		require.NoError(t, err)
+		require.Equal(t, i+1, receipt.Matched[0], "the other node published without event subscription %s", name)
+	}
+	for i := range 20 {
+		require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+		receipt, err := other.Publish(t.Context(), publication("orders", fmt.Sprintf("gone-%d", i), 1))
+		require.NoError(t, err)
+		require.Equal(t, 19-i, receipt.Matched[0])
+	}
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "deleting cancels what is owed")
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+func TestPublishToTopicMadeOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other, _ := newStore(t, b.url, "node-2")
+	b.topic(t, "fresh")
+	_, err := other.Publish(t.Context(), publication("fresh", "e", 1))
+	require.NoError(t, err)
+	_, err = other.Publish(t.Context(), publication("never", "e", 1))
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestPublishRacingWithDeletesLeavesNothingOwed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	other, _ := newStore(t, b.url, "node-2")
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if _, err := other.Publish(ctx, publication("orders", fmt.Sprintf("%d-%d", worker, i), 1)); err != nil {
+					require.True(t, errors.Is(err, store.ErrUnavailable) && ctx.Err() != nil, "publish: %v", err)
+				}
+			}
+		})
+	}
+	for range 30 {
+		b.subscription(t, "orders", "brief", nil)
+		require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "brief"))
+	}
+	cancel()
+	group.Wait()
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, b.count(t, brokenTokens))
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"postrider/policy"
+)
+
+// recordStatement is T3. The job row is the token: whatever follows is joined to gone, so that only the statement that
+// deletes the row records the attempt, moves the delivery on and inserts the successor. A node that was thought dead
+// and comes back deletes nothing, and so changes nothing.
+//
+// A successor is a new row, never the same one moved to a later time: River marks a finished run completed by its id,
+// and it would mark the next run instead (199 of 200 events were lost so in a test).
+//
+// Up to 5 s ahead a job is stored as available with its time: River's poll is exact then. Later ones are scheduled:
+// 500,000 future rows among the available ones make every empty poll 39 ms long.
+const recordStatement = `
+WITH input AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::int[], $6::int[], $7::timestamptz[], $8::bigint[],
+                         $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::int[], $14::text[], $15::text[], $16::bytea[], $17::bytea[],
+                         $18::text[], $19::timestamptz[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::uuid[])
+           AS i(job_id, delivery_id, subscription_id, retry_policy, number, reruns, started_at, duration_us,
+                dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, headers, excerpt,
+                verdict, next_at, skipped_marks, reason, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, dead_letter_id)
+), gone AS (
+    DELETE FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) RETURNING id
+), result AS MATERIALIZED (
+    SELECT input.*, CASE verdict WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
+           CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
+      FROM input JOIN gone ON gone.id = input.job_id
+), attempts AS (
+    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
+           first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, node, response_headers, response_excerpt)
+    SELECT (now() AT TIME ZONE 'UTC')::date, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
+           first_byte_us, status, outcome, error, verdict, next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, $28, headers, excerpt
+      FROM result WHERE number > 0
+), moved_on AS (
+    UPDATE postrider_internal.deliveries d
+       SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
+           first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at
+      FROM result r
+     WHERE d.id = r.delivery_id AND d.id = ANY ($2::bigint[]) AND r.next_job IS NOT NULL
+), successors AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT next_job, CASE WHEN next_at <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+           jsonb_build_object('d', delivery_id, 's', subscription_id, 'n', number + 1), 'deliver', 'deliveries', 1, 1000, next_at
+      FROM result WHERE next_job IS NOT NULL
+), finished AS (
+    DELETE FROM postrider_internal.deliveries d USING result r
+     WHERE d.id = r.delivery_id AND d.id = ANY ($2::bigint[]) AND r.next_job IS NULL
+    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, CASE WHEN r.number > 0 THEN r.number ELSE d.attempts END AS attempts, d.reruns,
+              CASE WHEN r.number > 0 THEN r.status ELSE d.last_status END AS last_status, CASE WHEN r.number > 0 THEN r.outcome ELSE d.last_outcome END AS last_outcome,
+              d.owed_since, coalesce(d.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END) AS first_attempt_at,
+              CASE WHEN r.number > 0 THEN r.started_at ELSE d.last_attempt_at END AS last_attempt_at, d.redelivered_from, r.state, r.reason, r.error, r.excerpt, r.retry_policy, r.dead_letter_id
+), history AS (
+    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, owed_since,
+           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, dead_letter_id)
+    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, owed_since,
+           first_attempt_at, last_attempt_at, now(), state, reason, last_outcome, redelivered_from, dead_letter_id
+      FROM finished
+), letters AS (
+    INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
+           last_outcome, last_status, last_error, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type,
+           subject, source, data_version, schema, retry_policy, redelivered_from, body)
+    SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name, s.name, s.endpoint_base_url, f.reason, f.attempts,
+           f.last_outcome, f.last_status, f.error, f.excerpt, f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, e.event_id, e.event_type,
+           e.subject, e.source, e.data_version, e.schema, f.retry_policy, f.redelivered_from, e.body
+      FROM finished f
+      JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
+      JOIN postrider_internal.topics t ON t.id = f.topic_id
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
+     WHERE f.state = 'dead_lettered'
+)
+SELECT count(*) FROM gone`
+
+func (r *recorder) write(group []*recordRequest) error {
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	var recorded int
+	if err := r.store.pool.QueryRow(ctx, recordStatement, resultColumns(r.store.node, group)...).Scan(&recorded); err != nil {
+		return fmt.Errorf("record %d results: %w", len(group), err)
+	}
+	for _, req := range group {
+		// A retry that is due within the poll interval is worth a wake-up.
+		if req.Verdict.Action == policy.Retry {
+			r.store.notifier.poke()
+			break
+		}
+	}
+	return nil
+}
+
+// resultColumns turns the group into one array per column, in the order of recordStatement's parameters.
+func resultColumns(node string, group []*recordRequest) []any {
+	return []any{
+		column(group, func(q *recordRequest) int64 { return q.JobID }),
+		column(group, func(q *recordRequest) int64 { return q.DeliveryID }),
+		column(group, func(q *recordRequest) int64 { return q.SubscriptionID }),
+		column(group, func(q *recordRequest) string { return q.RetryPolicy }),
+		column(group, func(q *recordRequest) int { return q.Number }),
+		column(group, func(q *recordRequest) int { return q.Reruns }),
+		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.StartedAt) }),
+		column(group, func(q *recordRequest) int64 { return q.Duration.Microseconds() }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.DNS.Microseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.Connect.Microseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.TLS.Microseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.FirstByte.Microseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(int64(q.Status)) }),
+		column(group, func(q *recordRequest) pgtype.Text { return nullText(string(q.Outcome)) }),
+		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.Error) }),
+		column(group, func(q *recordRequest) []byte { return q.ResponseHeaders }),
+		column(group, func(q *recordRequest) []byte { return q.ResponseExcerpt }),
+		column(group, func(q *recordRequest) string { return string(q.Verdict.Action) }),
+		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.Verdict.At) }),
+		column(group, func(q *recordRequest) int { return q.Verdict.SkippedMarks }),
+		column(group, func(q *recordRequest) pgtype.Text { return nullText(string(q.Verdict.Reason)) }),
+		column(group, func(q *recordRequest) string { return q.Verdict.Why.String() }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.Step.Milliseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.Floor.Milliseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.Jitter.Milliseconds()) }),
+		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.RetryAfter.Milliseconds()) }),
+		column(group, func(q *recordRequest) pgtype.UUID {
+			return pgtype.UUID{Bytes: q.deadLetterID, Valid: q.Verdict.Action == policy.DeadLetter}
+		}),
+		node,
+	}
+}
+
+func column[T any](group []*recordRequest, value func(*recordRequest) T) []T {
+	values := make([]T, len(group))
+	for i, req := range group {
+		values[i] = value(req)
+	}
+	return values
+}
+
+func nullTime(t time.Time) pgtype.Timestamptz {
+	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
+}
+
+func nullInt(n int64) pgtype.Int8 { return pgtype.Int8{Int64: n, Valid: n != 0} }
+
+// nullText also takes out what a text column cannot hold, so that no stranger's error text poisons a flush.
+func nullText(s string) pgtype.Text {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
+	return pgtype.Text{String: s, Valid: s != ""}
+}

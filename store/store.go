@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options of a Store. Pool and Sealer are required.
+type Options struct {
+	// Pool is where everything is stored; the store does not close it.
+	Pool *pgxpool.Pool
+	// Sealer opens and seals the secret columns.
+	Sealer *Sealer
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Node names this process in attempts, in the lease and in River; it must be unique per process start.
+	Node string
+	// Version of the program, shown beside the node.
+	Version string
+	// MaxBodyBytes bounds the bodies of attempts in flight on this node, in bytes; default 64 MiB.
+	MaxBodyBytes int64
+}
+
+// Store is the product's memory. Its methods may be called from any goroutine. Publish, Load and Record need Run.
+type Store struct {
+	pool    *pgxpool.Pool
+	sealer  *Sealer
+	log     *slog.Logger
+	node    string
+	version string
+
+	catalogue atomic.Pointer[Catalogue]
+	reloading sync.Mutex
+
+	committer *committer
+	recorder  *recorder
+	loader    *loader
+	notifier  *notifier
+}
+
+// New makes a store and reads the catalogue once.
+func New(ctx context.Context, o Options) (*Store, error) {
+	if o.Pool == nil || o.Sealer == nil {
+		return nil, errors.New("store: Pool and Sealer are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = 64 << 20
+	}
+	s := &Store{pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version}
+	s.notifier = newNotifier(o.Pool, o.Logger)
+	s.committer = newCommitter(s)
+	s.recorder = newRecorder(s)
+	s.loader = newLoader(s, o.MaxBodyBytes)
+	s.catalogue.Store(emptyCatalogue())
+	if err := s.Reload(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Node is the name of this process in the lease and in recorded attempts.
+func (s *Store) Node() string { return s.node }
+
+// Pool is the connection pool, for River's client and for health checks.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Run drives committer, recorder, loader, notifier and the catalogue's reload until ctx ends. Whatever Publish and
+// Record were handed before is finished first, as long as the database answers.
+func (s *Store) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.loader.run, s.notifier.run, s.reloadEverySecond} {
+		group.Go(func() { loop(ctx) })
+	}
+	group.Wait()
+}
+
+const reloadInterval = time.Second
+
+func (s *Store) reloadEverySecond(ctx context.Context) {
+	tick := time.NewTicker(reloadInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.Reload(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the catalogue could not be read again; publishing goes on with the one in memory, checked in each transaction", "error", err)
+		}
+	}
+}
+
+// Ping asks the database for a trivial answer: readiness.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("ask the database: %w", err)
+	}
+	return nil
+}

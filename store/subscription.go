@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/event"
+	"postrider/policy"
+)
+
+// DeadLetterDestination says where events go that are given up.
+type DeadLetterDestination string
+
+// The destinations. The zero value is the server's default, rows.
+const (
+	DeadLetterUnset DeadLetterDestination = ""
+	DeadLetterRows  DeadLetterDestination = "Rows"
+	DeadLetterNone  DeadLetterDestination = "None"
+)
+
+// SubscriptionSpec is what a person may say of an event subscription.
+type SubscriptionSpec struct {
+	EndpointURL         string
+	EndpointBaseURL     string // EndpointURL without its query string: what is shown
+	EndpointKind        policy.EndpointKind
+	EventDeliverySchema event.Schema
+	RetryPolicy         string
+	// MaxDeliveryAttempts and EventTimeToLiveInMinutes are nil for the policy's default.
+	MaxDeliveryAttempts      *int
+	EventTimeToLiveInMinutes *int
+	Filter                   policy.Filter
+	DeadLetter               DeadLetterDestination
+}
+
+// Subscription is an event subscription: a filter and an endpoint on one topic.
+type Subscription struct {
+	ID      int64
+	TopicID int64
+	Topic   string
+	Name    string
+	SubscriptionSpec
+	ProvisioningState    string
+	Version              int64
+	CreatedAt, UpdatedAt time.Time
+	DeletedAt            *time.Time
+}
+
+// HasDeadLetter reports whether a delivery that is given up becomes a dead letter. It does unless the event
+// subscription says None: Event Grid's default is off because a storage account must be named first; here the place
+// exists already.
+func (s *Subscription) HasDeadLetter() bool { return s.DeadLetter != DeadLetterNone }
+
+type subscriptionRow struct {
+	ID, TopicID                       int64
+	Topic, Name                       string
+	EndpointSealed                    []byte
+	EndpointBaseURL                   string `db:"endpoint_base_url"`
+	EndpointKind, EventDeliverySchema string
+	RetryPolicy                       string
+	MaxDeliveryAttempts               *int
+	EventTimeToLiveInMinutes          *int
+	Filter                            []byte
+	DeadLetter, ProvisioningState     string
+	Version                           int64
+	CreatedAt, UpdatedAt              time.Time
+	DeletedAt                         *time.Time
+}
+
+const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_kind,
+       s.event_delivery_schema, s.retry_policy, s.max_delivery_attempts, s.event_time_to_live_in_minutes, s.filter,
+       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state, s.version, s.created_at, s.updated_at, s.deleted_at
+  FROM postrider_internal.event_subscriptions s
+  JOIN postrider_internal.topics t ON t.id = s.topic_id `
+
+func (s *Store) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
+	rows, err := db.Query(ctx, subscriptionColumns+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read event subscriptions: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[subscriptionRow])
+	if err != nil {
+		return nil, fmt.Errorf("read event subscriptions: %w", err)
+	}
+	subs := make([]*Subscription, 0, len(list))
+	for i := range list {
+		sub, err := s.subscription(&list[i])
+		if err != nil {
+			return nil, fmt.Errorf("event subscription %q of topic %q: %w", list[i].Name, list[i].Topic, err)
+		}
+		subs = append(subs, sub)
+	}
+	return subs, nil
+}
+
+const endpointColumn = "event_subscriptions.endpoint_sealed"
+
+func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
+	endpoint, err := s.sealer.Open(endpointColumn, r.EndpointSealed)
+	if err != nil {
+		return nil, err
+	}
+	sub := &Subscription{
+		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: r.ProvisioningState,
+		Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
+		SubscriptionSpec: SubscriptionSpec{
+			EndpointURL: endpoint, EndpointBaseURL: r.EndpointBaseURL, EndpointKind: policy.EndpointKind(r.EndpointKind),
+			EventDeliverySchema: event.Schema(r.EventDeliverySchema), RetryPolicy: r.RetryPolicy,
+			MaxDeliveryAttempts: r.MaxDeliveryAttempts, EventTimeToLiveInMinutes: r.EventTimeToLiveInMinutes,
+			DeadLetter: DeadLetterDestination(r.DeadLetter),
+		},
+	}
+	if err := json.Unmarshal(r.Filter, &sub.Filter); err != nil {
+		return nil, fmt.Errorf("read its filter: %w", err)
+	}
+	return sub, nil
+}
+
+// SubscriptionOf reads one event subscription; ErrNotFound.
+func (s *Store) SubscriptionOf(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.subscriptionOf(ctx, s.pool, topic, name)
+}
+
+func (s *Store) subscriptionOf(ctx context.Context, db querier, topic, name string) (*Subscription, error) {
+	const where = "WHERE t.name = $1 AND t.deleted_at IS NULL AND s.name = $2 AND s.deleted_at IS NULL"
+	subs, err := s.querySubscriptions(ctx, db, where, topic, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(subs) == 0 {
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotFound)
+	}
+	return subs[0], nil
+}
+
+// Subscriptions lists a topic's event subscriptions by name, after the name given, at most limit of them; ErrNotFound
+// when the topic does not exist.
+func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit int) ([]*Subscription, error) {
+	if _, err := s.Topic(ctx, topic); err != nil {
+		return nil, err
+	}
+	const where = "WHERE t.name = $1 AND t.deleted_at IS NULL AND s.deleted_at IS NULL AND s.name > $2 ORDER BY s.name LIMIT $3"
+	return s.querySubscriptions(ctx, s.pool, where, topic, after, limit)
+}
+
+// PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
+// new settings from their next attempt on. ErrNotFound when the topic does not exist.
+func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec) (sub *Subscription, made bool, err error) {
+	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		parent, err := s.topic(ctx, tx, topic)
+		if err != nil {
+			return err
+		}
+		existing, err := s.subscriptionOf(ctx, tx, topic, name)
+		made = errors.Is(err, ErrNotFound)
+		if err != nil && !made {
+			return err
+		}
+		if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing); err != nil {
+			return err
+		}
+		sub, err = s.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	return sub, made, err
+}
+
+func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription) error {
+	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_kind,
+		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination)
+		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
+			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END)`
+	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
+		endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
+		event_time_to_live_in_minutes = @ttl, filter = @filter,
+		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END
+		WHERE id = @id`
+	filter, err := json.Marshal(spec.Filter)
+	if err != nil {
+		return fmt.Errorf("write the filter: %w", err)
+	}
+	args := pgx.NamedArgs{
+		"topic_id": topicID, "name": name, "endpoint_sealed": s.sealer.Seal(endpointColumn, spec.EndpointURL),
+		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
+		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter),
+	}
+	statement := insert
+	if existing != nil {
+		statement, args["id"] = update, existing.ID
+	}
+	if _, err := tx.Exec(ctx, statement, args); err != nil {
+		return fmt.Errorf("store event subscription %q: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteSubscription removes an event subscription and cancels what it is still owed. History and dead letters stay.
+// The name is free at once; a node that stops half way leaves the rest of the canceling to Drain. ErrNotFound.
+func (s *Store) DeleteSubscription(ctx context.Context, topic, name string) error {
+	var id int64
+	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		sub, err := s.subscriptionOf(ctx, tx, topic, name)
+		if err != nil {
+			return err
+		}
+		id = sub.ID
+		_, err = tx.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.drainSubscription(ctx, id)
+}

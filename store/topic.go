@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/event"
+)
+
+// TopicKind is basic (Event Grid's custom topic) or namespace (its namespace topic).
+type TopicKind string
+
+// The kinds of topic.
+const (
+	TopicBasic     TopicKind = "basic"
+	TopicNamespace TopicKind = "namespace"
+)
+
+// Topic is where publishers post events.
+type Topic struct {
+	ID          int64
+	Name        string
+	Kind        TopicKind
+	InputSchema event.Schema
+	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
+	Key1Hash, Key2Hash   []byte
+	Version              int64
+	CreatedAt, UpdatedAt time.Time
+	DeletedAt            *time.Time
+}
+
+// AccessKeys are a topic's two keys, so that publishers can change from one to the other.
+type AccessKeys struct{ Key1, Key2 string }
+
+// TopicSpec is what a person may say of a topic. Kind and InputSchema cannot be changed later.
+type TopicSpec struct {
+	Kind        TopicKind
+	InputSchema event.Schema
+	// Keys are generated when nil; dev brings its well-known key.
+	Keys *AccessKeys
+}
+
+const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at
+  FROM postrider_internal.topics t `
+
+func (s *Store) queryTopics(ctx context.Context, db querier, where string, args ...any) ([]*Topic, error) {
+	rows, err := db.Query(ctx, topicColumns+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read topics: %w", err)
+	}
+	topics, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Topic])
+	if err != nil {
+		return nil, fmt.Errorf("read topics: %w", err)
+	}
+	return topics, nil
+}
+
+// querier is what a pool and a transaction have in common.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Topic reads one topic by name; ErrNotFound.
+func (s *Store) Topic(ctx context.Context, name string) (*Topic, error) {
+	return s.topic(ctx, s.pool, name)
+}
+
+func (s *Store) topic(ctx context.Context, db querier, name string) (*Topic, error) {
+	topics, err := s.queryTopics(ctx, db, "WHERE t.name = $1 AND t.deleted_at IS NULL", name)
+	if err != nil {
+		return nil, err
+	}
+	if len(topics) == 0 {
+		return nil, fmt.Errorf("topic %q: %w", name, ErrNotFound)
+	}
+	return topics[0], nil
+}
+
+// Topics lists topics by name, after the name given, at most limit of them.
+func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, error) {
+	return s.queryTopics(ctx, s.pool, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
+}
+
+// PutTopic makes a topic, or finds that it exists with the same settings. The keys are answered only when it was
+// made. ErrConflict when it exists with another kind or schema.
+func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec) (*Topic, *AccessKeys, error) {
+	keys := spec.Keys
+	if keys == nil {
+		keys = &AccessKeys{Key1: newAccessKey(), Key2: newAccessKey()}
+	}
+	var topic *Topic
+	made := false
+	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		existing, err := s.topic(ctx, tx, name)
+		switch {
+		case err == nil:
+			topic = existing
+			return existing.agreesWith(spec)
+		case !errors.Is(err, ErrNotFound):
+			return err
+		}
+		made = true
+		if err := s.insertTopic(ctx, tx, name, spec, keys); err != nil {
+			return err
+		}
+		topic, err = s.topic(ctx, tx, name)
+		return err
+	})
+	if err != nil || !made {
+		return topic, nil, err
+	}
+	return topic, keys, nil
+}
+
+func (t *Topic) agreesWith(spec TopicSpec) error {
+	if t.Kind != spec.Kind {
+		return fmt.Errorf("topic %q has kind %s, which cannot be changed: %w", t.Name, t.Kind, ErrConflict)
+	}
+	if t.InputSchema != spec.InputSchema {
+		return fmt.Errorf("topic %q has inputSchema %s, which cannot be changed: %w", t.Name, t.InputSchema, ErrConflict)
+	}
+	return nil
+}
+
+func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
+	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema,
+		s.sealer.Seal("topics.key1_sealed", keys.Key1), s.sealer.Seal("topics.key2_sealed", keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
+	if err != nil {
+		return fmt.Errorf("insert topic %q: %w", name, err)
+	}
+	return nil
+}
+
+// DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
+// deliveries, and that must be said one by one.
+func (s *Store) DeleteTopic(ctx context.Context, name string) error {
+	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		topic, err := s.topic(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		var subs int
+		const count = "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE topic_id = $1 AND deleted_at IS NULL"
+		if err := tx.QueryRow(ctx, count, topic.ID).Scan(&subs); err != nil {
+			return fmt.Errorf("count event subscriptions: %w", err)
+		}
+		if subs > 0 {
+			return fmt.Errorf("topic %q has %d event subscriptions, delete them first: %w", name, subs, ErrConflict)
+		}
+		if _, err := tx.Exec(ctx, "UPDATE postrider_internal.topics SET deleted_at = now() WHERE id = $1", topic.ID); err != nil {
+			return fmt.Errorf("delete topic %q: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns. The lock is
+// taken first: a change that waits for publishes must not hold row locks meanwhile.
+func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(727274, 1)"); err != nil {
+			return fmt.Errorf("wait for publishes to finish: %w", err)
+		}
+		return change(tx)
+	})
+	if err != nil {
+		if isOutage(err) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return err
+	}
+	// The change is committed: a failed reload is the next publish's problem, which checks the version itself.
+	if err := s.Reload(ctx); err != nil {
+		s.log.Warn("the catalogue could not be read again after a change", "error", err)
+	}
+	return nil
+}
