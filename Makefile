@@ -1,0 +1,39 @@
+# `make dev` and `make test` need Go and make, nothing else: PostgreSQL is found or installed by the programs themselves.
+.DEFAULT_GOAL := help
+.PHONY: help build dev test test-race lint fmt generate bench clean
+
+GO ?= go
+BIN := bin/postrider
+# The race detector needs cgo and a C compiler; where there is none the tests run without it.
+CC_FOUND := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null || command -v clang 2>/dev/null)
+RACE := $(if $(CC_FOUND),-race,)
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+build: ## Build bin/postrider
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/postrider
+
+dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl-C stops)
+	@exec $(BIN) dev $(ARGS)
+
+test: ## Run all tests, against private PostgreSQL servers
+	$(if $(RACE),,@echo "No C compiler found: the tests run without the race detector.")
+	$(if $(RACE),CGO_ENABLED=1 )$(GO) test $(RACE) -timeout 5m ./...
+
+lint: ## Check style, imports and common mistakes
+	$(GO) run $(GOLANGCI) run ./...
+
+fmt: ## Format the code
+	$(GO) run $(GOLANGCI) fmt ./...
+
+generate: ## Generate the REST API's types from server/openapi.yaml, and the policies' rows
+	$(GO) generate ./...
+	$(GO) test ./policy -run TestSeedSQL -update
+
+bench: build ## Measure published and delivered events per second on this machine
+	$(BIN) bench throughput
+
+clean: ## Remove what was built
+	rm -rf bin

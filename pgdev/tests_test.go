@@ -1,0 +1,83 @@
+package pgdev_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/pgdev"
+)
+
+func TestNewDatabase(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	t.Run("twenty at once", func(t *testing.T) {
+		for n := range 20 {
+			t.Run(fmt.Sprintf("clone %d", n), func(t *testing.T) {
+				t.Parallel()
+				url := pgdev.NewDatabase(t)
+				conn, err := pgx.Connect(t.Context(), url)
+				require.NoError(t, err)
+				_, err = conn.Exec(t.Context(), "INSERT INTO migrated VALUES (1)")
+				require.NoError(t, err, "the clone is migrated, and nobody else's")
+				mu.Lock()
+				defer mu.Unlock()
+				require.False(t, seen[conn.Config().Database])
+				seen[conn.Config().Database] = true // the session stays open: the drop must not mind
+			})
+		}
+	})
+	require.Len(t, seen, 20)
+	left := ask(t, pgdev.CurrentServer(t).URL("postgres"), "SELECT coalesce(string_agg(datname, ' '), '') FROM pg_database")
+	for name := range seen {
+		require.NotContains(t, strings.Fields(left), name, "dropped when its test ended")
+	}
+}
+
+func TestTemplateTakesNoSessions(t *testing.T) {
+	t.Parallel()
+	_, err := pgx.Connect(t.Context(), pgdev.CurrentServer(t).URL("postrider_template"))
+	require.ErrorContains(t, err, "not currently accepting connections")
+}
+
+type suite func() int
+
+func (s suite) Run() int { return s() }
+
+func TestRunTests(t *testing.T) { //nolint:paralleltest // it takes the place of this process's server, and of its stderr
+	silence(t)
+	outer := pgdev.CurrentServer(t)
+	require.Equal(t, 7, pgdev.RunTests(suite(func() int {
+		require.NotEqual(t, outer.PID(), pgdev.CurrentServer(t).PID())
+		return 7
+	}), nil), "the suite's own exit code")
+	require.Equal(t, outer, pgdev.CurrentServer(t))
+	require.Equal(t, 1, pgdev.RunTests(suite(func() int {
+		require.Fail(t, "tests do not run on a schema that failed")
+		return 0
+	}), func(context.Context, string) error { return errors.New("no such file") }))
+}
+
+// TestNewDatabaseAfterACrash kills the server under the connections that make databases.
+func TestNewDatabaseAfterACrash(t *testing.T) { //nolint:paralleltest // it kills this process's server
+	require.NoError(t, pgdev.CurrentServer(t).Kill())
+	require.NoError(t, pgdev.CurrentServer(t).Restart(t.Context()))
+	require.Equal(t, "0", ask(t, pgdev.NewDatabase(t), "SELECT count(*) FROM migrated"))
+}
+
+func silence(t *testing.T) {
+	t.Helper()
+	old := os.Stderr
+	t.Cleanup(func() { os.Stderr = old })
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	os.Stderr = null
+}

@@ -1,0 +1,211 @@
+package policy
+
+import (
+	"slices"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Builtins returns fresh copies of the five built-in policies, oldest first. Each is one documented state of Azure Event
+// Grid; what its page leaves open, or says in two ways, is settled beside the value.
+func Builtins() []Policy {
+	return []Policy{preview2017(), ga2018(), ga2019(), ga2021(), namespace2023()}
+}
+
+// Builtin returns a fresh copy of the built-in policy of that name, and whether there is one.
+func Builtin(name string) (Policy, bool) {
+	for _, p := range Builtins() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Policy{}, false
+}
+
+// classicSteps is the schedule every page up to 2021 begins with.
+func classicSteps() []time.Duration {
+	return []time.Duration{
+		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+	}
+}
+
+// classic holds what the policies up to 2021 have in common. The pages say "a small randomization" of all intervals and
+// give no size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property.
+func classic(name, source string) Policy {
+	return Policy{
+		Name: name, Source: source, BuiltIn: true,
+		Basis: BasisGap, Steps: classicSteps(), Tail: time.Hour,
+		JitterFraction: 0.1, JitterCap: 3 * time.Second,
+		Expiry:     ExpiryAtTTL,
+		DefaultTTL: day, MinTTL: time.Minute, MaxTTL: day,
+		DefaultMaxAttempts: 30, MinMaxAttempts: 1, MaxMaxAttempts: 30,
+		RetryTransportErrors: true,
+		DeadLetterDefault:    DeadLetterRows,
+		Probation:            Probation{Scope: ProbationNone, Action: ProbationHold},
+	}
+}
+
+// preview2017 has two hours to live, no limit of attempts unless one is set, and no dead letters: what is not delivered
+// in time is dropped. The page stops at the step of one hour, which therefore repeats.
+func preview2017() Policy {
+	p := classic("preview-2017", "Microsoft, Event Grid message delivery and retry, 2017-08-11")
+	p.AckTimeout = time.Minute
+	p.DefaultTTL = 2 * time.Hour
+	p.DefaultMaxAttempts = 0
+	p.DeadLetterDefault = DeadLetterNone
+	p.Cells = bothKinds(
+		on(ActionSuccess, 0, "200", "202"),
+		on(ActionRetry, 0, "400", "401", "404", "408", "414", "500", "503", "504", conditionOther),
+		on(ActionRetry, 0, errorConditions...),
+	)
+	return p
+}
+
+// ga2018 dead-letters what can "never be delivered" without naming a status; real dead letters of that summer show 400
+// and nothing else. Where no destination is set there is nowhere to put it, so it is retried like the rest.
+func ga2018() Policy {
+	p := classic("ga-2018", "Microsoft, Event Grid message delivery and retry, 2018-08-08")
+	p.AckTimeout = time.Minute
+	p.Cells = bothKinds(
+		on(ActionSuccess, 0, "200", "202"),
+		on(ActionNeverIfDeadLetter, 0, "400"),
+		on(ActionRetry, 0, "401", "404", "408", "414", "429", "500", "503", "504", conditionOther),
+		on(ActionRetry, 0, errorConditions...),
+	)
+	return p
+}
+
+// ga2019 has the first table of waits by status. Its text dead-letters 400 and 413 at once, its table retries them: both
+// hold, depending on whether there is a destination.
+func ga2019() Policy {
+	p := classic("ga-2019", "Microsoft, Event Grid message delivery and retry, 2019-05-15")
+	since2019(&p)
+	p.Cells = bothKinds(
+		success2019,
+		on(ActionNeverIfDeadLetter, 5*time.Minute, "400"),
+		on(ActionRetry, 5*time.Minute, "401", "403", "404"),
+		on(ActionNeverIfDeadLetter, 10*time.Second, "413"),
+		waits2019,
+		on(ActionRetry, 10*time.Second, errorConditions...),
+	)
+	return p
+}
+
+// ga2021 retries at 3 h, 6 h and then every 12 h "up to 24 hours". It checks the time to live only at the next attempt,
+// and is the first to tell endpoints of Azure's own from others.
+func ga2021() Policy {
+	p := classic("ga-2021", "Microsoft, Event Grid message delivery and retry, 2020-10-29")
+	since2019(&p)
+	p.Steps = append(p.Steps, 3*time.Hour, 6*time.Hour)
+	p.Tail = 12 * time.Hour
+	p.Expiry = ExpiryNextAttempt
+	p.Batching = true
+	failures := on(ActionRetry, 10*time.Second, errorConditions...)
+	p.Cells = slices.Concat(
+		cells(KindWebhook, success2019, on(ActionNever, 0, "400", "401", "403", "404", "413"), waits2019, failures),
+		cells(KindAzureResource, success2019, on(ActionNever, 0, "400", "403", "413"),
+			on(ActionRetry, 5*time.Minute, "401", "404"), waits2019, failures),
+	)
+	return p
+}
+
+// since2019 sets what ga-2019 brought and ga-2021 kept: 30 s to answer, an answer within three minutes still taken, no
+// retry after 24 hours, dead letters written five minutes late and given up after four hours, and delayed delivery once
+// the first ten events have failed. How long such a delay lasts is nowhere said: 5 min, doubled up to 4 h.
+func since2019(p *Policy) {
+	p.AckTimeout = 30 * time.Second
+	p.LateAnswerWindow = 3 * time.Minute
+	p.RetryWindow = day
+	p.DeadLetterDelay = 5 * time.Minute
+	p.DeadLetterGiveUp = 4 * time.Hour
+	p.Probation = Probation{
+		Scope: ProbationEndpoint, Trigger: 10, First: 5 * time.Minute, Max: 4 * time.Hour, Action: ProbationHold,
+	}
+}
+
+// namespace2023 is the push delivery of namespace topics. Its worked example (20 minutes, 10 attempts) lists 0 s, 10 s,
+// 30 s, 1 min, 5 min, 10 min, 15 min, 20 min and calls the last one #8: marks, not waits, with the first attempt as "0".
+// Its list of errors "never retried" includes timeouts and broken sockets and is taken at its word; their MinDelay serves
+// a copy that sets RetryTransportErrors. 413 is missing in that list, but the page's text and table end it; 401 and 404
+// are in the list, but the table gives Azure's own endpoints another chance.
+func namespace2023() Policy {
+	p := classic("namespace-2023", "Microsoft, Event Grid namespace push delivery and retry, 2023-11")
+	since2019(&p)
+	p.LateAnswerWindow = 0
+	p.Basis = BasisOffset
+	p.Steps = []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
+	p.Tail = 5 * time.Minute
+	p.RetryWindow = 0
+	p.JitterFraction, p.JitterCap = 0, 0
+	p.Expiry = ExpiryNextAttempt
+	p.DefaultTTL, p.MaxTTL = 7*day, 7*day
+	p.DefaultMaxAttempts, p.MaxMaxAttempts = 10, 10
+	p.RetryTransportErrors = false
+	p.Batching = true
+	p.Probation = namespaceProbation()
+	failures := on(ActionNever, 10*time.Second, errorConditions...)
+	p.Cells = slices.Concat(
+		cells(KindWebhook, success2019, on(ActionNever, 0, "400", "401", "403", "404", "413", "414"), waits2019, failures),
+		cells(KindAzureResource, success2019, on(ActionNever, 0, "400", "403", "413", "414"),
+			on(ActionRetry, 5*time.Minute, "401", "404"), waits2019, failures),
+	)
+	return p
+}
+
+// namespaceProbation is the table of the namespace page: the cause decides how long. An outcome that is not listed
+// starts none.
+func namespaceProbation() Probation {
+	return Probation{
+		Scope: ProbationEventSubscription, Trigger: 1, Action: ProbationDocumented,
+		ByOutcome: map[Outcome]time.Duration{
+			OutcomeBusy:                            10 * time.Second,
+			OutcomeTimedOut:                        10 * time.Second,
+			OutcomeSocketError:                     30 * time.Second,
+			OutcomeNotFound:                        5 * time.Minute,
+			OutcomeResolutionError:                 5 * time.Minute,
+			OutcomeDisabled:                        5 * time.Minute,
+			OutcomeFull:                            5 * time.Minute,
+			OutcomeUnauthorized:                    5 * time.Minute,
+			OutcomeForbidden:                       5 * time.Minute,
+			OutcomeInvalidAzureFunctionDestination: 10 * time.Minute,
+		},
+	}
+}
+
+var (
+	errorConditions = []string{
+		string(ErrorTimeout), string(ErrorCanceled), string(ErrorSocket),
+		string(ErrorDNS), string(ErrorUnauthorized), string(ErrorArgument),
+	}
+	success2019 = on(ActionSuccess, 0, "200", "201", "202", "203", "204")
+	waits2019   = slices.Concat(
+		on(ActionRetry, 2*time.Minute, "408"),
+		on(ActionRetry, 30*time.Second, "503"),
+		on(ActionRetry, 10*time.Second, conditionOther),
+	)
+)
+
+// on makes the cells of several conditions that ask for the same; cells gives them their endpoint kind.
+func on(action Action, minDelay time.Duration, conditions ...string) []Cell {
+	made := make([]Cell, 0, len(conditions))
+	for _, condition := range conditions {
+		made = append(made, Cell{Condition: condition, Action: action, MinDelay: minDelay})
+	}
+	return made
+}
+
+func cells(kind EndpointKind, groups ...[]Cell) []Cell {
+	var made []Cell
+	for _, group := range groups {
+		for _, c := range group {
+			c.EndpointKind = kind
+			made = append(made, c)
+		}
+	}
+	return made
+}
+
+func bothKinds(groups ...[]Cell) []Cell {
+	return slices.Concat(cells(KindWebhook, groups...), cells(KindAzureResource, groups...))
+}

@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	endpointField     = "endpointUrl"
+	maxEndpointLength = 2048
+)
+
+// metadataHosts are names under which clouds serve a machine's credentials. They are refused by name as well, for a
+// resolver of ours may answer them with an address that no list knows.
+var metadataHosts = []string{
+	"metadata.google.internal", "metadata.goog", "metadata.azure.internal",
+	"instance-data.ec2.internal", "metadata.tencentyun.com",
+}
+
+// EndpointURL parses the URL of an endpoint and reports, as a *ValidationError on endpointUrl, why it cannot be one. No
+// message repeats the URL: its query may be a secret. A literal address is judged at once, a name when it is called.
+func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
+	if len(raw) > maxEndpointLength {
+		return nil, endpointError("must be %d characters or less", maxEndpointLength)
+	}
+	u, err := url.Parse(raw)
+	if err != nil || !storable(raw) {
+		return nil, endpointError("must be a URL")
+	}
+	if err := endpointForm(raw, u); err != nil {
+		return nil, err
+	}
+	if err := endpointPort(u); err != nil {
+		return nil, err
+	}
+	if err := endpointHost(u.Hostname(), allow); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// BaseURL returns the URL without credentials, query and fragment: what may be shown.
+func BaseURL(u *url.URL) string {
+	base := *u
+	base.User = nil
+	base.RawQuery, base.ForceQuery = "", false
+	base.Fragment, base.RawFragment = "", ""
+	return base.String()
+}
+
+func endpointError(format string, args ...any) error {
+	return &ValidationError{endpointField, fmt.Sprintf(format, args...)}
+}
+
+func endpointForm(raw string, u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return endpointError("must be an absolute http or https URL")
+	case u.Hostname() == "":
+		return endpointError("must name a host")
+	case u.User != nil:
+		return endpointError("must not contain a user name or password")
+	case strings.Contains(raw, "#"):
+		return endpointError("must not have a fragment")
+	default:
+		return nil
+	}
+}
+
+func endpointPort(u *url.URL) error {
+	port := u.Port()
+	if port == "" && !strings.HasSuffix(u.Host, ":") {
+		return nil
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return endpointError("must have a port from 1 to 65535")
+	}
+	return nil
+}
+
+func endpointHost(host string, allow []netip.Prefix) error {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return endpointAddress(addr, allow)
+	}
+	switch {
+	case !wellFormedHost(host):
+		return endpointError("must name a host in ASCII letters, digits, '-', '_' and '.' (other scripts in punycode)")
+	case endsInNumber(host):
+		return endpointError("must write an IPv4 address as four decimal numbers")
+	case host == "localhost" || strings.HasSuffix(host, ".localhost"):
+		return endpointLocalhost(allow)
+	case slices.Contains(metadataHosts, host):
+		return endpointError("must not name a cloud's metadata service")
+	default:
+		return nil
+	}
+}
+
+func endpointAddress(addr netip.Addr, allow []netip.Prefix) error {
+	if addr.Zone() != "" {
+		return endpointError("must not have an IPv6 zone")
+	}
+	var refusal *AddressError
+	if errors.As(Address(addr, allow), &refusal) {
+		return endpointError("must not be at %s: %s", refusal.Address, refusal.Range)
+	}
+	return nil
+}
+
+// endpointLocalhost accepts the name if either of its two addresses is open; the dialler then asks for the one it takes.
+func endpointLocalhost(allow []netip.Prefix) error {
+	err := endpointAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}), allow)
+	if err == nil || endpointAddress(netip.IPv6Loopback(), allow) == nil {
+		return nil
+	}
+	return err
+}
+
+func wellFormedHost(host string) bool {
+	if len(host) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notInHost) {
+			return false
+		}
+	}
+	return true
+}
+
+func notInHost(r rune) bool {
+	return !alphanumeric(r) && r != '-' && r != '_'
+}
+
+// endsInNumber reports whether resolvers may read the host as an IPv4 address although it is not written as one:
+// 2130706433, 0x7f000001, 0177.0.0.1 and 127.1 all call 127.0.0.1 somewhere. The test is that of the URL standard
+// (WHATWG URL, "ends in a number"): no top-level domain is a number.
+func endsInNumber(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if digits, hex := strings.CutPrefix(last, "0x"); hex {
+		return strings.Trim(digits, "0123456789abcdef") == ""
+	}
+	return strings.Trim(last, "0123456789") == ""
+}

@@ -1,0 +1,157 @@
+package policy_test
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+// endpointTable has the accepted URLs first.
+var endpointTable = []struct {
+	name    string
+	url     string
+	allow   []netip.Prefix
+	message string // part of the refusal; "" = accepted
+}{
+	{"https", "https://example.com/api/updates?code=s3cret", nil, ""},
+	{"http", "http://example.com", nil, ""},
+	{"scheme in upper case", "HTTPS://example.com/", nil, ""},
+	{"a port", "https://example.com:65535/", nil, ""},
+	{"a trailing dot", "https://example.com./", nil, ""},
+	{"one label", "http://receiver:8080/events", nil, ""},
+	{"underscore", "http://my_receiver/", nil, ""},
+	{"punycode", "https://xn--bcher-kva.example/", nil, ""},
+	{"a digit in front", "https://1.example.com/", nil, ""},
+	{"a public address", "https://8.8.8.8/", nil, ""},
+	{"a public IPv6 address", "https://[2606:4700:4700::1111]:8443/", nil, ""},
+	{"longest", "https://example.com/" + strings.Repeat("a", 2028), nil, ""},
+	{"loopback opened", "http://127.0.0.1:8080/", prefixes("127.0.0.0/8"), ""},
+	{"localhost opened by IPv4", "http://localhost:8080/", prefixes("127.0.0.0/8"), ""},
+	{"localhost opened by IPv6", "http://LOCALHOST:8080/", prefixes("::1/128"), ""},
+	{"longest label", "https://" + strings.Repeat("a", 63) + ".example/", nil, ""},
+	{"longest host", "https://" + strings.Repeat("a.", 125) + "com/", nil, ""},
+	{"too long", "https://example.com/" + strings.Repeat("a", 2029), nil, "2048"},
+	{"empty", "", nil, "absolute"},
+	{"relative", "/api/updates", nil, "absolute"},
+	{"without a scheme", "example.com/api", nil, "absolute"},
+	{"another scheme", "ftp://example.com/", nil, "absolute"},
+	{"a file", "file:///etc/passwd", nil, "absolute"},
+	{"no host", "https:///api", nil, "name a host"},
+	{"opaque", "https:example.com", nil, "name a host"},
+	{"port without a host", "https://:443/", nil, "name a host"},
+	{"user", "https://user@example.com/", nil, "user name"},
+	{"user and password", "https://user:pass@example.com/", nil, "user name"},
+	{"fragment", "https://example.com/#top", nil, "fragment"},
+	{"empty fragment", "https://example.com/#", nil, "fragment"},
+	{"port 0", "https://example.com:0/", nil, "port"},
+	{"port 65536", "https://example.com:65536/", nil, "port"},
+	{"empty port", "https://example.com:/", nil, "port"},
+	{"port in words", "https://example.com:https/", nil, "must be a URL"},
+	{"a space", "https://exam ple.com/", nil, "must be a URL"},
+	{"a line break", "https://example.com/\r\nX-Y: z", nil, "must be a URL"},
+	{"not UTF-8", "https://example.com/\xff", nil, "must be a URL"},
+	{"escaped host", "https://%31%32%37.0.0.1/", nil, "must be a URL"},
+	{"other script", "https://bücher.example/", nil, "punycode"},
+	{"full-width digits", "https://１２７.0.0.1/", nil, "punycode"},
+	{"a character no host has", "https://exam!ple.com/", nil, "ASCII letters"},
+	{"empty label", "https://example..com/", nil, "ASCII letters"},
+	{"only a dot", "https://./", nil, "ASCII letters"},
+	{"long label", "https://" + strings.Repeat("a", 64) + ".example/", nil, "ASCII letters"},
+	{"long host", "https://" + strings.Repeat("a.", 125) + "comm/", nil, "ASCII letters"},
+	{"decimal address", "http://2130706433/", nil, "four decimal numbers"},
+	{"hexadecimal address", "http://0x7f000001/", nil, "four decimal numbers"},
+	{"hexadecimal part", "http://127.0.0.0x1/", nil, "four decimal numbers"},
+	{"upper-case hexadecimal", "http://0X7F.1/", nil, "four decimal numbers"},
+	{"bare 0x", "http://127.0.0x/", nil, "four decimal numbers"},
+	{"octal address", "http://0177.0.0.1/", nil, "four decimal numbers"},
+	{"octal as one number", "http://017700000001/", nil, "four decimal numbers"},
+	{"short address", "http://127.1/", nil, "four decimal numbers"},
+	{"odd address with a dot", "http://127.1./", nil, "four decimal numbers"},
+	{"part above 255", "http://256.1.1.1/", nil, "four decimal numbers"},
+	{"odd address although loopback is opened", "http://127.1/", prefixes("127.0.0.0/8"), "four decimal numbers"},
+	{"loopback", "http://127.0.0.1/", nil, "loopback 127.0.0.0/8"},
+	{"loopback with a trailing dot", "http://127.0.0.1./", nil, "loopback 127.0.0.0/8"},
+	{"IPv6 loopback", "http://[::1]/", nil, "loopback ::1/128"},
+	{"mapped loopback", "http://[::ffff:7f00:1]/", nil, "loopback 127.0.0.0/8"},
+	{"private", "https://192.168.0.1/", nil, "private 192.168.0.0/16"},
+	{"zone", "http://[fe80::1%25eth0]/", prefixes("fe80::/10"), "zone"},
+	{"localhost", "http://localhost:8080/", nil, "loopback 127.0.0.0/8"},
+	{"localhost with a trailing dot", "http://localhost./", nil, "loopback 127.0.0.0/8"},
+	{"below localhost", "http://api.localhost/", nil, "loopback 127.0.0.0/8"},
+	{"metadata by address", "http://169.254.169.254/latest/meta-data/", prefixes("169.254.0.0/16"), "cloud metadata"},
+	{"metadata by name", "http://metadata.google.internal/", nil, "metadata service"},
+	{"metadata by name, dressed up", "http://Metadata.Google.Internal.:80/", nil, "metadata service"},
+}
+
+func TestEndpointURL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range endpointTable {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			u, err := policy.EndpointURL(tt.url, tt.allow)
+			if tt.message == "" {
+				require.NoError(t, err)
+				require.NotEmpty(t, u.Host)
+				return
+			}
+			require.Nil(t, u)
+			require.Contains(t, requireField(t, err, "endpointUrl").Message, tt.message)
+		})
+	}
+}
+
+func TestEndpointURLRefusalsKeepSecrets(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{
+		"https://user:s3cret@example.com/", "https://127.0.0.1/?code=s3cret", "https://example.com:0/?code=s3cret",
+		"https://exam ple.com/?code=s3cret", "ftp://example.com/s3cret", "https://s3cret..example/",
+	} {
+		_, err := policy.EndpointURL(raw, nil)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		"https://example.com:8443/api/updates?code=s3cret": "https://example.com:8443/api/updates",
+		"https://example.com?":                             "https://example.com",
+		"https://u:p@example.com/a%2Fb?x#y":                "https://example.com/a%2Fb",
+	} {
+		u, err := url.Parse(raw)
+		require.NoError(t, err)
+		before := *u
+		require.Equal(t, want, policy.BaseURL(u))
+		require.Equal(t, before, *u, "the URL itself is left as it was")
+	}
+}
+
+// FuzzEndpointURL: whatever is accepted is an http URL with a host, and one that reads the same the next time.
+func FuzzEndpointURL(f *testing.F) {
+	for _, raw := range []string{"https://example.com/a?b", "http://127.1/", "http://[::1]:80/", "http://0x7f.1", "https://a:b@c/#d", "http://localhost."} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := policy.EndpointURL(raw, nil)
+		if err != nil {
+			requireField(t, err, "endpointUrl")
+			return
+		}
+		require.Contains(t, []string{"http", "https"}, u.Scheme)
+		require.Nil(t, u.User)
+		again, err := policy.EndpointURL(u.String(), nil)
+		if len(u.String()) <= 2048 {
+			require.NoError(t, err)
+			require.Equal(t, u.Host, again.Host)
+		}
+		if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+			require.NoError(t, policy.Address(addr, nil))
+		}
+	})
+}

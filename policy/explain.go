@@ -1,0 +1,122 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxExplained bounds Explain: a policy of one's own may ask for an attempt each second for 30 days.
+const maxExplained = 100_000
+
+// Ends of a delivery, spelled as its states are everywhere.
+const (
+	stateDelivered    = "delivered"
+	stateDeadLettered = "dead_lettered"
+	stateDropped      = "dropped"
+)
+
+// ExplainOptions say which delivery to explain.
+type ExplainOptions struct {
+	Kind        EndpointKind // "" = webhook
+	Result      Result       // what every attempt meets; the zero Result = status 500
+	MaxAttempts *int         // nil = the policy's default
+	TTLMinutes  *int         // nil = the policy's default
+	DeadLetter  *bool        // nil = the policy's default
+}
+
+// Explanation is the course of a delivery, in seconds from publishing.
+type Explanation struct {
+	Policy   string             `json:"policy"`
+	Attempts []ExplainedAttempt `json:"attempts"`
+	End      ExplainedEnd       `json:"end"`
+}
+
+// ExplainedAttempt is one attempt and why it is made then.
+type ExplainedAttempt struct {
+	Number    int     `json:"number"`
+	AtSeconds float64 `json:"atSeconds"`
+	Why       string  `json:"why"`
+}
+
+// ExplainedEnd is the moment the delivery ends: that of its last attempt, of its time to live, or of the mark that finds
+// it expired.
+type ExplainedEnd struct {
+	AtSeconds float64 `json:"atSeconds"`
+	State     string  `json:"state"`
+	Reason    Reason  `json:"reason,omitempty"`
+}
+
+// Explain returns every attempt that p would make if each met the same result at once, with jitter, Retry-After, delayed
+// delivery and probation left out. It asks Due and Decide themselves, so it cannot say anything the engine does not do.
+// An unknown kind or result, and limits outside the policy's ranges, are a *ValidationError; more than 100,000 attempts
+// are an error.
+func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
+	if err := o.validate(); err != nil {
+		return Explanation{}, err
+	}
+	limits, err := p.Limits(o.MaxAttempts, o.TTLMinutes)
+	if err != nil {
+		return Explanation{}, err
+	}
+	published := time.Unix(0, 0).UTC()
+	a := o.attempt(p, limits, published)
+	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
+	for why := "published"; a.Number <= maxExplained; a.Number++ {
+		seconds := a.ScheduledAt.Sub(published).Seconds()
+		if v, ok := Due(p, a.OwedSince, a.ScheduledAt, limits, a.DeadLetter); !ok {
+			x.End = explainedEnd(seconds, v)
+			return x, nil
+		}
+		x.Attempts = append(x.Attempts, ExplainedAttempt{Number: a.Number, AtSeconds: seconds, Why: why})
+		v := Decide(p, a)
+		if v.Action != Retry {
+			x.End = explainedEnd(seconds, v)
+			return x, nil
+		}
+		a.ScheduledAt, a.FinishedAt, a.SkippedMarks = v.At, v.At, v.SkippedMarks
+		why = v.Why.String()
+	}
+	return Explanation{}, fmt.Errorf("explain %s: more than %d attempts", p.Name, maxExplained)
+}
+
+func (o ExplainOptions) validate() error {
+	answered := o.Result.Status != 0
+	switch {
+	case !slices.Contains([]EndpointKind{"", KindWebhook, KindAzureResource}, o.Kind):
+		return &ValidationError{"endpointKind", "must be webhook or azure-resource"}
+	case o.Result.Err != ErrorNone && !slices.Contains(errorConditions, string(o.Result.Err)):
+		return &ValidationError{"error", "must be one of " + strings.Join(errorConditions, ", ")}
+	case o.Result.Err != ErrorNone && answered:
+		return &ValidationError{"status", "must not be set beside an error"}
+	case answered && !exactStatus(strconv.Itoa(o.Result.Status)):
+		return &ValidationError{"status", "must be between 200 and 599"}
+	default:
+		return nil
+	}
+}
+
+func (o ExplainOptions) attempt(p *Policy, l Limits, at time.Time) Attempt {
+	a := Attempt{
+		Result: o.Result, Kind: o.Kind, Number: 1, Limits: l,
+		OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
+		DeadLetter: p.DeadLetterDefault != DeadLetterNone,
+	}
+	if a.Result == (Result{}) {
+		a.Result.Status = 500
+	}
+	if a.Kind == "" {
+		a.Kind = KindWebhook
+	}
+	if o.DeadLetter != nil {
+		a.DeadLetter = *o.DeadLetter
+	}
+	return a
+}
+
+func explainedEnd(seconds float64, v Verdict) ExplainedEnd {
+	states := map[VerdictAction]string{Delivered: stateDelivered, DeadLetter: stateDeadLettered, Drop: stateDropped}
+	return ExplainedEnd{AtSeconds: seconds, State: states[v.Action], Reason: v.Reason}
+}

@@ -1,0 +1,128 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+func TestFilterMatch(t *testing.T) {
+	t.Parallel()
+	const created, deleted = "Contoso.Items.Created", "Contoso.Items.Deleted"
+	tests := []struct {
+		name      string
+		filter    policy.Filter
+		eventType string
+		subject   string
+		want      bool
+	}{
+		{"no filter wants everything", policy.Filter{}, created, "/a", true},
+		{"no filter wants an empty subject", policy.Filter{}, "", "", true},
+		{"an empty list wants everything", policy.Filter{IncludedEventTypes: []string{}}, created, "", true},
+		{"All wants everything", policy.Filter{IncludedEventTypes: []string{"All"}}, created, "", true},
+		{"all in lower case is an event type", policy.Filter{IncludedEventTypes: []string{"all"}}, created, "", false},
+		{"a listed event type", policy.Filter{IncludedEventTypes: []string{deleted, created}}, created, "", true},
+		{"an event type not listed", policy.Filter{IncludedEventTypes: []string{deleted}}, created, "", false},
+		{"event types are exact in case", policy.Filter{IncludedEventTypes: []string{created}}, strings.ToLower(created), "", false},
+		{"event types are exact in length", policy.Filter{IncludedEventTypes: []string{"Contoso."}}, created, "", false},
+		{"subject begins with", policy.Filter{SubjectBeginsWith: "/blobServices/"}, created, "/blobServices/x.jpg", true},
+		{"subject does not begin with", policy.Filter{SubjectBeginsWith: "/blobServices/"}, created, "x/blobServices/", false},
+		{"subject shorter than the prefix", policy.Filter{SubjectBeginsWith: "/blob"}, created, "/blo", false},
+		{"subject ends with", policy.Filter{SubjectEndsWith: ".jpg"}, created, "/x.jpg", true},
+		{"subject does not end with", policy.Filter{SubjectEndsWith: ".jpg"}, created, "/x.jpg.txt", false},
+		{"subject shorter than the suffix", policy.Filter{SubjectEndsWith: ".jpg"}, created, "jpg", false},
+		{"case does not matter by default", policy.Filter{SubjectBeginsWith: "/A", SubjectEndsWith: ".JPG"}, created, "/a.jpg", true},
+		{"case matters where asked for", policy.Filter{SubjectBeginsWith: "/A", IsSubjectCaseSensitive: true}, created, "/a.jpg", false},
+		{"same case where asked for", policy.Filter{SubjectEndsWith: ".jpg", IsSubjectCaseSensitive: true}, created, "/a.jpg", true},
+		{"no wildcards", policy.Filter{SubjectBeginsWith: "/a*"}, created, "/abc", false},
+		{"prefix and suffix may overlap", policy.Filter{SubjectBeginsWith: "aba", SubjectEndsWith: "aba"}, created, "aba", true},
+		{"both must hold", policy.Filter{SubjectBeginsWith: "/a", SubjectEndsWith: ".jpg"}, created, "/b.jpg", false},
+		{"event type and subject must hold", policy.Filter{IncludedEventTypes: []string{created}, SubjectBeginsWith: "/a"}, deleted, "/a", false},
+		{"other alphabets have cases too", policy.Filter{SubjectBeginsWith: "/ÄRGER/ΩΜΈΓΑ"}, created, "/ärger/ωμέγα/1", true},
+		{"cases of different length", policy.Filter{SubjectBeginsWith: "/k"}, created, "/\u212a1", true},
+		{"cases of different length at the end", policy.Filter{SubjectEndsWith: "\u212a"}, created, "/k", true},
+		{"a broken character is none", policy.Filter{SubjectBeginsWith: "é"}, created, "\xc3", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, tt.filter.Match(tt.eventType, tt.subject))
+		})
+	}
+}
+
+func TestFilterValidate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		filter policy.Filter
+		field  string
+	}{
+		{"no filter", policy.Filter{}, ""},
+		{"All", policy.Filter{IncludedEventTypes: []string{"All"}}, ""},
+		{"some", policy.Filter{IncludedEventTypes: []string{"a", "b", "a"}, SubjectBeginsWith: "/", SubjectEndsWith: "ä"}, ""},
+		{"an empty event type", policy.Filter{IncludedEventTypes: []string{"a", ""}}, "filter.includedEventTypes[1]"},
+		{"All among others", policy.Filter{IncludedEventTypes: []string{"All", "a"}}, "filter.includedEventTypes[0]"},
+		{"a null character", policy.Filter{IncludedEventTypes: []string{"a\x00"}}, "filter.includedEventTypes[0]"},
+		{"a broken prefix", policy.Filter{SubjectBeginsWith: "\xff"}, "filter.subjectBeginsWith"},
+		{"a broken suffix", policy.Filter{SubjectEndsWith: "\x00"}, "filter.subjectEndsWith"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := tt.filter.Validate()
+			if tt.field == "" {
+				require.NoError(t, err)
+				return
+			}
+			requireField(t, err, tt.field)
+		})
+	}
+}
+
+func TestFilterAsJSON(t *testing.T) {
+	t.Parallel()
+	var f policy.Filter
+	require.NoError(t, json.Unmarshal([]byte(`{"includedEventTypes":null,"subjectBeginsWith":"/a","isSubjectCaseSensitive":true}`), &f))
+	require.True(t, f.Match("anything", "/a"))
+	require.False(t, f.Match("anything", "/A"))
+	text, err := json.Marshal(policy.Filter{})
+	require.NoError(t, err)
+	require.JSONEq(t, `{}`, string(text))
+}
+
+// FuzzFilterMatch compares the folding that does not allocate with the plain definition: the same number of characters,
+// equal under folding.
+func FuzzFilterMatch(f *testing.F) {
+	f.Add("/blobServices/x.jpg", "/BLOB", ".JPG")
+	f.Add("\u212a", "k", "K")
+	f.Add("", "a", "")
+	f.Fuzz(func(t *testing.T, subject, prefix, suffix string) {
+		if !utf8.ValidString(subject) || !utf8.ValidString(prefix) || !utf8.ValidString(suffix) {
+			return // refused before: see Validate, and JSON is UTF-8
+		}
+		all, head, tail := []rune(subject), []rune(prefix), []rune(suffix)
+		want := len(all) >= len(head) && strings.EqualFold(string(all[:min(len(head), len(all))]), prefix) &&
+			len(all) >= len(tail) && strings.EqualFold(string(all[max(0, len(all)-len(tail)):]), suffix)
+		filter := policy.Filter{SubjectBeginsWith: prefix, SubjectEndsWith: suffix}
+		require.Equal(t, want, filter.Match("", subject))
+		filter.IsSubjectCaseSensitive = true
+		require.Equal(t, strings.HasPrefix(subject, prefix) && strings.HasSuffix(subject, suffix), filter.Match("", subject))
+	})
+}
+
+func BenchmarkFilterMatch(b *testing.B) {
+	f := policy.Filter{
+		IncludedEventTypes: []string{"Contoso.Items.Deleted", "Contoso.Items.Created"},
+		SubjectBeginsWith:  "/blobservices/default/containers/", SubjectEndsWith: ".JPG",
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Match("Contoso.Items.Created", "/blobServices/default/containers/pictures/blobs/2026/01/31/photo.jpg")
+	}
+}

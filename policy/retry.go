@@ -1,0 +1,233 @@
+package policy
+
+import (
+	"time"
+)
+
+// Attempt is everything Decide needs to know about a delivery attempt that has just ended. All times come from the
+// database's clock, so that a node whose own clock is an hour off decides the same.
+type Attempt struct {
+	Result Result
+	Kind   EndpointKind
+
+	Number       int // attempts made, this one included: 1 is the first
+	SkippedMarks int // offset basis: marks skipped so far, as the last verdict said
+
+	OwedSince      time.Time // when the event was published, or redelivery was asked for
+	FirstAttemptAt time.Time // when the delivery's first attempt began
+	ScheduledAt    time.Time // when this attempt was due
+	FinishedAt     time.Time // when its result was known
+
+	Limits     Limits
+	DeadLetter bool // a dead-letter destination is set
+
+	HonorRetryAfter bool
+	RetryAfter      time.Duration // what the endpoint's Retry-After asked for; 0 = nothing
+
+	Jitter float64 // a random number in [0,1); 0 switches jitter off
+}
+
+// VerdictAction is what becomes of a delivery.
+type VerdictAction string
+
+// The verdicts.
+const (
+	Delivered  VerdictAction = "deliver"
+	Retry      VerdictAction = "retry"
+	DeadLetter VerdictAction = "dead_letter"
+	Drop       VerdictAction = "drop"
+)
+
+// Verdict is the decision on a delivery.
+type Verdict struct {
+	Action       VerdictAction
+	At           time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
+	SkippedMarks int       // to be stored with the delivery and handed to the next Decide
+	Reason       Reason    // DeadLetter, Drop
+	Why          Why
+}
+
+// Decide says what follows from an attempt. A success ends the delivery. After a failure, in this order: the last allowed
+// attempt has failed; the result is never retried; the time to live is over; else the attempt is repeated. So a 404 to
+// the only allowed attempt reads MaxDeliveryAttemptsExceeded, as in Microsoft's own sample of a dead letter.
+func Decide(p *Policy, a Attempt) Verdict {
+	cell := p.Cell(a.Kind, a.Result)
+	why := Why{Met: a.Result, Cell: cell.Condition}
+	switch {
+	case cell.Action == ActionSuccess:
+		why.Rule = RuleSuccess
+		return Verdict{Action: Delivered, SkippedMarks: a.SkippedMarks, Why: why}
+	case a.Limits.MaxAttempts > 0 && a.Number >= a.Limits.MaxAttempts:
+		why.Rule, why.Number = RuleMaxAttempts, a.Limits.MaxAttempts
+		return a.end(ReasonMaxDeliveryAttemptsExceeded, why)
+	case p.neverRetried(cell, a):
+		why.Rule = RuleNever
+		return a.end(neverReason(a.Result), why)
+	default:
+		why.Floor = cell.MinDelay
+		return p.retry(a, why)
+	}
+}
+
+// Due is asked when a delivery's turn has come, before its attempt. It returns true when the attempt may be made, and
+// else the verdict that ends the delivery. The test is inclusive: an event of 20 minutes to live whose turn comes at
+// minute 20 is expired (the worked example of Microsoft's namespace page, 2023-11).
+func Due(p *Policy, owedSince, now time.Time, l Limits, deadLetter bool) (Verdict, bool) {
+	deadline := p.Deadline(owedSince, l.TTL)
+	if now.Before(deadline) {
+		return Verdict{}, true
+	}
+	why := Why{Rule: RuleExpired, Limit: deadline.Sub(owedSince)}
+	return end(deadLetter, 0, ReasonTimeToLiveExceeded, why), false
+}
+
+func (p *Policy) neverRetried(c Cell, a Attempt) bool {
+	if a.Result.Err != ErrorNone && p.RetryTransportErrors {
+		return false
+	}
+	return c.Action == ActionNever || c.Action == ActionNeverIfDeadLetter && a.DeadLetter
+}
+
+func neverReason(r Result) Reason {
+	if r.Status == 400 {
+		return ReasonHTTPBadRequest
+	}
+	return ReasonClientError
+}
+
+func (a Attempt) end(r Reason, why Why) Verdict {
+	return end(a.DeadLetter, a.SkippedMarks, r, why)
+}
+
+// end is the one place where a dead-letter destination makes a difference: the same end, for the same reason, is a dead
+// letter with one and a drop without.
+func end(deadLetter bool, skippedMarks int, r Reason, why Why) Verdict {
+	v := Verdict{Action: Drop, SkippedMarks: skippedMarks, Reason: r, Why: why}
+	if deadLetter {
+		v.Action = DeadLetter
+	}
+	return v
+}
+
+func (p *Policy) retry(a Attempt, why Why) Verdict {
+	at, skipped, why := p.next(a, why)
+	at, why = a.retryAfter(at, p.Deadline(a.OwedSince, a.Limits.TTL), why)
+	last, bounded := p.lastWake(a)
+	switch {
+	case bounded && !a.FinishedAt.Before(last):
+		why = Why{Met: why.Met, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.OwedSince)}
+		return end(a.DeadLetter, skipped, ReasonTimeToLiveExceeded, why)
+	case bounded && !at.Before(last):
+		why.Limit = last.Sub(a.OwedSince)
+		at = last
+	}
+	return Verdict{Action: Retry, At: at, SkippedMarks: skipped, Why: why}
+}
+
+// next places the following attempt on the retry schedule. Jitter only adds, for the pages promise "10 seconds or more".
+func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
+	why.Rule, why.Basis = RuleRetry, p.Basis
+	var interval time.Duration
+	skipped = a.SkippedMarks
+	if p.Basis == BasisOffset {
+		why.Skipped = p.passedMarks(a)
+		skipped += why.Skipped
+		why.Number = a.Number + skipped
+		why.Step = p.mark(why.Number)
+		interval = why.Step - p.mark(why.Number-1)
+		at = later(a.FirstAttemptAt.Add(why.Step), a.FinishedAt.Add(why.Floor))
+	} else {
+		why.Number = a.Number
+		why.Step = p.wait(why.Number)
+		interval = why.Step
+		at = a.FinishedAt.Add(max(why.Step, why.Floor))
+	}
+	why.Jitter = p.jitter(interval, a.Jitter)
+	return at.Add(why.Jitter), skipped, why
+}
+
+// retryAfter lets an endpoint ask for a later attempt, never for an earlier one, and never for one past the deadline:
+// else a Retry-After of a year would keep an expired event for a year where nothing but the next attempt ends it.
+func (a Attempt) retryAfter(at, deadline time.Time, why Why) (time.Time, Why) {
+	if !a.HonorRetryAfter || a.RetryAfter <= 0 {
+		return at, why
+	}
+	asked := a.FinishedAt.Add(a.RetryAfter)
+	if asked.After(deadline) {
+		asked = deadline
+	}
+	if !asked.After(at) {
+		return at, why
+	}
+	why.RetryAfter = a.RetryAfter
+	return asked, why
+}
+
+// lastWake returns the moment after which the delivery need not be looked at again, if there is one. Ending at the time
+// to live, it is that moment; ending at the next attempt, it is the end of the retry window, without which a ga-2021
+// delivery would wait until 34 h 46 m for its mark to find that 24 hours have passed.
+func (p *Policy) lastWake(a Attempt) (time.Time, bool) {
+	if p.Expiry == ExpiryAtTTL {
+		return p.Deadline(a.OwedSince, a.Limits.TTL), true
+	}
+	return a.OwedSince.Add(p.RetryWindow), p.RetryWindow > 0
+}
+
+// wait returns the gap after the n-th failed attempt.
+func (p *Policy) wait(n int) time.Duration {
+	if n >= 1 && n <= len(p.Steps) {
+		return p.Steps[n-1]
+	}
+	return p.Tail
+}
+
+// mark returns the n-th mark after the first attempt, which itself is mark 0.
+func (p *Policy) mark(n int) time.Duration {
+	switch {
+	case n <= 0:
+		return 0
+	case n <= len(p.Steps):
+		return p.Steps[n-1]
+	case len(p.Steps) == 0:
+		return time.Duration(n) * p.Tail
+	default:
+		return p.Steps[len(p.Steps)-1] + time.Duration(n-len(p.Steps))*p.Tail
+	}
+}
+
+// passedMarks counts the marks that went by between the moment the attempt was due and its end: while the delivery was
+// held, or while a slow endpoint was answering. They are skipped, not made up for in a bunch. A mark that the attempt's
+// own due time had already passed is kept: a status floor put it there, and the next attempt stands on it.
+func (p *Policy) passedMarks(a Attempt) int {
+	before := max(a.Number+a.SkippedMarks-1, p.marksUntil(a.ScheduledAt.Sub(a.FirstAttemptAt)))
+	return max(0, p.marksUntil(a.FinishedAt.Sub(a.FirstAttemptAt))-before)
+}
+
+// marksUntil counts the marks at or before d, mark 0 not counted. The tail is divided, not walked: a delivery held for a
+// week has passed 2,016 marks of five minutes.
+func (p *Policy) marksUntil(d time.Duration) int {
+	n := 0
+	for n < len(p.Steps) && p.Steps[n] <= d {
+		n++
+	}
+	if n < len(p.Steps) || p.Tail <= 0 || d < 0 {
+		return n
+	}
+	return n + int((d-p.mark(n))/p.Tail)
+}
+
+// jitter scales u, a number in [0,1), to this step's share.
+func (p *Policy) jitter(step time.Duration, u float64) time.Duration {
+	most := min(time.Duration(float64(step)*p.JitterFraction), p.JitterCap)
+	if !(u > 0) || most <= 0 { // written so that NaN, too, means none
+		return 0
+	}
+	return time.Duration(min(u, 1) * float64(most))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

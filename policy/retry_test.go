@@ -1,0 +1,376 @@
+package policy_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+var published = time.Date(2026, 1, 31, 23, 59, 30, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return published.Add(d) }
+
+func seconds(n int) time.Time { return after(time.Duration(n) * time.Second) }
+
+func builtin(t testing.TB, name string) *policy.Policy {
+	t.Helper()
+	p, ok := policy.Builtin(name)
+	require.True(t, ok, name)
+	return &p
+}
+
+// firstAttempt is made and answered at once, at the moment of publishing, without a dead-letter destination.
+func firstAttempt(p *policy.Policy, met policy.Result) policy.Attempt {
+	return policy.Attempt{
+		Result: met, Kind: policy.KindWebhook, Number: 1,
+		OwedSince: published, FirstAttemptAt: published, ScheduledAt: published, FinishedAt: published,
+		Limits: policy.Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL},
+	}
+}
+
+func TestOrderOfReasons(t *testing.T) {
+	t.Parallel()
+	late := func(a *policy.Attempt) { a.ScheduledAt, a.FinishedAt = after(25*time.Hour), after(25*time.Hour) }
+	only := func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 }
+	tests := []struct {
+		name   string
+		policy string
+		met    policy.Result
+		given  []func(*policy.Attempt)
+		want   policy.Reason // "" = delivered
+	}{
+		{"a success ends the last attempt, past its time", "ga-2019", status(200), []func(*policy.Attempt){late, only}, ""},
+		{"the last allowed attempt wins over 404", "ga-2021", status(404), []func(*policy.Attempt){only}, "MaxDeliveryAttemptsExceeded"},
+		{"the last allowed attempt wins over 400", "ga-2021", status(400), []func(*policy.Attempt){only}, "MaxDeliveryAttemptsExceeded"},
+		{"the last allowed attempt wins over the time to live", "ga-2019", status(500), []func(*policy.Attempt){late, only}, "MaxDeliveryAttemptsExceeded"},
+		{"400 wins over the time to live", "ga-2021", status(400), []func(*policy.Attempt){late}, "UndeliverableDueToHttpBadRequest"},
+		{"413 wins over the time to live", "ga-2021", status(413), []func(*policy.Attempt){late}, "UndeliverableDueToClientError"},
+		{"a never-retried condition", "namespace-2023", failure(policy.ErrorTimeout), nil, "UndeliverableDueToClientError"},
+		{"the time to live comes last", "ga-2019", status(500), []func(*policy.Attempt){late}, "TimeToLiveExceeded"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, tt.policy)
+			a := firstAttempt(p, tt.met)
+			for _, change := range tt.given {
+				change(&a)
+			}
+			for _, a.DeadLetter = range []bool{false, true} {
+				v := policy.Decide(p, a)
+				if tt.want == "" {
+					require.Equal(t, policy.Delivered, v.Action)
+					require.Empty(t, v.Reason)
+					continue
+				}
+				requireEnd(t, a, v, tt.want)
+			}
+		})
+	}
+}
+
+func TestAttemptLimitIsDecidedAtTheFailureOfTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2018")
+	a := firstAttempt(p, status(500))
+	a.Limits.MaxAttempts = 3
+	for _, a.Number = range []int{1, 2} {
+		require.Equal(t, policy.Retry, policy.Decide(p, a).Action, a.Number)
+	}
+	for _, a.Number = range []int{3, 4} {
+		requireEnd(t, a, policy.Decide(p, a), "MaxDeliveryAttemptsExceeded")
+	}
+	a.Limits.MaxAttempts, a.Number = 0, 1_000_000
+	require.Equal(t, policy.Retry, policy.Decide(p, a).Action, "0 is no limit")
+}
+
+func TestExpiryIsInclusive(t *testing.T) {
+	t.Parallel()
+	limits := policy.Limits{TTL: 20 * time.Minute}
+	for _, p := range policy.Builtins() {
+		_, due := policy.Due(&p, published, after(20*time.Minute-time.Nanosecond), limits, true)
+		require.True(t, due, p.Name)
+		v, due := policy.Due(&p, published, after(20*time.Minute), limits, true)
+		require.False(t, due, p.Name)
+		require.Equal(t, policy.DeadLetter, v.Action)
+		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
+		v, due = policy.Due(&p, published, after(time.Hour), limits, false)
+		require.False(t, due, p.Name)
+		require.Equal(t, policy.Drop, v.Action)
+		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
+	}
+}
+
+func TestDueKeepsTheRetryWindow(t *testing.T) {
+	t.Parallel()
+	limits := policy.Limits{TTL: 72 * time.Hour}
+	_, due := policy.Due(builtin(t, "ga-2021"), published, after(24*time.Hour), limits, true)
+	require.False(t, due, "no mark later than 24 hours")
+	_, due = policy.Due(builtin(t, "namespace-2023"), published, after(24*time.Hour), limits, true)
+	require.True(t, due)
+}
+
+func TestExpiryAtTTLAndAtTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	const ttl = 30 * time.Minute
+	tests := []struct {
+		name     string
+		policy   string
+		number   int
+		finished time.Duration
+		want     time.Duration // 0 = ends at once
+	}{
+		{"at_ttl: a mark inside the time to live is kept", "ga-2019", 5, 400 * time.Second, 1000 * time.Second},
+		{"at_ttl: a mark beyond it becomes the time to live", "ga-2019", 6, 1000 * time.Second, ttl},
+		{"at_ttl: an attempt that ends at it ends the delivery", "ga-2019", 6, ttl, 0},
+		{"at_ttl: an attempt that ends after it ends the delivery", "ga-2019", 6, ttl + time.Second, 0},
+		{"next_attempt: a mark beyond it is kept, to find it expired", "ga-2021", 6, 1000 * time.Second, 2800 * time.Second},
+		{"next_attempt: an attempt that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl + time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, tt.policy)
+			a := firstAttempt(p, status(500))
+			a.Limits.TTL, a.Number = ttl, tt.number
+			a.ScheduledAt, a.FinishedAt = after(tt.finished), after(tt.finished)
+			v := policy.Decide(p, a)
+			if tt.want == 0 {
+				requireEnd(t, a, v, "TimeToLiveExceeded")
+				return
+			}
+			require.Equal(t, policy.Retry, v.Action)
+			require.Equal(t, after(tt.want), v.At)
+		})
+	}
+}
+
+func TestRetryWindowClipsTheTail(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2021")
+	a := firstAttempt(p, status(500))
+	a.Number, a.ScheduledAt, a.FinishedAt = 11, seconds(82000), seconds(82000)
+	v := policy.Decide(p, a)
+	require.Equal(t, policy.Retry, v.Action)
+	require.Equal(t, after(24*time.Hour), v.At, "not 34 h 46 m")
+	_, due := policy.Due(p, published, v.At, a.Limits, true)
+	require.False(t, due)
+
+	a.FinishedAt = after(24 * time.Hour)
+	requireEnd(t, a, policy.Decide(p, a), "TimeToLiveExceeded")
+}
+
+func TestGapIsMeasuredFromTheFailure(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2021")
+	a := firstAttempt(p, failure(policy.ErrorTimeout))
+	a.FinishedAt = seconds(30)
+	require.Equal(t, seconds(40), policy.Decide(p, a).At, "30 s of silence, then 10 s")
+	a.Number, a.ScheduledAt, a.FinishedAt = 2, seconds(40), seconds(70)
+	require.Equal(t, seconds(100), policy.Decide(p, a).At)
+	require.Zero(t, policy.Decide(p, a).SkippedMarks)
+}
+
+func TestOffsetSkipsMarksThatWentBy(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                        string
+		number, skipped             int
+		scheduled, finished, wantAt int
+		wantSkipped                 int
+	}{
+		{"answered at once", 1, 0, 0, 0, 10, 0},
+		{"a slow answer passes one mark", 1, 0, 0, 11, 30, 1},
+		{"a slow answer ends on a mark", 1, 0, 0, 30, 60, 2},
+		{"floor of the failure reaches past the mark", 1, 0, 0, 25, 35, 1},
+		{"held over 10 s, 30 s and 1 min", 1, 0, 0, 200, 300, 3},
+		{"held for an hour, into the tail", 1, 0, 0, 3600, 3900, 15},
+		{"skipped earlier, none now", 2, 2, 60, 61, 300, 2},
+		{"skipped earlier, and again", 2, 2, 60, 700, 900, 4},
+		{"the own mark is not skipped", 3, 0, 30, 31, 60, 0},
+		{"held in the tail", 6, 0, 600, 1500, 1800, 3},
+		{"a status floor put it past its mark: that one is kept", 4, 0, 90, 90, 300, 0},
+		{"an early attempt, asked for by a person, skips nothing", 5, 0, 100, 100, 600, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, "namespace-2023")
+			a := firstAttempt(p, status(500))
+			a.Number, a.SkippedMarks = tt.number, tt.skipped
+			a.ScheduledAt, a.FinishedAt = seconds(tt.scheduled), seconds(tt.finished)
+			v := policy.Decide(p, a)
+			require.Equal(t, policy.Retry, v.Action)
+			require.Equal(t, seconds(tt.wantAt), v.At)
+			require.Equal(t, tt.wantSkipped, v.SkippedMarks)
+		})
+	}
+}
+
+func TestOffsetCountsFromTheFirstAttempt(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "namespace-2023")
+	a := firstAttempt(p, status(500))
+	a.FirstAttemptAt, a.ScheduledAt, a.FinishedAt = seconds(400), seconds(400), seconds(400)
+	v := policy.Decide(p, a)
+	require.Equal(t, seconds(410), v.At)
+	require.Zero(t, v.SkippedMarks)
+	a.ScheduledAt = published // due at once, but held for 400 s before the first attempt
+	require.Equal(t, v, policy.Decide(p, a))
+}
+
+func TestSkippedMarksDoNotCountAsAttempts(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "namespace-2023")
+	a := firstAttempt(p, status(500))
+	a.Number, a.SkippedMarks = 9, 50
+	a.ScheduledAt, a.FinishedAt = after(5*time.Hour), after(5*time.Hour)
+	require.Equal(t, policy.Retry, policy.Decide(p, a).Action, "the tenth attempt is still to come")
+}
+
+func TestJitterOnlyAdds(t *testing.T) {
+	t.Parallel()
+	almostOne := math.Nextafter(1, 0)
+	tests := []struct {
+		name   string
+		policy string
+		number int
+		jitter float64
+		step   time.Duration
+		most   time.Duration
+	}{
+		{"off", "ga-2021", 1, 0, 10 * time.Second, 0},
+		{"half of 10 % of 10 s", "ga-2021", 1, 0.5, 10 * time.Second, 500 * time.Millisecond},
+		{"10 % of 10 s", "ga-2021", 1, almostOne, 10 * time.Second, time.Second},
+		{"10 % of 30 s", "preview-2017", 2, almostOne, 30 * time.Second, 3 * time.Second},
+		{"capped at 3 s", "ga-2018", 7, almostOne, time.Hour, 3 * time.Second},
+		{"none in the namespace", "namespace-2023", 1, almostOne, 10 * time.Second, 0},
+		{"a caller's slip cannot pull it earlier", "ga-2021", 1, -1, 10 * time.Second, 0},
+		{"a caller's slip cannot push it further", "ga-2021", 1, 7, 10 * time.Second, time.Second},
+		{"not a number", "ga-2021", 1, math.NaN(), 10 * time.Second, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, tt.policy)
+			a := firstAttempt(p, status(500))
+			a.Number, a.Jitter = tt.number, tt.jitter
+			v := policy.Decide(p, a)
+			added := v.At.Sub(a.FinishedAt) - tt.step
+			require.Equal(t, v.Why.Jitter, added)
+			require.LessOrEqual(t, added, tt.most)
+			require.InDelta(t, float64(tt.most), float64(added), float64(time.Microsecond))
+		})
+	}
+}
+
+func TestJitterOfMarksIsAShareOfTheirDistance(t *testing.T) {
+	t.Parallel()
+	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.JitterFraction, p.JitterCap = 0.1, time.Hour })
+	a := firstAttempt(p, status(500))
+	a.Number, a.Jitter = 3, 0.5
+	a.ScheduledAt, a.FinishedAt = seconds(30), seconds(30)
+	require.Equal(t, 1500*time.Millisecond, policy.Decide(p, a).Why.Jitter, "30 s lie between 30 s and 1 min")
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		policy string
+		ttl    time.Duration
+		honor  bool
+		asked  time.Duration
+		want   time.Duration
+	}{
+		{"not honoured", "ga-2021", 24 * time.Hour, false, time.Hour, 30 * time.Second},
+		{"none given", "ga-2021", 24 * time.Hour, true, 0, 30 * time.Second},
+		{"sooner than the policy's time", "ga-2021", 24 * time.Hour, true, 20 * time.Second, 30 * time.Second},
+		{"later than the policy's time", "ga-2021", 24 * time.Hour, true, time.Hour, time.Hour},
+		{"later, on marks", "namespace-2023", 24 * time.Hour, true, time.Hour, time.Hour},
+		{"past the time to live", "ga-2019", time.Hour, true, 2 * time.Hour, time.Hour},
+		{"past the time to live, where only the next attempt looks", "namespace-2023", time.Hour, true, math.MaxInt64, time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, tt.policy)
+			a := firstAttempt(p, status(503))
+			a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = tt.ttl, tt.honor, tt.asked
+			v := policy.Decide(p, a)
+			require.Equal(t, policy.Retry, v.Action)
+			require.Equal(t, after(tt.want), v.At)
+		})
+	}
+}
+
+func copyOf(t *testing.T, name string, change func(*policy.Policy)) *policy.Policy {
+	t.Helper()
+	p := builtin(t, name).Clone()
+	p.Name, p.BuiltIn = "copy-of-"+name, false
+	change(&p)
+	require.NoError(t, p.Validate())
+	return &p
+}
+
+func TestCopyThatRetriesTransportErrors(t *testing.T) {
+	t.Parallel()
+	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.RetryTransportErrors = true })
+	for _, row := range errorTable {
+		a := firstAttempt(p, row.met)
+		a.DeadLetter = true
+		v := policy.Decide(p, a)
+		require.Equal(t, policy.Retry, v.Action, row.met.String())
+		require.Equal(t, 10*time.Second, v.Why.Floor)
+	}
+	a := firstAttempt(p, status(404))
+	requireEnd(t, a, policy.Decide(p, a), "UndeliverableDueToClientError")
+}
+
+func TestCopyWithOneChangedCell(t *testing.T) {
+	t.Parallel()
+	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
+		for i, c := range p.Cells {
+			if c.EndpointKind == policy.KindWebhook && c.Condition == "404" {
+				p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionRetry, 7*time.Minute
+			}
+		}
+	})
+	a := firstAttempt(p, status(404))
+	require.Equal(t, after(7*time.Minute), policy.Decide(p, a).At)
+	a.Result.Status = 403
+	requireEnd(t, a, policy.Decide(p, a), "UndeliverableDueToClientError")
+	a.Result.Status = 404
+	requireEnd(t, a, policy.Decide(builtin(t, "ga-2021"), a), "UndeliverableDueToClientError")
+}
+
+func TestCopyThatTakes404ForDelivered(t *testing.T) {
+	t.Parallel()
+	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
+		for i, c := range p.Cells {
+			if c.Condition == "404" {
+				p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionSuccess, 0
+			}
+		}
+	})
+	a := firstAttempt(p, status(404))
+	require.Equal(t, policy.Delivered, policy.Decide(p, a).Action)
+	require.Equal(t, policy.OutcomeDelivered, p.Classify(policy.KindWebhook, status(404)))
+}
+
+// A policy that Validate would refuse must still not make the engine divide by zero or panic.
+func TestDecideSurvivesAnEmptyPolicy(t *testing.T) {
+	t.Parallel()
+	for _, basis := range []policy.Basis{"", policy.BasisGap, policy.BasisOffset} {
+		p := &policy.Policy{Basis: basis}
+		a := firstAttempt(p, policy.Result{})
+		a.FinishedAt = seconds(60)
+		a.Limits.TTL = time.Hour
+		require.Equal(t, policy.Retry, policy.Decide(p, a).Action)
+		require.False(t, policy.Decide(p, a).At.Before(a.FinishedAt))
+	}
+}

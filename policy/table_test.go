@@ -1,0 +1,202 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+// The two tables below are written out from Microsoft's pages, not computed from the policies. A cell reads:
+//
+//	ok             delivered
+//	step           retried on the schedule
+//	>=5m           retried no sooner than that
+//	never          never retried
+//	DL|step        never retried where a dead-letter destination is set, else as after the bar
+type tableRow struct {
+	met   policy.Result
+	cells [7]string
+}
+
+// tableColumns are the columns of both tables. Up to 2019 the pages know one kind of endpoint.
+var tableColumns = [7]struct {
+	policy string
+	kinds  []policy.EndpointKind
+}{
+	{"preview-2017", []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource}},
+	{"ga-2018", []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource}},
+	{"ga-2019", []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource}},
+	{"ga-2021", []policy.EndpointKind{policy.KindWebhook}},
+	{"ga-2021", []policy.EndpointKind{policy.KindAzureResource}},
+	{"namespace-2023", []policy.EndpointKind{policy.KindWebhook}},
+	{"namespace-2023", []policy.EndpointKind{policy.KindAzureResource}},
+}
+
+func status(code int) policy.Result            { return policy.Result{Status: code} }
+func failure(e policy.ErrorKind) policy.Result { return policy.Result{Err: e} }
+
+// statusTable: preview-2017, ga-2018, ga-2019, ga-2021 webhook, ga-2021 azure, namespace-2023 webhook, namespace-2023 azure.
+var statusTable = []tableRow{
+	{status(200), [7]string{"ok", "ok", "ok", "ok", "ok", "ok", "ok"}},
+	{status(201), [7]string{"step", "step", "ok", "ok", "ok", "ok", "ok"}},
+	{status(202), [7]string{"ok", "ok", "ok", "ok", "ok", "ok", "ok"}},
+	{status(203), [7]string{"step", "step", "ok", "ok", "ok", "ok", "ok"}},
+	{status(204), [7]string{"step", "step", "ok", "ok", "ok", "ok", "ok"}},
+	{status(205), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(206), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(299), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(301), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(302), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(304), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(308), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(400), [7]string{"step", "DL|step", "DL|>=5m", "never", "never", "never", "never"}},
+	{status(401), [7]string{"step", "step", ">=5m", "never", ">=5m", "never", ">=5m"}},
+	{status(402), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(403), [7]string{"step", "step", ">=5m", "never", "never", "never", "never"}},
+	{status(404), [7]string{"step", "step", ">=5m", "never", ">=5m", "never", ">=5m"}},
+	{status(405), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(408), [7]string{"step", "step", ">=2m", ">=2m", ">=2m", ">=2m", ">=2m"}},
+	{status(409), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(410), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(413), [7]string{"step", "step", "DL|>=10s", "never", "never", "never", "never"}},
+	{status(414), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+	{status(429), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(500), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(502), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(503), [7]string{"step", "step", ">=30s", ">=30s", ">=30s", ">=30s", ">=30s"}},
+	{status(504), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+	{status(599), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}},
+}
+
+// errorTable has the columns of statusTable.
+var errorTable = []tableRow{
+	{failure(policy.ErrorTimeout), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+	{failure(policy.ErrorCanceled), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+	{failure(policy.ErrorSocket), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+	{failure(policy.ErrorDNS), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+	{failure(policy.ErrorUnauthorized), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+	{failure(policy.ErrorArgument), [7]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never"}},
+}
+
+func TestStatusTable(t *testing.T) {
+	t.Parallel()
+	testTable(t, statusTable)
+}
+
+func TestErrorTable(t *testing.T) {
+	t.Parallel()
+	testTable(t, errorTable)
+}
+
+func testTable(t *testing.T, rows []tableRow) {
+	t.Helper()
+	for _, row := range rows {
+		for i, cell := range row.cells {
+			column := tableColumns[i]
+			for _, kind := range column.kinds {
+				t.Run(fmt.Sprintf("%s %s %s", column.policy, kind, row.met), func(t *testing.T) {
+					t.Parallel()
+					testCell(t, builtin(t, column.policy), kind, row.met, cell)
+				})
+			}
+		}
+	}
+}
+
+// testCell asks Decide, not the cell: first without, then with a dead-letter destination.
+func testCell(t *testing.T, p *policy.Policy, kind policy.EndpointKind, met policy.Result, cell string) {
+	t.Helper()
+	without, with := cell, cell
+	if retried, ok := strings.CutPrefix(cell, "DL|"); ok {
+		without, with = retried, "never"
+	}
+	a := firstAttempt(p, met)
+	a.Kind = kind
+	requireCell(t, p, a, without)
+	a.DeadLetter = true
+	requireCell(t, p, a, with)
+}
+
+func requireCell(t *testing.T, p *policy.Policy, a policy.Attempt, cell string) {
+	t.Helper()
+	v := policy.Decide(p, a)
+	require.Equal(t, cell == "ok", p.Classify(a.Kind, a.Result) == policy.OutcomeDelivered)
+	if cell == "ok" {
+		require.Equal(t, policy.Delivered, v.Action)
+		return
+	}
+	if cell == "never" {
+		requireEnd(t, a, v, neverReason(a.Result))
+		return
+	}
+	require.Equal(t, policy.Retry, v.Action)
+	floor := time.Duration(0)
+	if least, ok := strings.CutPrefix(cell, ">="); ok {
+		floor = duration(t, least)
+	}
+	require.Equal(t, floor, v.Why.Floor)
+	require.Equal(t, max(floor, 10*time.Second), v.At.Sub(a.FinishedAt), "every schedule begins with 10 s")
+}
+
+func requireEnd(t *testing.T, a policy.Attempt, v policy.Verdict, reason policy.Reason) {
+	t.Helper()
+	action := policy.Drop
+	if a.DeadLetter {
+		action = policy.DeadLetter
+	}
+	require.Equal(t, action, v.Action)
+	require.Equal(t, reason, v.Reason)
+}
+
+func neverReason(r policy.Result) policy.Reason {
+	if r.Status == 400 {
+		return "UndeliverableDueToHttpBadRequest"
+	}
+	return "UndeliverableDueToClientError"
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	require.NoError(t, err)
+	return d
+}
+
+func TestDeliveryOutcomeWords(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "namespace-2023")
+	for met, word := range map[policy.Result]policy.Outcome{
+		status(200): "Delivered", status(204): "Delivered",
+		status(400): "BadRequest", status(401): "Unauthorized", status(403): "Forbidden",
+		status(404): "NotFound", status(410): "NotFound", status(408): "TimedOut",
+		status(413): "PayloadTooLarge", status(429): "Busy", status(503): "Busy",
+		status(302): "GenericError", status(414): "GenericError", status(418): "GenericError",
+		status(500): "GenericError", status(504): "GenericError", status(999): "GenericError",
+		failure(policy.ErrorTimeout): "TimedOut", failure(policy.ErrorCanceled): "Canceled",
+		failure(policy.ErrorSocket): "SocketError", failure(policy.ErrorDNS): "ResolutionError",
+		failure(policy.ErrorUnauthorized): "Unauthorized", failure(policy.ErrorArgument): "GenericError",
+		failure("unheard-of"): "GenericError", {}: "GenericError",
+	} {
+		require.Equal(t, word, p.Classify(policy.KindWebhook, met), met.String())
+	}
+	require.Equal(t, policy.OutcomeGenericError, builtin(t, "preview-2017").Classify(policy.KindWebhook, status(201)),
+		"201 is a failure in preview-2017")
+}
+
+func TestCellPrefersTheExactStatus(t *testing.T) {
+	t.Parallel()
+	p := policy.Policy{Cells: []policy.Cell{
+		{EndpointKind: policy.KindWebhook, Condition: "other", Action: policy.ActionNever},
+		{EndpointKind: policy.KindAzureResource, Condition: "503", Action: policy.ActionSuccess},
+		{EndpointKind: policy.KindWebhook, Condition: "503", Action: policy.ActionRetry, MinDelay: time.Second},
+	}}
+	require.Equal(t, p.Cells[2], p.Cell(policy.KindWebhook, status(503)))
+	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, status(500)))
+	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, failure(policy.ErrorDNS)))
+	require.Equal(t, policy.ActionRetry, p.Cell(policy.KindAzureResource, status(500)).Action, "nothing fits: retried, not lost")
+}
