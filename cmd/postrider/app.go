@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/jobs"
+	"postrider/migrations"
+	"postrider/server"
+	"postrider/store"
+	"postrider/web"
+)
+
+// appOptions is what serve and dev say of one running service.
+type appOptions struct {
+	databaseURL string
+	maxConns    int
+	sealer      *store.Sealer
+	adminToken  string
+	listener    net.Listener
+	allowCIDR   []netip.Prefix
+	maxWorkers  int
+	stopTimeout time.Duration
+	log         *slog.Logger
+
+	openUI    bool   // dashboard without login: dev on loopback
+	devKey    string // well-known access key, refused unless allowDevKey
+	allowDev  bool
+	onPublish func(server.PublishReport)
+	onAttempt func(jobs.AttemptReport)
+}
+
+// app is one running service. Parts are started in the order of the fields and stopped in reverse.
+type app struct {
+	pool    *pgxpool.Pool
+	store   *store.Store
+	engine  *jobs.Engine
+	http    *http.Server
+	stopRun context.CancelFunc
+	running sync.WaitGroup
+	ready   atomic.Bool
+	failed  chan error
+}
+
+func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
+	a := &app{failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			_ = a.stop(context.WithoutCancel(ctx))
+		}
+	}()
+	if a.pool, err = openDatabase(ctx, o.databaseURL, o.maxConns, o.log); err != nil {
+		return nil, err
+	}
+	if err = requireSchema(ctx, a.pool); err != nil {
+		return nil, err
+	}
+	if err = o.sealer.CheckKey(ctx, a.pool); err != nil {
+		return nil, err
+	}
+	if a.store, err = store.New(ctx, store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: nodeName(), Version: version()}); err != nil {
+		return nil, err
+	}
+	run, stopRun := context.WithCancel(context.Background())
+	a.stopRun = stopRun
+	a.running.Go(func() { a.store.Run(run) })
+	if err = a.startEngine(ctx, o); err != nil {
+		return nil, err
+	}
+	return a, a.listen(o)
+}
+
+func (a *app) startEngine(ctx context.Context, o appOptions) error {
+	engine, err := jobs.New(jobs.Options{
+		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
+		UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt,
+	})
+	if err != nil {
+		return err
+	}
+	if err := engine.Start(ctx); err != nil {
+		return err
+	}
+	a.engine = engine
+	return nil
+}
+
+func (a *app) listen(o appOptions) error {
+	srv, err := server.New(server.Options{
+		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
+	})
+	if err != nil {
+		return err
+	}
+	if err := web.Mount(srv.Echo(), web.Options{Store: a.store, AdminToken: o.adminToken, Open: o.openUI, Logger: o.log}); err != nil {
+		return err
+	}
+	a.http = server.NewHTTPServer(o.listener.Addr().String(), srv.Handler())
+	a.running.Go(func() {
+		if err := a.http.Serve(o.listener); !errors.Is(err, http.ErrServerClosed) {
+			a.failed <- fmt.Errorf("serve HTTP: %w", err)
+		}
+	})
+	a.ready.Store(true)
+	return nil
+}
+
+var errNotReady = errors.New("starting or stopping")
+
+func (a *app) isReady(ctx context.Context) error {
+	if !a.ready.Load() {
+		return errNotReady
+	}
+	return a.store.Ping(ctx)
+}
+
+// wait returns when ctx ends or the service cannot go on.
+func (a *app) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-a.failed:
+		return err
+	}
+}
+
+// stop takes no new requests, lets attempts in flight finish, records them, and closes.
+func (a *app) stop(ctx context.Context) error {
+	a.ready.Store(false)
+	var errs []error
+	if a.http != nil {
+		errs = append(errs, a.http.Shutdown(ctx))
+	}
+	if a.engine != nil {
+		errs = append(errs, a.engine.Stop(ctx))
+	}
+	if a.stopRun != nil {
+		a.stopRun()
+	}
+	a.running.Wait()
+	if a.pool != nil {
+		a.pool.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// openDatabase waits for a database that is just starting, as after a reboot or in compose.
+func openDatabase(ctx context.Context, url string, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
+	const patience, pause = 30 * time.Second, 500 * time.Millisecond
+	pool, err := store.OpenPool(ctx, url, maxConns)
+	if err != nil {
+		return nil, usagef("POSTRIDER_DATABASE_URL: %v", err)
+	}
+	for deadline := time.Now().Add(patience); ; {
+		if err = pool.Ping(ctx); err == nil {
+			return pool, nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			pool.Close()
+			return nil, fmt.Errorf("connect to the database: %w", err)
+		}
+		log.Warn("the database does not answer yet", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	status, err := migrations.ReadStatus(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if !status.Ready() {
+		return fmt.Errorf("the database's schema is at version %d and this build needs %d: run `postrider migrate up` first", status.Current, status.Target)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+
+	"postrider/store"
+)
+
+// databaseFlags are shared by every verb that needs the database.
+type databaseFlags struct {
+	DatabaseURL string `help:"PostgreSQL 15 or newer, for example postgres://user:password@host:5432/name." env:"POSTRIDER_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+}
+
+func (f databaseFlags) require() (string, error) {
+	if f.DatabaseURL == "" {
+		return "", usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
+	}
+	return f.DatabaseURL, nil
+}
+
+// logFlags choose what is logged, to stderr.
+type logFlags struct {
+	LogLevel  slog.Level `help:"debug, info, warn or error." default:"info" env:"POSTRIDER_LOG_LEVEL"`
+	LogFormat string     `help:"json or text." enum:"json,text" default:"json" env:"POSTRIDER_LOG_FORMAT"`
+}
+
+func (f logFlags) logger() *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.LogLevel}
+	if f.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, options))
+}
+
+func parsePrefixes(values []string) ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, 0, len(values))
+	for _, value := range values {
+		prefix, err := netip.ParsePrefix(value)
+		if err != nil {
+			return nil, usagef("--allow-cidr %q: not an address range such as 10.0.0.0/8", value)
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
+
+func parseSealer(key string) (*store.Sealer, error) {
+	if key == "" {
+		return nil, usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
+	}
+	raw, err := store.ParseKey(key)
+	if err != nil {
+		return nil, usagef("POSTRIDER_ENCRYPTION_KEY: %v", err)
+	}
+	return store.NewSealer(raw)
+}
+
+// newSecret is 32 random bytes in base64: a token or an encryption key.
+func newSecret() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails since Go 1.24
+	return base64.StdEncoding.EncodeToString(secret)
+}
+
+// nodeName is unique per process start: the jobs of a process that died must never look like those of its successor.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "node"
+	}
+	unique := make([]byte, 4)
+	_, _ = rand.Read(unique)
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(unique))
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"postrider/bench"
+	"postrider/pgdev"
+	"postrider/store"
+)
+
+// devAccessKey is the access key of dev's topic, the same everywhere so that samples run unchanged. It is no secret:
+// serve refuses it, and dev uses it on loopback only.
+const devAccessKey = "cG9zdHJpZGVyLWRldi1rZXktbm90LWEtc2VjcmV0ISE="
+
+// devAdminToken and devEncryptionKey are as public as devAccessKey.
+const (
+	devAdminToken    = "postrider-dev-admin"
+	devEncryptionKey = "postrider-dev-key-not-a-secret!!"
+)
+
+const (
+	devDatabase    = "postrider"
+	devStopTimeout = 2 * time.Second
+	devStopWithin  = 4 * time.Second
+)
+
+type devCmd struct {
+	Listen     string     `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
+	SinkListen string     `help:"Address of the demo endpoint; a taken port falls to a free one." default:"127.0.0.1:7481"`
+	Keep       string     `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
+	PGPort     int        `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
+	ReadyFile  string     `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey." placeholder:"FILE"`
+	LogLevel   slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
+}
+
+// Help is shown by dev --help.
+func (devCmd) Help() string {
+	return `Nothing has to be set up: the database is private and removed at exit. Ctrl-C stops everything.
+
+Example:
+  postrider dev
+  postrider dev --keep ./data --ready-file /tmp/postrider.json`
+}
+
+// dev is what one `postrider dev` runs.
+type dev struct {
+	options  *devCmd
+	out      *printer
+	postgres *pgdev.Server
+	app      *app
+	sink     net.Listener
+	api      net.Listener
+	ready    readyInfo
+}
+
+// Run executes dev until ctx ends.
+func (c *devCmd) Run(ctx context.Context) error {
+	d := &dev{options: c, out: newPrinter(os.Stdout)}
+	defer d.out.close()
+	err := d.start(ctx)
+	if err == nil {
+		err = d.app.wait(ctx)
+	}
+	if ctx.Err() != nil {
+		err = nil // Ctrl-C while something was starting is no failure
+	}
+	d.out.line("Stopping …")
+	return errors.Join(err, d.stop())
+}
+
+func (d *dev) start(ctx context.Context) error {
+	if err := d.startPostgres(ctx); err != nil {
+		return err
+	}
+	if err := migrateUp(ctx, d.ready.DatabaseURL, logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
+		return err
+	}
+	if err := d.startListeners(ctx); err != nil {
+		return err
+	}
+	if err := d.startService(ctx); err != nil {
+		return err
+	}
+	demo := &demo{api: d.ready.API, sink: d.ready.Sink, token: d.ready.AdminToken, store: d.app.store, key: d.ready.TopicKey}
+	if err := demo.setUp(ctx); err != nil {
+		return fmt.Errorf("set up the demo topic: %w", err)
+	}
+	d.greet()
+	if err := writeReadyFile(d.options.ReadyFile, d.ready); err != nil {
+		return err
+	}
+	return demo.publishOne(ctx)
+}
+
+func (d *dev) startPostgres(ctx context.Context) error {
+	started := time.Now()
+	server, err := pgdev.Start(ctx, pgdev.Options{Dir: d.options.Keep, Port: d.options.PGPort, Fallback: true, Durable: true, Log: d.out})
+	if err != nil {
+		return fmt.Errorf("start the private PostgreSQL: %w", err)
+	}
+	d.postgres = server
+	if err := server.CreateDatabase(ctx, devDatabase); err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	d.ready.DatabaseURL = server.URL(devDatabase)
+	kept := "removed at exit; --keep DIR keeps it"
+	if d.options.Keep != "" {
+		kept = "kept in " + server.Dir()
+	}
+	d.out.row("PostgreSQL", fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
+	return nil
+}
+
+func (d *dev) startListeners(ctx context.Context) error {
+	var err error
+	if d.api, err = listenOrFree(d.options.Listen, d.out); err != nil {
+		return err
+	}
+	if d.sink, err = listenOrFree(d.options.SinkListen, d.out); err != nil {
+		return err
+	}
+	d.ready.API, d.ready.Sink = "http://"+reachable(d.api), "http://"+reachable(d.sink)
+	go func() {
+		if err := serveSink(ctx, d.sink, bench.NewDemoSink(nil)); err != nil {
+			d.out.line("The demo endpoint stopped: " + err.Error())
+		}
+	}()
+	return nil
+}
+
+func (d *dev) startService(ctx context.Context) error {
+	sealer, err := store.NewSealer([]byte(devEncryptionKey))
+	if err != nil {
+		return err
+	}
+	local := isLoopback(d.api)
+	d.ready.AdminToken, d.ready.TopicKey = devAdminToken, devAccessKey
+	if !local { // whoever reaches this port must not know the secrets from our documentation
+		d.ready.AdminToken, d.ready.TopicKey = newSecret(), newSecret()
+	}
+	d.app, err = startApp(ctx, appOptions{
+		databaseURL: d.ready.DatabaseURL, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken, listener: d.api,
+		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		stopTimeout: devStopTimeout, log: slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: d.options.LogLevel})),
+		openUI: local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
+	})
+	return err
+}
+
+func (d *dev) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), devStopWithin)
+	defer cancel()
+	var errs []error
+	if d.app != nil {
+		errs = append(errs, d.app.stop(ctx))
+	}
+	if d.postgres != nil {
+		errs = append(errs, d.postgres.Stop(ctx))
+	}
+	if d.options.ReadyFile != "" {
+		_ = os.Remove(d.options.ReadyFile)
+	}
+	return errors.Join(errs...)
+}
+
+// listenOrFree listens on the address, or on a free port of the same host when the port is taken, and says so.
+func listenOrFree(address string, out io.Writer) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err == nil {
+		return listener, nil
+	}
+	host, port, splitErr := net.SplitHostPort(address)
+	if splitErr != nil {
+		return nil, usagef("%q is no address such as 127.0.0.1:7480", address)
+	}
+	free, freeErr := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if freeErr != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	fmt.Fprintf(out, "Port %s is taken; using %d instead.\n", port, free.Addr().(*net.TCPAddr).Port)
+	return free, nil
+}
+
+func isLoopback(l net.Listener) bool {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}
+
+// reachable is the address to call a listener by from this machine.
+func reachable(l net.Listener) string {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if ok && addr.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", fmt.Sprint(addr.Port))
+	}
+	return l.Addr().String()
+}

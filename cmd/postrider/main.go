@@ -1,0 +1,75 @@
+// Command postrider delivers events over HTTP with Azure Event Grid's retry semantics, on one PostgreSQL.
+// This package is verbs, configuration (the only reader of the environment) and wiring; no rule of the product lives here.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is every verb with its flags and environment variables.
+type cli struct {
+	Dev     devCmd     `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
+	Serve   serveCmd   `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or show how far it is."`
+	Policy  policyCmd  `cmd:"" help:"Show the retry policies, and explain what they do. Needs no database."`
+	SQL     sqlCmd     `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
+	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
+	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
+	Version versionCmd `cmd:"" help:"Print version and build."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
+func run(ctx context.Context, args []string) int {
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("postrider"),
+		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
+		kong.ShortUsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "postrider:", err)
+		return 1
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		parser.FatalIfErrorf(err)
+		return 2
+	}
+	err = kctx.Run()
+	var usage *usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "postrider:", err)
+		return 2
+	default:
+		fmt.Fprintln(os.Stderr, "postrider:", err)
+		return 1
+	}
+}
+
+// usageError is a value on the command line or in the environment that cannot be used.
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }
+
+func usagef(format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"postrider/migrations"
+)
+
+type migrateCmd struct {
+	Up     migrateUpCmd     `cmd:"" help:"Create or upgrade the schema. Safe to run from many places at once, and again."`
+	Status migrateStatusCmd `cmd:"" help:"Show the schema's version and the one this build needs; exit code 1 when it is too old."`
+}
+
+type migrateUpCmd struct {
+	databaseFlags
+	logFlags
+}
+
+// Help is shown by migrate up --help.
+func (migrateUpCmd) Help() string {
+	return `Example:
+  postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
+
+The role needs CREATE on the database. The roles postrider_reader and postrider_publisher are created where permitted;
+else the statements for an administrator are printed.`
+}
+
+// Run executes migrate up.
+func (c *migrateUpCmd) Run(ctx context.Context) error {
+	url, err := c.require()
+	if err != nil {
+		return err
+	}
+	return migrateUp(ctx, url, c.logFlags, os.Stdout)
+}
+
+func migrateUp(ctx context.Context, url string, flags logFlags, out io.Writer) error {
+	pool, err := openDatabase(ctx, url, 4, flags.logger())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	before, err := migrations.ReadStatus(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if err := migrations.Up(ctx, pool, out); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.\n", before.Target, before.Current, migrations.RiverVersion)
+	return err
+}
+
+type migrateStatusCmd struct {
+	databaseFlags
+	logFlags
+	Output string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+}
+
+// Help is shown by migrate status --help.
+func (migrateStatusCmd) Help() string {
+	return "Example:\n  postrider migrate status -o json"
+}
+
+// Run executes migrate status.
+func (c *migrateStatusCmd) Run(ctx context.Context) error {
+	url, err := c.require()
+	if err != nil {
+		return err
+	}
+	pool, err := openDatabase(ctx, url, 4, c.logger())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	status, err := migrations.ReadStatus(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if c.Output == "json" {
+		err = json.NewEncoder(os.Stdout).Encode(map[string]any{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()})
+	} else {
+		_, err = fmt.Printf("Schema: version %d, this build needs %d. River: version %d, needs %d.\n", status.Current, status.Target, status.River, migrations.RiverVersion) //nolint:forbidigo // the verb's output
+	}
+	if err == nil && !status.Ready() {
+		err = errors.New("the schema is too old: run `postrider migrate up`")
+	}
+	return err
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"postrider/policy"
+)
+
+type policyCmd struct {
+	List    policyListCmd    `cmd:"" help:"List the built-in retry policies."`
+	Show    policyShowCmd    `cmd:"" help:"Show one policy: schedule, limits and the status-code table."`
+	Explain policyExplainCmd `cmd:"" help:"Show every attempt a policy makes when an endpoint always answers the same, and how the delivery ends."`
+}
+
+type outputFlag struct {
+	Output string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+}
+
+func (f outputFlag) print(value any, table func(io.Writer)) error {
+	if f.Output == "json" {
+		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	table(w)
+	return w.Flush()
+}
+
+type policyListCmd struct{ outputFlag }
+
+// Help is shown by policy list --help.
+func (policyListCmd) Help() string { return "Example:\n  postrider policy list" }
+
+// Run executes policy list.
+func (c *policyListCmd) Run() error {
+	list := policy.Builtins()
+	return c.print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
+		for i := range list {
+			p := &list[i]
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), p.Source)
+		}
+	})
+}
+
+func attempts(n int) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return strconv.Itoa(n)
+}
+
+func span(d time.Duration) string {
+	text := d.String()
+	text = strings.TrimSuffix(text, "m0s")
+	if strings.HasSuffix(text, "h0") {
+		return strings.TrimSuffix(text, "0")
+	}
+	if d >= time.Minute && !strings.HasSuffix(text, "s") && !strings.HasSuffix(text, "h") {
+		return text + "m"
+	}
+	return text
+}
+
+type policyShowCmd struct {
+	outputFlag
+	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
+}
+
+// Help is shown by policy show --help.
+func (policyShowCmd) Help() string { return "Example:\n  postrider policy show ga-2021" }
+
+// Run executes policy show.
+func (c *policyShowCmd) Run() error {
+	p, err := builtin(c.Name)
+	if err != nil {
+		return err
+	}
+	return c.print(p, func(w io.Writer) {
+		fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, p.Source)
+		steps := make([]string, len(p.Steps))
+		for i, step := range p.Steps {
+			steps[i] = span(step)
+		}
+		fmt.Fprintf(w, "schedule\t%s, then every %s (%s)\n", strings.Join(steps, " "), span(p.Tail), basisWords(p.Basis))
+		fmt.Fprintf(w, "attempts\t%s (may be set to %d-%d)\n", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)
+		fmt.Fprintf(w, "time to live\t%s (may be set to %s-%s), expires %s\n", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL), p.Expiry)
+		fmt.Fprintf(w, "ack timeout\t%s\n\nENDPOINT\tANSWER\tACTION\tNO SOONER THAN\n", span(p.AckTimeout))
+		for _, cell := range p.Cells {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
+		}
+	})
+}
+
+func basisWords(b policy.Basis) string {
+	if b == policy.BasisOffset {
+		return "measured from the first attempt"
+	}
+	return "measured from the failed attempt"
+}
+
+func builtin(name string) (*policy.Policy, error) {
+	if p, ok := policy.Builtin(name); ok {
+		return &p, nil
+	}
+	var names []string
+	for _, p := range policy.Builtins() {
+		names = append(names, p.Name)
+	}
+	return nil, usagef("no policy %q: the policies are %s", name, strings.Join(names, ", "))
+}
+
+type policyExplainCmd struct {
+	outputFlag
+	Name         string        `arg:"" help:"Name of the policy, for example ga-2021."`
+	EndpointKind string        `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
+	Status       int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
+	Error        string        `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
+	MaxAttempts  *int          `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
+	TTL          time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
+	DeadLetter   string        `help:"rows or none: whether a dead-letter destination is set, instead of the policy's default." enum:",rows,none" default:"" placeholder:"rows|none"`
+}
+
+// Help is shown by policy explain --help.
+func (policyExplainCmd) Help() string {
+	return `Times are seconds from publishing. Jitter, Retry-After and rests of a failing endpoint are left out.
+
+Examples:
+  postrider policy explain ga-2021 --status 503
+  postrider policy explain namespace-2023 --ttl 20m -o json
+  postrider policy explain ga-2018 --status 400 --dead-letter none`
+}
+
+// Run executes policy explain.
+func (c *policyExplainCmd) Run() error {
+	p, err := builtin(c.Name)
+	if err != nil {
+		return err
+	}
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	explanation, err := policy.Explain(p, options)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	return c.print(explanation, func(w io.Writer) { printExplanation(w, explanation) })
+}
+
+func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
+	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Result: policy.Result{Status: c.Status, Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts}
+	if c.TTL != 0 {
+		minutes := int(c.TTL / time.Minute)
+		if time.Duration(minutes)*time.Minute != c.TTL {
+			return o, usagef("--ttl %s: a time to live is whole minutes", c.TTL)
+		}
+		o.TTLMinutes = &minutes
+	}
+	if c.DeadLetter != "" {
+		rows := c.DeadLetter == policy.DeadLetterRows
+		o.DeadLetter = &rows
+	}
+	return o, nil
+}
+
+func printExplanation(w io.Writer, x policy.Explanation) {
+	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tWHY THEN")
+	for _, a := range x.Attempts {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds), span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
+	}
+	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds), span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, x.End.Reason)
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }

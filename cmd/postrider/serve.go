@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// stopGrace is what a clean stop may take beyond the attempts in flight.
+const stopGrace = 10 * time.Second
+
+type serveCmd struct {
+	databaseFlags
+	logFlags
+	EncryptionKey string        `help:"Base64 of 32 random bytes; seals endpoints and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
+	AdminToken    string        `help:"Token for /v1 and the dashboard; generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
+	Listen        string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
+	AllowCIDR     []string      `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
+	MaxConns      int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	MaxWorkers    int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
+	StopTimeout   time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
+	ReadyFile     string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
+}
+
+// Help is shown by serve --help.
+func (serveCmd) Help() string {
+	return `Example:
+  export POSTRIDER_DATABASE_URL=postgres://postrider:secret@db:5432/postrider
+  export POSTRIDER_ENCRYPTION_KEY=$(openssl rand -base64 32)
+  postrider migrate up && postrider serve --listen 0.0.0.0:7480`
+}
+
+// Run executes serve until ctx ends.
+func (c *serveCmd) Run(ctx context.Context) error {
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	if o.listener, err = net.Listen("tcp", c.Listen); err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	a, err := startApp(ctx, o)
+	if err != nil {
+		return err
+	}
+	base := "http://" + o.listener.Addr().String()
+	o.log.Info("ready", "api", base, "dashboard", base+"/ui/", "version", version(), "node", a.store.Node())
+	if err := writeReadyFile(c.ReadyFile, readyInfo{API: base}); err != nil {
+		_ = a.stop(context.WithoutCancel(ctx))
+		return err
+	}
+	err = a.wait(ctx)
+	o.log.Info("stopping", "attempts_may_finish_within", c.StopTimeout)
+	return stopApp(a, c.StopTimeout+stopGrace, err)
+}
+
+func (c *serveCmd) options() (appOptions, error) {
+	url, err := c.require()
+	if err != nil {
+		return appOptions{}, err
+	}
+	sealer, err := parseSealer(c.EncryptionKey)
+	if err != nil {
+		return appOptions{}, err
+	}
+	allow, err := parsePrefixes(c.AllowCIDR)
+	if err != nil {
+		return appOptions{}, err
+	}
+	switch {
+	case c.MaxConns < 2 || c.MaxConns > 1000:
+		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
+	case c.MaxWorkers < 1 || c.MaxWorkers > 10_000:
+		return appOptions{}, usagef("--max-workers %d: must be 1 to 10000", c.MaxWorkers)
+	case c.StopTimeout < 0:
+		return appOptions{}, usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
+	}
+	return appOptions{
+		databaseURL: url, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
+		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: c.logger(), devKey: devAccessKey,
+	}, nil
+}
+
+func (c *serveCmd) token() string {
+	if c.AdminToken != "" {
+		return c.AdminToken
+	}
+	token := newSecret()
+	fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
+	return token
+}
+
+func stopApp(a *app, within time.Duration, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := a.stop(ctx); err != nil && cause == nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return cause
+}

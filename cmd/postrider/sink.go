@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"postrider/bench"
+)
+
+type sinkCmd struct {
+	Listen    string `help:"Address to listen on." default:"127.0.0.1:7481" env:"POSTRIDER_SINK_LISTEN"`
+	ReadyFile string `help:"Written (JSON) when it answers." placeholder:"FILE"`
+	Quiet     bool   `help:"Do not print a line per request."`
+}
+
+// Help is shown by sink --help.
+func (sinkCmd) Help() string {
+	return `Paths: /ok answers 200, /flaky 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} that code, /hang never.
+
+Example:
+  postrider sink --listen 127.0.0.1:7481`
+}
+
+// Run executes sink until ctx ends.
+func (c *sinkCmd) Run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	base := "http://" + listener.Addr().String()
+	var onRequest func(bench.SinkRequest)
+	if !c.Quiet {
+		onRequest = func(r bench.SinkRequest) {
+			fmt.Fprintf(os.Stdout, "%s %s attempt %d %v\n", time.Now().Format(time.TimeOnly), r.Path, r.DeliveryCount+1, r.EventIDs)
+		}
+	}
+	fmt.Fprintf(os.Stdout, "Demo endpoint at %s: /ok /flaky /slow /status/{code} /hang\n", base)
+	if err := writeReadyFile(c.ReadyFile, readyInfo{Sink: base}); err != nil {
+		return err
+	}
+	return serveSink(ctx, listener, bench.NewDemoSink(onRequest))
+}
+
+func serveSink(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	srv := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	stopped := context.AfterFunc(ctx, func() { _ = srv.Close() }) // requests to /hang never end by themselves
+	defer stopped()
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the demo endpoint: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+type sqlCmd struct {
+	databaseFlags
+	Output    string `short:"o" help:"table or json (one object per row)." enum:"table,json" default:"table"`
+	Statement string `arg:"" help:"One SQL statement."`
+}
+
+// Help is shown by sql --help.
+func (sqlCmd) Help() string {
+	return `The statement runs in a read-only transaction, as the role postrider_reader where that is permitted.
+
+Example:
+  postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"`
+}
+
+// Run executes sql.
+func (c *sqlCmd) Run(ctx context.Context) error {
+	url, err := c.require()
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if err := becomeReader(ctx, tx); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, c.Statement, pgx.QueryExecModeExec)
+		if err != nil {
+			return fmt.Errorf("run the statement: %w", err)
+		}
+		defer rows.Close()
+		if c.Output == "json" {
+			return printJSONRows(os.Stdout, rows)
+		}
+		return printTable(os.Stdout, rows)
+	})
+}
+
+func becomeReader(ctx context.Context, tx pgx.Tx) error {
+	var may bool
+	const query = `SELECT coalesce((SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = 'postrider_reader'), false)`
+	if err := tx.QueryRow(ctx, query).Scan(&may); err != nil {
+		return fmt.Errorf("look for the reader role: %w", err)
+	}
+	if !may {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, "SET LOCAL ROLE postrider_reader"); err != nil {
+		return fmt.Errorf("become the reader role: %w", err)
+	}
+	return nil
+}
+
+func printTable(out io.Writer, rows pgx.Rows) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	names := columnNames(rows)
+	fmt.Fprintln(w, strings.Join(names, "\t"))
+	count := 0
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return fmt.Errorf("read a row: %w", err)
+		}
+		cells := make([]string, len(values))
+		for i, value := range values {
+			cells[i] = cell(value)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		count++
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("run the statement: %w", err)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print the rows: %w", err)
+	}
+	_, err := fmt.Fprintf(out, "(%d rows)\n", count)
+	return err
+}
+
+func columnNames(rows pgx.Rows) []string {
+	fields := rows.FieldDescriptions()
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
+const maxCell = 80
+
+// cell is a value on one line of a terminal: what others wrote must not move the cursor or colour the screen.
+func cell(value any) string {
+	var text string
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case time.Time:
+		text = v.UTC().Format("2006-01-02 15:04:05.000Z")
+	case [16]byte:
+		text = fmt.Sprintf("%x-%x-%x-%x-%x", v[0:4], v[4:6], v[6:8], v[8:10], v[10:])
+	case string:
+		text = v
+	case map[string]any, []any:
+		encoded, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Sprint(v)
+		}
+		text = string(encoded)
+	default:
+		text = fmt.Sprint(v)
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || (r >= 0x7f && r < 0xa0) {
+			return ' '
+		}
+		return r
+	}, text)
+	if utf8.RuneCountInString(text) > maxCell {
+		return string([]rune(text)[:maxCell-1]) + "…"
+	}
+	return text
+}
+
+func printJSONRows(out io.Writer, rows pgx.Rows) error {
+	encoder := json.NewEncoder(out)
+	names := columnNames(rows)
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return fmt.Errorf("read a row: %w", err)
+		}
+		object := make(map[string]any, len(names))
+		for i, name := range names {
+			if id, ok := values[i].([16]byte); ok {
+				values[i] = cell(id)
+			}
+			object[name] = values[i]
+		}
+		if err := encoder.Encode(object); err != nil {
+			return fmt.Errorf("print a row: %w", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("run the statement: %w", err)
+	}
+	return nil
+}
