@@ -90,7 +90,7 @@ func isExtensionName(name string) bool {
 		return false
 	}
 	for _, c := range []byte(name) {
-		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {
+		if (c < 'a' || 'z' < c) && (c < '0' || '9' < c) {
 			return false
 		}
 	}

@@ -42,7 +42,8 @@ func Body(dst []byte, events []*Event, topicName string, delivery Schema, batche
 	case lone:
 		return AppendDelivery(dst, events[0], topicName, delivery)
 	}
-	body := append(dst, '[')
+	body := dst
+	body = append(body, '[')
 	for i, e := range events {
 		if i > 0 {
 			body = append(body, ',')

@@ -28,8 +28,10 @@ func (s shape) String() string {
 		return "one event (an object)"
 	case eventArray:
 		return "an array of events"
+	case oneEventOrArray:
+		return "one event (an object) or an array of events"
 	}
-	return "one event (an object) or an array of events"
+	return ""
 }
 
 func (s shape) takes(first byte) bool {

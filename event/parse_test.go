@@ -1,7 +1,6 @@
 package event
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -386,7 +385,7 @@ func TestParseUnknownSchema(t *testing.T) {
 	_, err := Parse("CustomEventSchema", "application/json", []byte("[]"), "orders", Limits{})
 	require.EqualError(t, err, `parse events: unknown schema "CustomEventSchema"`)
 	var refusal *Error
-	require.False(t, errors.As(err, &refusal))
+	require.NotErrorAs(t, err, &refusal)
 }
 
 // Appending to one event's Body must not write into the next one's.

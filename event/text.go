@@ -150,9 +150,13 @@ func isBase64(text []byte) bool {
 		text = bytes.TrimSuffix(text, []byte("="))
 	}
 	for _, c := range text {
-		if !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '/') {
+		if !isBase64Digit(c) {
 			return false
 		}
 	}
 	return true
+}
+
+func isBase64Digit(c byte) bool {
+	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '/'
 }

@@ -6,9 +6,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"postrider/pgdev"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // helperVariable turns this test binary into a program that starts a server and waits to be killed.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"postrider/pgdev"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"postrider/pgdev"
 )
 
 func start(t *testing.T, opts pgdev.Options) *pgdev.Server {

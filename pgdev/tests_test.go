@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
+	"postrider/pgdev"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"postrider/pgdev"
 )
 
 func TestNewDatabase(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"testing"
 
+	"postrider/pgdev"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"postrider/pgdev"
 )
 
 func TestRootsServerRunsAsAnother(t *testing.T) {

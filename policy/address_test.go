@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
 )
 
 func prefixes(texts ...string) []netip.Prefix {

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestBuiltinsInOrderAndValid(t *testing.T) {

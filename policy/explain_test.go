@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -48,54 +48,150 @@ var explainVectors = []struct {
 	want   []float64
 	end    policy.ExplainedEnd
 }{
-	{"preview-2017, 2 h", "preview-2017", nil, policy.ExplainOptions{},
-		classic, policy.ExplainedEnd{AtSeconds: 7200, State: "dropped", Reason: expired}},
-	{"preview-2017, 24 h, no limit of attempts", "preview-2017", nil, policy.ExplainOptions{TTLMinutes: ptr(1440)},
-		slices.Concat(classic, hourly(10000, 85600)), policy.ExplainedEnd{AtSeconds: 86400, State: "dropped", Reason: expired}},
-	{"preview-2017, 3 attempts", "preview-2017", nil, policy.ExplainOptions{MaxAttempts: ptr(3), DeadLetter: ptr(true)},
-		classic[:3], policy.ExplainedEnd{AtSeconds: 40, State: "dead_lettered", Reason: exhausted}},
-	{"ga-2018: 30 attempts are 24 h", "ga-2018", nil, policy.ExplainOptions{},
-		slices.Concat(classic, hourly(10000, 85600)), policy.ExplainedEnd{AtSeconds: 85600, State: "dead_lettered", Reason: exhausted}},
-	{"ga-2019: 30 attempts are 24 h", "ga-2019", nil, policy.ExplainOptions{DeadLetter: ptr(false)},
-		slices.Concat(classic, hourly(10000, 85600)), policy.ExplainedEnd{AtSeconds: 85600, State: "dropped", Reason: exhausted}},
-	{"ga-2019, 30 min", "ga-2019", nil, policy.ExplainOptions{TTLMinutes: ptr(30)},
-		classic[:6], policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: expired}},
-	{"ga-2021: 11 attempts, 24 h clip", "ga-2021", nil, policy.ExplainOptions{},
-		slices.Concat(classic, []float64{17200, 38800, 82000}), policy.ExplainedEnd{AtSeconds: 86400, State: "dead_lettered", Reason: expired}},
-	{"ga-2021, 30 min, 10 attempts", "ga-2021", nil, policy.ExplainOptions{TTLMinutes: ptr(30), MaxAttempts: ptr(10)},
-		classic[:6], policy.ExplainedEnd{AtSeconds: 2800, State: "dead_lettered", Reason: expired}},
-	{"ga-2021, 11 attempts: the limit binds", "ga-2021", nil, policy.ExplainOptions{MaxAttempts: ptr(11)},
-		slices.Concat(classic, []float64{17200, 38800, 82000}), policy.ExplainedEnd{AtSeconds: 82000, State: "dead_lettered", Reason: exhausted}},
-	{"namespace-2023: 10 attempts", "namespace-2023", nil, policy.ExplainOptions{},
-		namespace, policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted}},
-	{"namespace-2023, 20 min: the page's example, #8 finds it dead", "namespace-2023", nil, policy.ExplainOptions{TTLMinutes: ptr(20)},
-		namespace[:7], policy.ExplainedEnd{AtSeconds: 1200, State: "dead_lettered", Reason: expired}},
-	{"namespace-2023, always 503", "namespace-2023", nil, policy.ExplainOptions{Result: status(503)},
-		[]float64{0, 30, 60, 90, 300, 600, 900, 1200, 1500, 1800}, policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted}},
-	{"namespace-2023, always 408", "namespace-2023", nil, policy.ExplainOptions{Result: status(408)},
-		[]float64{0, 120, 240, 360, 480, 600, 900, 1200, 1500, 1800}, policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted}},
-	{"namespace-2023 read as gaps, without its 0 s", "namespace-2023", func(p *policy.Policy) { p.Basis = policy.BasisGap }, policy.ExplainOptions{},
-		[]float64{0, 10, 40, 100, 400, 700, 1000, 1300, 1600, 1900}, policy.ExplainedEnd{AtSeconds: 1900, State: "dead_lettered", Reason: exhausted}},
-	{"preview-2017 read as marks", "preview-2017", onOffsets, policy.ExplainOptions{},
-		classicMarks, policy.ExplainedEnd{AtSeconds: 7200, State: "dropped", Reason: expired}},
-	{"ga-2018 read as marks", "ga-2018", onOffsets, policy.ExplainOptions{},
-		slices.Concat(classicMarks, hourly(7200, 82800)), policy.ExplainedEnd{AtSeconds: 82800, State: "dead_lettered", Reason: exhausted}},
-	{"ga-2019 read as marks", "ga-2019", onOffsets, policy.ExplainOptions{},
-		slices.Concat(classicMarks, hourly(7200, 82800)), policy.ExplainedEnd{AtSeconds: 82800, State: "dead_lettered", Reason: exhausted}},
-	{"ga-2021 read as marks", "ga-2021", onOffsets2021, policy.ExplainOptions{},
-		slices.Concat(classicMarks, []float64{10800, 21600, 43200}), policy.ExplainedEnd{AtSeconds: 86400, State: "dead_lettered", Reason: expired}},
-	{"ga-2021 read as marks, 30 min", "ga-2021", onOffsets2021, policy.ExplainOptions{TTLMinutes: ptr(30)},
-		classicMarks[:6], policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: expired}},
-	{"400 is never retried", "ga-2021", nil, policy.ExplainOptions{Result: status(400)},
-		[]float64{0}, policy.ExplainedEnd{State: "dead_lettered", Reason: "UndeliverableDueToHttpBadRequest"}},
-	{"404 of an Azure resource", "ga-2021", nil, policy.ExplainOptions{Kind: policy.KindAzureResource, Result: status(404), MaxAttempts: ptr(4)},
-		[]float64{0, 300, 600, 900}, policy.ExplainedEnd{AtSeconds: 900, State: "dead_lettered", Reason: exhausted}},
-	{"400 in ga-2019 without a destination", "ga-2019", nil, policy.ExplainOptions{Result: status(400), DeadLetter: ptr(false), MaxAttempts: ptr(3)},
-		[]float64{0, 300, 600}, policy.ExplainedEnd{AtSeconds: 600, State: "dropped", Reason: exhausted}},
-	{"a timeout in the namespace", "namespace-2023", nil, policy.ExplainOptions{Result: failure(policy.ErrorTimeout), DeadLetter: ptr(false)},
-		[]float64{0}, policy.ExplainedEnd{State: "dropped", Reason: "UndeliverableDueToClientError"}},
-	{"delivered", "ga-2021", nil, policy.ExplainOptions{Result: status(200)},
-		[]float64{0}, policy.ExplainedEnd{State: "delivered"}},
+	{
+		"preview-2017, 2 h", "preview-2017", nil,
+		policy.ExplainOptions{},
+		classic,
+		policy.ExplainedEnd{AtSeconds: 7200, State: "dropped", Reason: expired},
+	},
+	{
+		"preview-2017, 24 h, no limit of attempts", "preview-2017", nil,
+		policy.ExplainOptions{TTLMinutes: ptr(1440)},
+		slices.Concat(classic, hourly(10000, 85600)),
+		policy.ExplainedEnd{AtSeconds: 86400, State: "dropped", Reason: expired},
+	},
+	{
+		"preview-2017, 3 attempts", "preview-2017", nil,
+		policy.ExplainOptions{MaxAttempts: ptr(3), DeadLetter: ptr(true)},
+		classic[:3],
+		policy.ExplainedEnd{AtSeconds: 40, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"ga-2018: 30 attempts are 24 h", "ga-2018", nil,
+		policy.ExplainOptions{},
+		slices.Concat(classic, hourly(10000, 85600)),
+		policy.ExplainedEnd{AtSeconds: 85600, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"ga-2019: 30 attempts are 24 h", "ga-2019", nil,
+		policy.ExplainOptions{DeadLetter: ptr(false)},
+		slices.Concat(classic, hourly(10000, 85600)),
+		policy.ExplainedEnd{AtSeconds: 85600, State: "dropped", Reason: exhausted},
+	},
+	{
+		"ga-2019, 30 min", "ga-2019", nil,
+		policy.ExplainOptions{TTLMinutes: ptr(30)},
+		classic[:6],
+		policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"ga-2021: 11 attempts, 24 h clip", "ga-2021", nil,
+		policy.ExplainOptions{},
+		slices.Concat(classic, []float64{17200, 38800, 82000}),
+		policy.ExplainedEnd{AtSeconds: 86400, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"ga-2021, 30 min, 10 attempts", "ga-2021", nil,
+		policy.ExplainOptions{TTLMinutes: ptr(30), MaxAttempts: ptr(10)},
+		classic[:6],
+		policy.ExplainedEnd{AtSeconds: 2800, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"ga-2021, 11 attempts: the limit binds", "ga-2021", nil,
+		policy.ExplainOptions{MaxAttempts: ptr(11)},
+		slices.Concat(classic, []float64{17200, 38800, 82000}),
+		policy.ExplainedEnd{AtSeconds: 82000, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"namespace-2023: 10 attempts", "namespace-2023", nil,
+		policy.ExplainOptions{},
+		namespace,
+		policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"namespace-2023, 20 min: the page's example, #8 finds it dead", "namespace-2023", nil,
+		policy.ExplainOptions{TTLMinutes: ptr(20)},
+		namespace[:7],
+		policy.ExplainedEnd{AtSeconds: 1200, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"namespace-2023, always 503", "namespace-2023", nil,
+		policy.ExplainOptions{Result: status(503)},
+		[]float64{0, 30, 60, 90, 300, 600, 900, 1200, 1500, 1800},
+		policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"namespace-2023, always 408", "namespace-2023", nil,
+		policy.ExplainOptions{Result: status(408)},
+		[]float64{0, 120, 240, 360, 480, 600, 900, 1200, 1500, 1800},
+		policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"namespace-2023 read as gaps, without its 0 s", "namespace-2023", func(p *policy.Policy) { p.Basis = policy.BasisGap },
+		policy.ExplainOptions{},
+		[]float64{0, 10, 40, 100, 400, 700, 1000, 1300, 1600, 1900},
+		policy.ExplainedEnd{AtSeconds: 1900, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"preview-2017 read as marks", "preview-2017", onOffsets,
+		policy.ExplainOptions{},
+		classicMarks,
+		policy.ExplainedEnd{AtSeconds: 7200, State: "dropped", Reason: expired},
+	},
+	{
+		"ga-2018 read as marks", "ga-2018", onOffsets,
+		policy.ExplainOptions{},
+		slices.Concat(classicMarks, hourly(7200, 82800)),
+		policy.ExplainedEnd{AtSeconds: 82800, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"ga-2019 read as marks", "ga-2019", onOffsets,
+		policy.ExplainOptions{},
+		slices.Concat(classicMarks, hourly(7200, 82800)),
+		policy.ExplainedEnd{AtSeconds: 82800, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"ga-2021 read as marks", "ga-2021", onOffsets2021,
+		policy.ExplainOptions{},
+		slices.Concat(classicMarks, []float64{10800, 21600, 43200}),
+		policy.ExplainedEnd{AtSeconds: 86400, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"ga-2021 read as marks, 30 min", "ga-2021", onOffsets2021,
+		policy.ExplainOptions{TTLMinutes: ptr(30)},
+		classicMarks[:6],
+		policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"400 is never retried", "ga-2021", nil,
+		policy.ExplainOptions{Result: status(400)},
+		[]float64{0},
+		policy.ExplainedEnd{State: "dead_lettered", Reason: "UndeliverableDueToHttpBadRequest"},
+	},
+	{
+		"404 of an Azure resource", "ga-2021", nil,
+		policy.ExplainOptions{Kind: policy.KindAzureResource, Result: status(404), MaxAttempts: ptr(4)},
+		[]float64{0, 300, 600, 900},
+		policy.ExplainedEnd{AtSeconds: 900, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"400 in ga-2019 without a destination", "ga-2019", nil,
+		policy.ExplainOptions{Result: status(400), DeadLetter: ptr(false), MaxAttempts: ptr(3)},
+		[]float64{0, 300, 600},
+		policy.ExplainedEnd{AtSeconds: 600, State: "dropped", Reason: exhausted},
+	},
+	{
+		"a timeout in the namespace", "namespace-2023", nil,
+		policy.ExplainOptions{Result: failure(policy.ErrorTimeout), DeadLetter: ptr(false)},
+		[]float64{0},
+		policy.ExplainedEnd{State: "dropped", Reason: "UndeliverableDueToClientError"},
+	},
+	{
+		"delivered", "ga-2021", nil,
+		policy.ExplainOptions{Result: status(200)},
+		[]float64{0},
+		policy.ExplainedEnd{State: "delivered"},
+	},
 }
 
 func TestExplainVectors(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
 )
 
 // FuzzDecide follows a delivery to its end. Every attempt may be held, take long, and meet something else. Whatever

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
 )
 
 var published = time.Date(2026, 1, 31, 23, 59, 30, 0, time.UTC)

@@ -81,8 +81,10 @@ type check struct {
 func (p *Policy) timingChecks() []check {
 	return []check{
 		{within(p.AckTimeout, time.Second, maxAckTimeout), "ackTimeout", "must be between 1 s and 230 s"},
-		{p.LateAnswerWindow == 0 || within(p.LateAnswerWindow, p.AckTimeout, time.Hour), "lateAnswerWindow",
-			"must be 0, or between the ack timeout and 1 h"},
+		{
+			p.LateAnswerWindow == 0 || within(p.LateAnswerWindow, p.AckTimeout, time.Hour), "lateAnswerWindow",
+			"must be 0, or between the ack timeout and 1 h",
+		},
 		{p.Basis == BasisGap || p.Basis == BasisOffset, "basis", "must be gap or offset"},
 		{len(p.Steps) >= 1 && len(p.Steps) <= maxSteps, "steps", "must have 1 to 100 entries"},
 		{allWithin(p.Steps, time.Second, maxTTL), "steps", "must each be between 1 s and 30 days"},
@@ -103,8 +105,10 @@ func (p *Policy) limitChecks() []check {
 		{within(p.DefaultTTL, p.MinTTL, p.MaxTTL), "defaultTTL", "must be between minTTL and maxTTL"},
 		{p.MinMaxAttempts >= 1 && p.MinMaxAttempts <= p.MaxMaxAttempts, "minMaxAttempts", "must be between 1 and maxMaxAttempts"},
 		{p.MaxMaxAttempts <= maxAttempts, "maxMaxAttempts", "must be 1000 or less"},
-		{p.DefaultMaxAttempts == 0 || p.DefaultMaxAttempts >= p.MinMaxAttempts && p.DefaultMaxAttempts <= p.MaxMaxAttempts,
-			"defaultMaxAttempts", "must be 0 (no limit), or between minMaxAttempts and maxMaxAttempts"},
+		{
+			p.DefaultMaxAttempts == 0 || p.DefaultMaxAttempts >= p.MinMaxAttempts && p.DefaultMaxAttempts <= p.MaxMaxAttempts,
+			"defaultMaxAttempts", "must be 0 (no limit), or between minMaxAttempts and maxMaxAttempts",
+		},
 	}
 }
 
@@ -114,8 +118,10 @@ func (p *Policy) optionChecks() []check {
 		{p.DeadLetterDefault == DeadLetterNone || p.DeadLetterDefault == DeadLetterRows, "deadLetterDefault", "must be none or rows"},
 		{within(p.DeadLetterDelay, 0, day), "deadLetterDelay", "must be between 0 and 24 h"},
 		{within(p.DeadLetterGiveUp, 0, 2*day), "deadLetterGiveUp", "must be between 0 and 2 days"},
-		{slices.Contains([]ProbationScope{ProbationNone, ProbationEndpoint, ProbationEventSubscription}, pr.Scope),
-			"probation.scope", "must be none, endpoint or event_subscription"},
+		{
+			slices.Contains([]ProbationScope{ProbationNone, ProbationEndpoint, ProbationEventSubscription}, pr.Scope),
+			"probation.scope", "must be none, endpoint or event_subscription",
+		},
 		{pr.Action == ProbationHold || pr.Action == ProbationDocumented, "probation.action", "must be hold or documented"},
 		{pr.Scope == ProbationNone || pr.Trigger >= 1, "probation.trigger", "must be 1 or more"},
 		{within(pr.First, 0, pr.Max) && pr.Max <= day, "probation.first", "must be between 0 and probation.max, which is 24 h at most"},

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestWhyIsOneReadableLine(t *testing.T) {
@@ -19,30 +19,50 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 		want   string
 	}{
 		{"success", "ga-2021", status(204), nil, "204: success"},
-		{"a step with a floor", "ga-2021", status(503), func(a *policy.Attempt) { a.Number = 2 },
-			"503: no sooner than 30 s; step 2 is 30 s after the failure"},
+		{
+			"a step with a floor", "ga-2021", status(503), func(a *policy.Attempt) { a.Number = 2 },
+			"503: no sooner than 30 s; step 2 is 30 s after the failure",
+		},
 		{"a step without a floor", "ga-2018", failure(policy.ErrorTimeout), nil, "timeout: step 1 is 10 s after the failure"},
-		{"a status without a cell of its own", "ga-2021", status(418), func(a *policy.Attempt) { a.Number = 7 },
-			"418 (other): no sooner than 10 s; step 7 is 1 h after the failure"},
-		{"jitter", "ga-2018", status(500), func(a *policy.Attempt) { a.Jitter = 0.25 },
-			"500: step 1 is 10 s after the failure; jitter 250 ms"},
-		{"jitter of seconds", "ga-2018", status(500), func(a *policy.Attempt) { a.Number, a.Jitter = 4, 0.75 },
-			"500: step 4 is 5 min after the failure; jitter 2.25 s"},
-		{"jitter of one second", "ga-2018", status(500), func(a *policy.Attempt) { a.Jitter = 1 },
-			"500: step 1 is 10 s after the failure; jitter 1 s"},
-		{"Retry-After", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 90*time.Minute },
-			"500: step 1 is 10 s after the failure; Retry-After asks for 1 h 30 min"},
-		{"Retry-After that does not decide", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },
-			"500: step 1 is 10 s after the failure"},
+		{
+			"a status without a cell of its own", "ga-2021", status(418), func(a *policy.Attempt) { a.Number = 7 },
+			"418 (other): no sooner than 10 s; step 7 is 1 h after the failure",
+		},
+		{
+			"jitter", "ga-2018", status(500), func(a *policy.Attempt) { a.Jitter = 0.25 },
+			"500: step 1 is 10 s after the failure; jitter 250 ms",
+		},
+		{
+			"jitter of seconds", "ga-2018", status(500), func(a *policy.Attempt) { a.Number, a.Jitter = 4, 0.75 },
+			"500: step 4 is 5 min after the failure; jitter 2.25 s",
+		},
+		{
+			"jitter of one second", "ga-2018", status(500), func(a *policy.Attempt) { a.Jitter = 1 },
+			"500: step 1 is 10 s after the failure; jitter 1 s",
+		},
+		{
+			"Retry-After", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 90*time.Minute },
+			"500: step 1 is 10 s after the failure; Retry-After asks for 1 h 30 min",
+		},
+		{
+			"Retry-After that does not decide", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },
+			"500: step 1 is 10 s after the failure",
+		},
 		{"a mark", "namespace-2023", status(503), nil, "503: no sooner than 30 s; mark 1 is 10 s after the first attempt"},
-		{"skipped marks", "namespace-2023", status(408), func(a *policy.Attempt) { a.FinishedAt = seconds(65) },
-			"408: no sooner than 2 min; marks skipped: 3; mark 4 is 5 min after the first attempt"},
-		{"cut by the time to live", "ga-2018", status(500), func(a *policy.Attempt) { a.Number, a.Limits.TTL = 7, 30*time.Minute },
-			"500: step 7 is 1 h after the failure; but the delivery ends 30 min after it was owed"},
+		{
+			"skipped marks", "namespace-2023", status(408), func(a *policy.Attempt) { a.FinishedAt = seconds(65) },
+			"408: no sooner than 2 min; marks skipped: 3; mark 4 is 5 min after the first attempt",
+		},
+		{
+			"cut by the time to live", "ga-2018", status(500), func(a *policy.Attempt) { a.Number, a.Limits.TTL = 7, 30*time.Minute },
+			"500: step 7 is 1 h after the failure; but the delivery ends 30 min after it was owed",
+		},
 		{"the last allowed attempt", "ga-2021", status(404), func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 }, "404: attempt 1 of 1 failed"},
 		{"never retried", "ga-2021", status(404), nil, "404: never retried"},
-		{"over before the attempt ended", "ga-2018", status(500), func(a *policy.Attempt) { a.Limits.TTL, a.FinishedAt = time.Minute, seconds(61) },
-			"500: the time to live of 1 min was over before the attempt ended"},
+		{
+			"over before the attempt ended", "ga-2018", status(500), func(a *policy.Attempt) { a.Limits.TTL, a.FinishedAt = time.Minute, seconds(61) },
+			"500: the time to live of 1 min was over before the attempt ended",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,12 +41,6 @@ func (b *batcher[T]) take(fits func(T) bool) []T {
 	return group
 }
 
-func (b *batcher[T]) size() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting)
-}
-
 // run calls flush with group after group until ctx ends. newFits makes the measure of one group.
 func (b *batcher[T]) run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {

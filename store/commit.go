@@ -170,7 +170,7 @@ func (c *eventColumns) add(req *publishRequest, i int) {
 	c.ids = append(c.ids, req.receipt.SystemIDs[i])
 	c.topics = append(c.topics, req.receipt.Topic.ID)
 	c.times = append(c.times, pgtype.Timestamptz{Time: e.Time, Valid: !e.Time.IsZero()})
-	c.matched = append(c.matched, int32(req.receipt.Matched[i])) //nolint:gosec // bounded by the number of event subscriptions
+	c.matched = append(c.matched, int32(req.receipt.Matched[i]))
 	c.eventIDs = append(c.eventIDs, e.ID)
 	c.types = append(c.types, e.Type)
 	c.subjects = append(c.subjects, e.Subject)

@@ -18,7 +18,7 @@ func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, err
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
 	if maxConns > 0 {
-		config.MaxConns = int32(maxConns) //nolint:gosec // a handful of connections
+		config.MaxConns = int32(maxConns)
 	}
 	config.MaxConnLifetime = 30 * time.Minute
 	config.MaxConnLifetimeJitter = 5 * time.Minute

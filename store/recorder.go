@@ -151,7 +151,7 @@ func (r *recorder) flush(ctx context.Context, group []*recordRequest) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // spreads nodes, keeps no secret
 		}
 		pause = min(pause*2, recordMaxPause)
 	}

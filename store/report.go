@@ -57,11 +57,19 @@ func (s *Store) DeadLetterLines(ctx context.Context, before time.Time, beforeID 
 func collect[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
 	rows, err := db.Query(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read a report: %w", err)
+		return nil, readError("a report", err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
 	if err != nil {
-		return nil, fmt.Errorf("read a report: %w", err)
+		return nil, readError("a report", err)
 	}
 	return list, nil
+}
+
+// readError tells an outage from a fault, for whoever answers a person.
+func readError(what string, err error) error {
+	if isOutage(err) {
+		return fmt.Errorf("%w: read %s: %w", ErrUnavailable, what, err)
+	}
+	return fmt.Errorf("read %s: %w", what, err)
 }

@@ -80,11 +80,11 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
 func (s *Store) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, subscriptionColumns+where, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read event subscriptions: %w", err)
+		return nil, readError("event subscriptions", err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[subscriptionRow])
 	if err != nil {
-		return nil, fmt.Errorf("read event subscriptions: %w", err)
+		return nil, readError("event subscriptions", err)
 	}
 	subs := make([]*Subscription, 0, len(list))
 	for i := range list {

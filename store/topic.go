@@ -50,11 +50,11 @@ const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.key1_hash, 
 func (s *Store) queryTopics(ctx context.Context, db querier, where string, args ...any) ([]*Topic, error) {
 	rows, err := db.Query(ctx, topicColumns+where, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read topics: %w", err)
+		return nil, readError("topics", err)
 	}
 	topics, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Topic])
 	if err != nil {
-		return nil, fmt.Errorf("read topics: %w", err)
+		return nil, readError("topics", err)
 	}
 	return topics, nil
 }

@@ -22,7 +22,7 @@ const devAccessKey = "cG9zdHJpZGVyLWRldi1rZXktbm90LWEtc2VjcmV0ISE="
 
 // devAdminToken and devEncryptionKey are as public as devAccessKey.
 const (
-	devAdminToken    = "postrider-dev-admin"
+	devAdminToken    = "postrider-dev-admin" //nolint:gosec // public on purpose, loopback only
 	devEncryptionKey = "postrider-dev-key-not-a-secret!!"
 )
 
@@ -121,10 +121,10 @@ func (d *dev) startPostgres(ctx context.Context) error {
 
 func (d *dev) startListeners(ctx context.Context) error {
 	var err error
-	if d.api, err = listenOrFree(d.options.Listen, d.out); err != nil {
+	if d.api, err = listenOrFree(ctx, d.options.Listen, d.out); err != nil {
 		return err
 	}
-	if d.sink, err = listenOrFree(d.options.SinkListen, d.out); err != nil {
+	if d.sink, err = listenOrFree(ctx, d.options.SinkListen, d.out); err != nil {
 		return err
 	}
 	d.ready.API, d.ready.Sink = "http://"+reachable(d.api), "http://"+reachable(d.sink)
@@ -172,8 +172,9 @@ func (d *dev) stop() error {
 }
 
 // listenOrFree listens on the address, or on a free port of the same host when the port is taken, and says so.
-func listenOrFree(address string, out io.Writer) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
+func listenOrFree(ctx context.Context, address string, out io.Writer) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
 	if err == nil {
 		return listener, nil
 	}
@@ -181,7 +182,7 @@ func listenOrFree(address string, out io.Writer) (net.Listener, error) {
 	if splitErr != nil {
 		return nil, usagef("%q is no address such as 127.0.0.1:7480", address)
 	}
-	free, freeErr := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	free, freeErr := config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if freeErr != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}

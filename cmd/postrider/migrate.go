@@ -85,7 +85,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context) error {
 	if c.Output == "json" {
 		err = json.NewEncoder(os.Stdout).Encode(map[string]any{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()})
 	} else {
-		_, err = fmt.Printf("Schema: version %d, this build needs %d. River: version %d, needs %d.\n", status.Current, status.Target, status.River, migrations.RiverVersion) //nolint:forbidigo // the verb's output
+		_, err = fmt.Printf("Schema: version %d, this build needs %d. River: version %d, needs %d.\n", status.Current, status.Target, status.River, migrations.RiverVersion)
 	}
 	if err == nil && !status.Ready() {
 		err = errors.New("the schema is too old: run `postrider migrate up`")

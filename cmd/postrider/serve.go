@@ -38,7 +38,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.listener, err = net.Listen("tcp", c.Listen); err != nil {
+	var config net.ListenConfig
+	if o.listener, err = config.Listen(ctx, "tcp", c.Listen); err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
 	a, err := startApp(ctx, o)

@@ -28,7 +28,8 @@ Example:
 
 // Run executes sink until ctx ends.
 func (c *sinkCmd) Run(ctx context.Context) error {
-	listener, err := net.Listen("tcp", c.Listen)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}

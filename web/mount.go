@@ -1,0 +1,112 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// Options of the dashboard. Store is required, and AdminToken unless Open.
+type Options struct {
+	// Store is where the pages read from.
+	Store *store.Store
+	// AdminToken is the password that the pages ask for; any user name goes with it.
+	AdminToken string
+	// Open shows the pages to everybody who can connect: only for a server of one person on the loopback interface.
+	// Requests must then name localhost or an IP address as their host.
+	Open bool
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// pages is the dashboard. Each of its handlers is named after its route and its template file.
+type pages struct {
+	store      *store.Store
+	log        *slog.Logger
+	now        func() time.Time
+	templates  map[string]*template.Template
+	stylesheet asset
+}
+
+// Mount adds the dashboard's routes to e, all of them at /ui and below. It parses and tries every template first: an
+// error means a mistake in the options or in this build, never a database that is away.
+func Mount(e *echo.Echo, o Options) error {
+	if o.Store == nil {
+		return errors.New("web: Store is required")
+	}
+	if o.AdminToken == "" && !o.Open {
+		return errors.New("web: AdminToken is required unless Open")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	p := &pages{store: o.Store, log: o.Logger, now: time.Now}
+	if err := p.load(); err != nil {
+		return fmt.Errorf("web: %w", err)
+	}
+	p.mount(e, login(o))
+	return nil
+}
+
+func (p *pages) load() (err error) {
+	if p.stylesheet, err = loadAsset("style.css"); err != nil {
+		return err
+	}
+	p.templates, err = parseTemplates(p.stylesheet.path)
+	return err
+}
+
+// readMethods are the methods of a page. Echo answers HEAD only where it is told to.
+var readMethods = []string{http.MethodGet, http.MethodHead}
+
+// The stylesheet and the redirect need no login: the page that says how to log in is a page too.
+func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
+	ui := e.Group("/ui", secure, p.explain)
+	// First what is nobody's page, so that no answer below /ui leaves without the headers of secure; the routes that
+	// follow replace these where they say more.
+	ui.Any("", p.elsewhere, login)
+	ui.Any("/*", p.elsewhere, login)
+	ui.Match(readMethods, "", p.index)
+	ui.Match(readMethods, "/static/:file", p.static)
+	ui.Match(readMethods, "/", p.overview, login)
+	ui.Match(readMethods, "/subscriptions", p.subscriptions, login)
+	ui.Match(readMethods, "/dead-letters", p.deadLetters, login)
+}
+
+// contentSecurityPolicy lets a page load our stylesheet and nothing else. Should a template ever let a publisher's
+// text through as markup, there is still no script that the browser would run and no address it would send anything to.
+const contentSecurityPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// secure sets the headers of every answer. Pages show what publishers sent, so no cache on the way may keep them.
+func secure(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		header := c.Response().Header()
+		header.Set(echo.HeaderContentSecurityPolicy, contentSecurityPolicy)
+		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		header.Set(echo.HeaderReferrerPolicy, "no-referrer")
+		header.Set(echo.HeaderCacheControl, "no-store")
+		return next(c)
+	}
+}
+
+func (p *pages) index(c echo.Context) error {
+	return c.Redirect(http.StatusMovedPermanently, "/ui/")
+}
+
+// elsewhere answers what no page answers.
+func (p *pages) elsewhere(c echo.Context) error {
+	switch c.Request().Method {
+	case http.MethodGet, http.MethodHead:
+		return echo.ErrNotFound
+	default:
+		c.Response().Header().Set(echo.HeaderAllow, "GET, HEAD")
+		return echo.ErrMethodNotAllowed
+	}
+}

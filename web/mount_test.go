@@ -1,0 +1,194 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+	"postrider/web"
+)
+
+const token = "correct horse battery staple ✓"
+
+func closed(o *web.Options) { o.Open, o.AdminToken = false, token }
+
+func TestMountRefusesOptionsThatLackSomething(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]web.Options{
+		"no store":             {AdminToken: token},
+		"no admin token":       {Store: &store.Store{}},
+		"neither, though open": {Open: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Error(t, web.Mount(echo.New(), options))
+		})
+	}
+}
+
+func TestRoutesAreOnlyBelowUI(t *testing.T) {
+	t.Parallel()
+	for _, route := range setup(t).echo.Routes() {
+		require.Regexp(t, `^/ui(/|$)`, route.Path)
+	}
+}
+
+func TestRootOfTheDashboardRedirects(t *testing.T) {
+	t.Parallel()
+	answer := setup(t, closed).ask(http.MethodGet, "/ui")
+	require.Equal(t, http.StatusMovedPermanently, answer.Code)
+	require.Equal(t, "/ui/", answer.Header().Get("Location"))
+}
+
+// Every kind of answer carries the headers: pages, the stylesheet, the redirect, refusals and errors.
+func TestEveryAnswerCarriesTheHeaders(t *testing.T) {
+	t.Parallel()
+	open, shut := setup(t), setup(t, closed)
+	for name, row := range map[string]struct {
+		on           *bundle
+		method, path string
+		status       int
+	}{
+		"overview":                  {open, "GET", "/ui/", 200},
+		"event subscriptions":       {open, "GET", "/ui/subscriptions", 200},
+		"dead letters":              {open, "GET", "/ui/dead-letters", 200},
+		"head of a page":            {open, "HEAD", "/ui/dead-letters", 200},
+		"redirect":                  {open, "GET", "/ui", 301},
+		"no such page":              {open, "GET", "/ui/nothing", 404},
+		"below a page":              {open, "GET", "/ui/dead-letters/x", 404},
+		"no such file":              {open, "GET", "/ui/static/style.css", 404},
+		"a path that climbs":        {open, "GET", "/ui/static/..%2f..%2fgo.mod", 404},
+		"not a place in the list":   {open, "GET", "/ui/dead-letters?before=x", 400},
+		"writing":                   {open, "POST", "/ui/dead-letters", 405},
+		"writing at the redirect":   {open, "DELETE", "/ui", 405},
+		"writing at the stylesheet": {open, "PUT", "/ui/static/style.css", 405},
+		"a method nobody has":       {open, "BREW", "/ui/", 404},
+		"no login":                  {shut, "GET", "/ui/", 401},
+		"no login, no such page":    {shut, "GET", "/ui/nothing", 401},
+		"no login, writing":         {shut, "POST", "/ui/", 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := row.on.ask(row.method, row.path)
+			require.Equal(t, row.status, answer.Code)
+			require.Equal(t, "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+				answer.Header().Get("Content-Security-Policy"))
+			require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
+			require.Equal(t, "no-referrer", answer.Header().Get("Referrer-Policy"))
+			require.Equal(t, "no-store", answer.Header().Get("Cache-Control"))
+			if row.status != http.StatusMovedPermanently {
+				require.Equal(t, "text/html; charset=UTF-8", answer.Header().Get("Content-Type"))
+			}
+			if row.status == http.StatusMethodNotAllowed {
+				require.Equal(t, "GET, HEAD", answer.Header().Get("Allow"))
+			}
+		})
+	}
+}
+
+func TestStylesheetIsKeptForGoodUnderItsHash(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	refusal := b.ask(http.MethodGet, "/ui/")
+	path := regexp.MustCompile(`/ui/static/style\.[0-9a-f]{12}\.css`).FindString(refusal.Body.String())
+	require.NotEmpty(t, path)
+	answer := b.ask(http.MethodGet, path)
+	require.Equal(t, http.StatusOK, answer.Code, "the page that asks for a login is styled too")
+	require.Equal(t, "public, max-age=31536000, immutable", answer.Header().Get("Cache-Control"))
+	require.Equal(t, "text/css; charset=utf-8", answer.Header().Get("Content-Type"))
+	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	require.NotContains(t, answer.Body.String(), "url(", "the policy lets a stylesheet load nothing")
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	shut, open := setup(t, closed), setup(t)
+	basic := func(user, password string) func(*http.Request) {
+		return func(r *http.Request) { r.SetBasicAuth(user, password) }
+	}
+	header := func(value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", value) }
+	}
+	for name, row := range map[string]struct {
+		on     *bundle
+		login  func(*http.Request)
+		status int
+	}{
+		"the token, any user name":   {shut, basic("anybody", token), 200},
+		"the token, no user name":    {shut, basic("", token), 200},
+		"nothing":                    {shut, func(*http.Request) {}, 401},
+		"the token as the user name": {shut, basic(token, ""), 401},
+		"an empty password":          {shut, basic("admin", ""), 401},
+		"the beginning of the token": {shut, basic("admin", token[:10]), 401},
+		"more than the token":        {shut, basic("admin", token+"x"), 401},
+		"another case":               {shut, basic("admin", "C"+token[1:]), 401},
+		"the token as a Bearer":      {shut, header("Bearer " + token), 401},
+		"Basic that is not base64":   {shut, header("Basic ***"), 401},
+		"Basic without a colon":      {shut, header("Basic " + "YWRtaW4="), 401},
+		"open, nothing":              {open, func(*http.Request) {}, 200},
+		"open, a wrong password":     {open, basic("admin", "wrong"), 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
+				answer := row.on.ask(http.MethodGet, path, row.login)
+				require.Equal(t, row.status, answer.Code)
+				if row.status == http.StatusUnauthorized {
+					require.Equal(t, `Basic realm="postrider", charset="UTF-8"`, answer.Header().Get("WWW-Authenticate"))
+					require.Contains(t, answer.Body.String(), "any user name will do")
+					require.NotContains(t, answer.Body.String(), token)
+				}
+			}
+		})
+	}
+}
+
+// A site whose name was pointed at 127.0.0.1 must not read a dashboard that asks for no login.
+func TestOpenDashboardAnswersItsOwnHostOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for host, status := range map[string]int{
+		"localhost": 200, "LocalHost:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200, "192.168.1.7": 200,
+		"example.com": 421, "example.com:8080": 421, "localhost.example.com": 421, "127.0.0.1.example.com:80": 421, "": 421,
+	} {
+		t.Run(host, func(t *testing.T) {
+			t.Parallel()
+			answer := b.ask(http.MethodGet, "/ui/dead-letters", func(r *http.Request) { r.Host = host })
+			require.Equal(t, status, answer.Code)
+		})
+	}
+}
+
+func TestErrorPagesTellNoInternals(t *testing.T) {
+	t.Parallel()
+	t.Run("the store fails", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		_, err := b.pool.Exec(t.Context(), "DROP VIEW postrider.dead_letters, postrider.event_subscriptions")
+		require.NoError(t, err)
+		for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
+			answer := b.ask(http.MethodGet, path)
+			require.Equal(t, http.StatusInternalServerError, answer.Code)
+			require.Contains(t, answer.Body.String(), "This page could not be made")
+			require.NotContains(t, answer.Body.String(), "42P01")
+			require.NotContains(t, answer.Body.String(), "does not exist")
+		}
+	})
+	t.Run("the database does not answer in time", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
+			answer := b.ask(http.MethodGet, path, func(r *http.Request) { *r = *r.WithContext(ctx) })
+			require.Equal(t, http.StatusServiceUnavailable, answer.Code)
+			require.Contains(t, answer.Body.String(), "The database does not answer")
+			require.NotContains(t, answer.Body.String(), "deadline")
+		}
+	})
+}

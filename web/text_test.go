@@ -1,0 +1,129 @@
+package web_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
+
+	"postrider/store"
+)
+
+// text is what a person reads of a page, with white space as one space.
+func text(page string) string {
+	var words []string
+	for tokens := html.NewTokenizer(strings.NewReader(page)); tokens.Next() != html.ErrorToken; {
+		if token := tokens.Token(); token.Type == html.TextToken {
+			words = append(words, strings.Fields(token.Data)...)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// hostile are texts that would do something if a page took them for more than text.
+var hostile = []string{
+	`<script>window.__x=1</script>`,
+	`</script><script>window.__x=1</script>`,
+	`"><img src=x onerror=window.__x=1>`,
+	`' onmouseover='window.__x=1`,
+	`<svg/onload=window.__x=1>`,
+	`</pre></details></table><iframe src=javascript:window.__x=1>`,
+	`</title><style>*{display:none}</style>`,
+	`<!-- `,
+	`<base href=//example.com/>`,
+	`<meta http-equiv=refresh content=0;url=//example.com>`,
+	`<form action=//example.com><button>log in again`,
+	`javascript:window.__x=1`,
+	`{{.}}{{template "main"}}`,
+	`&lt;script&gt; &amp; &#60;b&#62;`,
+	`'; drop table x; --`,
+	"`${window.__x=1}`",
+	"\u202egnp.exe",
+	"<scr\u200bipt>",
+	"\ufeff<script>",
+	strings.Repeat("W", 5000),
+}
+
+// spell writes the invisible characters of hostile as the page of dead letters does.
+var spell = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\ufeff", "[U+FEFF]")
+
+// ours are all the elements that the templates write. Anything else in a page came from data.
+var ours = strings.Fields(`html head meta title link body a header nav main h1 h2 p div section dl dt dd ul li span code table thead tbody
+	tr th td b small time details summary pre`)
+
+// requireOnlyOurMarkup fails when a page has an element, a handler, a style or an address that no template wrote.
+func requireOnlyOurMarkup(t *testing.T, page string) {
+	t.Helper()
+	for tokens := html.NewTokenizer(strings.NewReader(page)); tokens.Next() != html.ErrorToken; {
+		token := tokens.Token()
+		require.NotEqual(t, html.CommentToken, token.Type)
+		if token.Type != html.StartTagToken && token.Type != html.SelfClosingTagToken {
+			continue
+		}
+		require.Contains(t, ours, token.Data)
+		for _, attribute := range token.Attr {
+			require.False(t, strings.HasPrefix(attribute.Key, "on"), attribute)
+			require.NotContains(t, []string{"style", "src", "action"}, attribute.Key)
+			if attribute.Key == "href" {
+				require.True(t, slices.ContainsFunc([]string{"/ui/", "#main", "data:image/svg+xml,"}, func(start string) bool {
+					return strings.HasPrefix(attribute.Val, start)
+				}), attribute.Val)
+			}
+		}
+	}
+}
+
+func TestHostileTextShowsAsText(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i, bad := range hostile {
+		b.insert(t, letter{
+			at: time.Now(), topic: bad, subscription: bad, eventID: bad, eventType: bad, subject: bad, reason: bad, outcome: ptr(bad),
+			body: fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
+		})
+		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i), func(s *store.SubscriptionSpec) { s.EndpointBaseURL = bad })
+		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET name = $1 WHERE name = $2", bad, fmt.Sprint("name", i))
+		require.NoError(t, err)
+		_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = $1 WHERE name = $2", bad, fmt.Sprint("topic", i))
+		require.NoError(t, err)
+	}
+	for path, fields := range map[string]int{"/ui/": 0, "/ui/subscriptions": 3, "/ui/dead-letters": 7} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			page := b.page(t, path)
+			requireOnlyOurMarkup(t, page)
+			shown := text(page)
+			for _, bad := range hostile {
+				want := strings.Join(strings.Fields(bad), " ")
+				count := strings.Count(shown, want)
+				if spelled := spell.Replace(want); spelled != want {
+					count += strings.Count(shown, spelled)
+				}
+				require.GreaterOrEqual(t, count, fields, bad)
+			}
+		})
+	}
+}
+
+func TestHiddenCharactersOfAnEventAreSpelled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const bad = "\u202egnp.exe"
+	b.insert(t, letter{at: time.Now(), eventID: bad, eventType: bad, subject: bad, body: `"` + bad + `"`})
+	page := b.page(t, "/ui/dead-letters")
+	require.NotContains(t, page, "\u202e")
+	require.Equal(t, 4, strings.Count(text(page), "[U+202E]gnp.exe"))
+}
+
+// The check above must be able to fail.
+func TestOnlyOurMarkupMeansSomething(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, text("<p>a <b>b</b>"), "a b")
+	require.NotContains(t, ours, "script")
+	require.NotContains(t, ours, "img")
+	require.NotContains(t, ours, "style")
+}

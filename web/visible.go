@@ -1,0 +1,35 @@
+package web
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// visible writes characters that cannot be seen as [U+202E]. Escaping keeps a publisher's text from being markup, but
+// not from lying: a right-to-left override shows "exe.png" for an id that ends in "gnp.exe", and a zero-width space makes two
+// ids look like one. Joiners stay, because scripts and emoji need them.
+func visible(text string) string {
+	if strings.IndexFunc(text, isHidden) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if isHidden(r) {
+			fmt.Fprintf(&out, "[U+%04X]", r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+func isHidden(r rune) bool {
+	switch r {
+	case '\t', '\r', '\n':
+		return false
+	case '\u200b', '\u2060', '\ufeff': // zero width
+		return true
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+}
