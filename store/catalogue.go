@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/jackc/pgx/v5"
-
 	"postrider/event"
 	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Catalogue is everything publishing and delivering need to know of the configuration, as of one version. It is never

@@ -135,8 +135,10 @@ func publishColumns(version int64, group []*publishRequest) []any {
 			}
 		}
 	}
-	return []any{version, e.ids, e.topics, e.times, e.matched, e.eventIDs, e.types, e.subjects, e.sources, e.dataVersions, e.schemas, e.bodies,
-		d.events, d.topics, d.subs}
+	return []any{
+		version, e.ids, e.topics, e.times, e.matched, e.eventIDs, e.types, e.subjects, e.sources, e.dataVersions, e.schemas, e.bodies,
+		d.events, d.topics, d.subs,
+	}
 }
 
 type owedColumns struct {

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"postrider/event"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"postrider/event"
 )
 
 // Work is a delivery whose turn has come, with the event's body.

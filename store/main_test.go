@@ -7,14 +7,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/stretchr/testify/require"
-
 	"postrider/event"
 	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
 	"postrider/store"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func (c *Catalogue) readPolicies(ctx context.Context, tx pgx.Tx) error {

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"postrider/event"
+
+	"github.com/google/uuid"
 )
 
 // Publication is one publish request: all its events are stored with everything they owe, or none.

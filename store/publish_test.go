@@ -7,11 +7,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/event"
 	"postrider/policy"
 	"postrider/store"
+
+	"github.com/stretchr/testify/require"
 )
 
 // owedWithOneToken is I2 for deliveries that are not batched or held: each has exactly one job, which names it.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"postrider/policy"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // recordStatement is T3. The job row is the token: whatever follows is joined to gone, so that only the statement that

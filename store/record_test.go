@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"postrider/policy"
 	"postrider/store"
+
+	"github.com/stretchr/testify/require"
 )
 
 // fetched marks jobs as River's fetch does and returns delivery and job of each.

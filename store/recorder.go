@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"postrider/policy"
+
+	"github.com/google/uuid"
 )
 
 // Cancel is the verdict of a delivery whose event subscription was deleted: neither delivered nor given up.

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"postrider/event"
 	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // DeadLetterDestination says where events go that are given up.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"postrider/event"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // TopicKind is basic (Event Grid's custom topic) or namespace (its namespace topic).
