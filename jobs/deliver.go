@@ -65,8 +65,11 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	defer release()
 	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
 	err := a.run(ctx)
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
+	case errors.Is(err, errInterrupted):
+		d.engine.interrupted.add(job.ID) // given back by Stop, marked as a rerun
 	}
 	return err
 }
@@ -99,7 +102,7 @@ func (a *attempt) run(ctx context.Context) error {
 		return err
 	case !found:
 		return a.record(policy.Verdict{Action: store.Cancel, Reason: policy.ReasonEventSubscriptionDeleted})
-	case a.reruns >= maxReruns:
+	case a.args.Reruns >= maxReruns:
 		return a.record(a.giveUp(policy.ReasonTooManyReruns))
 	}
 	if verdict, due := policy.Due(a.policy, work.OwedSince, work.Now(), a.limits, a.sub.HasDeadLetter()); !due {

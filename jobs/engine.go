@@ -80,6 +80,8 @@ type Engine struct {
 	held    *held
 	host    string
 
+	interrupted *held // attempts that Stop cut
+
 	endpoint *endpointClient
 	cut      context.CancelFunc // ends the requests in flight
 
@@ -97,7 +99,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), host: host}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), interrupted: newHeld(), host: host}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
 	workers := river.NewWorkers()
@@ -171,7 +173,10 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.cut()
 	e.stopClockwork()
 	e.clockwork.Wait()
-	return errors.Join(err, e.store.Unregister(context.WithoutCancel(ctx), e.store.Node(), nil))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockworkTimeout)
+	defer cancel()
+	_, giveBack := e.store.Reclaim(last, e.interrupted.list())
+	return errors.Join(err, giveBack, e.store.Unregister(last, e.store.Node(), nil))
 }
 
 // held knows the jobs in this process's hands. A running job of this node that is not among them was fetched by a

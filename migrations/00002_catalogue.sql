@@ -9,13 +9,11 @@ CREATE TABLE postrider_internal.catalogue (
 INSERT INTO postrider_internal.catalogue (version) VALUES (1);
 
 -- +goose StatementBegin
--- Publishes hold this lock shared while they read the version and insert; a change holds it alone. So no publish can
--- commit deliveries filtered by the state before a change after that change was answered. An advisory lock leaves no
--- trace in the table: a row lock would dirty the row and write WAL once per publish.
+-- Changes wait for one another on the catalogue's row, so that versions are committed in their order: a reader that has
+-- seen a version has seen every change up to it. Publishes only read the row and wait for nobody.
 CREATE FUNCTION postrider_internal.next_catalogue_version() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE newest bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock(727274, 1);
     UPDATE postrider_internal.catalogue SET version = version + 1 RETURNING version INTO newest;
     RETURN newest;
 END $$;

@@ -85,7 +85,7 @@ func (s *Store) Reload(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) readCatalogue(ctx context.Context, tx pgx.Tx, old *Catalogue) (*Catalogue, error) {
+func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (*Catalogue, error) {
 	fresh := &Catalogue{
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic),
 		policies: old.policies, policiesSeen: old.policiesSeen,
@@ -114,26 +114,23 @@ func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) {
 			delete(c.topics, t.Name)
 		}
 	}
-	changed := map[int64]bool{}
 	for _, s := range subs {
-		changed[s.TopicID] = true
-		if s.DeletedAt == nil {
-			c.subs[s.ID] = s
-		} else {
-			delete(c.subs, s.ID)
-		}
+		c.applySubscription(s)
 	}
-	c.regroup(changed)
 }
 
-// regroup builds the lists of the topics that changed anew; the others keep theirs.
-func (c *Catalogue) regroup(topics map[int64]bool) {
-	for id := range topics {
-		delete(c.subsByTopic, id)
-	}
-	for _, s := range c.subs {
-		if topics[s.TopicID] {
-			c.subsByTopic[s.TopicID] = append(c.subsByTopic[s.TopicID], s)
+// applySubscription makes a new list for its topic: the old one is being read by others.
+func (c *Catalogue) applySubscription(s *Subscription) {
+	delete(c.subs, s.ID)
+	list := make([]*Subscription, 0, len(c.subsByTopic[s.TopicID])+1)
+	for _, other := range c.subsByTopic[s.TopicID] {
+		if other.ID != s.ID {
+			list = append(list, other)
 		}
 	}
+	if s.DeletedAt == nil {
+		c.subs[s.ID] = s
+		list = append(list, s)
+	}
+	c.subsByTopic[s.TopicID] = list
 }

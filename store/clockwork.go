@@ -14,20 +14,27 @@ const promoteStep = 5000
 const promoteStatement = `
 WITH due AS (
     SELECT id FROM postrider_internal.river_job
-     WHERE state = $1 AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now()
+     WHERE state = $1 AND queue = 'deliveries' AND priority = 1 AND (%s)
      ORDER BY scheduled_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE postrider_internal.river_job j SET state = 'available' FROM due WHERE j.id = due.id RETURNING j.id
 )
 SELECT count(*) FROM moved`
 
+// A retryable job failed before its attempt began. Its time was set by River with the clock of the process, which may be
+// an hour off: the database's own stamp of the fetch bounds the wait.
+var dueConditions = map[string]string{
+	"scheduled": "scheduled_at <= now()",
+	"retryable": "scheduled_at <= now() OR attempted_at < now() - interval '3 minutes'",
+}
+
 // Promote makes the jobs available whose time has come and says how many. Every node calls it every 250 ms; nodes
 // skip each other's rows.
 func (s *Store) Promote(ctx context.Context) (int, error) {
 	total := 0
-	for _, state := range []string{"scheduled", "retryable"} {
+	for state, due := range dueConditions {
 		for moved := promoteStep; moved == promoteStep; {
-			if err := s.pool.QueryRow(ctx, promoteStatement, state, promoteStep).Scan(&moved); err != nil {
+			if err := s.pool.QueryRow(ctx, fmt.Sprintf(promoteStatement, due), state, promoteStep).Scan(&moved); err != nil {
 				return total, fmt.Errorf("promote due jobs: %w", err)
 			}
 			total += moved
@@ -87,7 +94,7 @@ func (s *Store) Unregister(ctx context.Context, node string, beat *int64) error 
 const reclaimStatement = `
 WITH lost AS (
     DELETE FROM postrider_internal.river_job j
-     WHERE j.state = 'running' AND j.queue = 'deliveries' AND %s
+     WHERE j.queue = 'deliveries' AND %s
     RETURNING j.id, j.args
 ), again AS MATERIALIZED (
     SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, (args ->> 'd')::bigint AS delivery_id,
@@ -104,14 +111,22 @@ SELECT count(*) FROM followed`
 
 // ReclaimFromLost gives the running jobs of nodes that are not registered to whoever fetches them, and says how many.
 func (s *Store) ReclaimFromLost(ctx context.Context) (int, error) {
-	return s.reclaim(ctx, "NOT EXISTS (SELECT FROM postrider_internal.nodes n WHERE n.id = j.attempted_by[array_upper(j.attempted_by, 1)])")
+	return s.reclaim(ctx, "j.state = 'running' AND NOT EXISTS (SELECT FROM postrider_internal.nodes n WHERE n.id = j.attempted_by[array_upper(j.attempted_by, 1)])")
 }
 
 // ReclaimOwn does the same for this node's running jobs that it does not know: their fetch was committed but its answer
 // was lost. held are the jobs it does know; a job is given 15 s to arrive.
 func (s *Store) ReclaimOwn(ctx context.Context, held []int64) (int, error) {
-	const own = "j.attempted_by[array_upper(j.attempted_by, 1)] = $1 AND j.attempted_at < now() - interval '15 seconds' AND j.id <> ALL ($2::bigint[])"
+	const own = "j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $1 AND j.attempted_at < now() - interval '15 seconds' AND j.id <> ALL ($2::bigint[])"
 	return s.reclaim(ctx, own, s.node, held)
+}
+
+// Reclaim does the same for the jobs given, whatever their state: attempts that a clean stop has cut.
+func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	return s.reclaim(ctx, "j.id = ANY ($1::bigint[])", jobs)
 }
 
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {

@@ -19,9 +19,8 @@ const (
 	DeliverQueue = "deliveries"
 )
 
-// lockCatalogue lets a change of the catalogue wait for this publish and this publish wait for a change, both briefly. A
-// user's forgotten transaction on a catalogue row must not stall a node: 2 s, then the group is told to try again.
-const lockCatalogue = `SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock_shared(727274, 1)`
+// T1 waits for nobody's lock but that of a person who locked a whole table: 2 s, then the publishers are told to come again.
+const shortLocks = "SET LOCAL lock_timeout = '2s'"
 
 // publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
 // filters were taken from. It answers the version it found. Job and delivery name each other, so both ids are drawn
@@ -54,26 +53,24 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
-		return c.transact(ctx, conn, group, "BEGIN", lockCatalogue)
+		return c.transact(ctx, conn, group, "BEGIN", shortLocks)
 	})
 }
 
-// commitLocked holds the catalogue still first, then filters by it and stores: it is never stale. It costs three round
-// trips instead of one, so it is for a catalogue that changes faster than publishes commit.
-func (c *committer) commitLocked(ctx context.Context, group []*publishRequest) error {
+// commitFiltered reads the catalogue, filters and stores in one snapshot of the database: it is never stale. It costs
+// several round trips instead of one, so it is for a catalogue that changes faster than publishes commit.
+func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
-		batch := &pgx.Batch{}
-		batch.Queue("BEGIN")
-		batch.Queue(lockCatalogue)
-		if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("hold the catalogue still: %w", err)
+		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; "+shortLocks); err != nil {
+			return fmt.Errorf("begin: %w", err)
 		}
-		if err := c.store.Reload(ctx); err != nil {
-			return err
+		catalogue, err := c.store.readCatalogue(ctx, conn, c.store.Catalogue())
+		if err != nil {
+			return fmt.Errorf("read the catalogue: %w", err)
 		}
-		if group = c.refilter(group); len(group) == 0 {
+		if group = refilter(group, catalogue); len(group) == 0 {
 			return nil
 		}
 		return c.transact(ctx, conn, group)

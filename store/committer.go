@@ -24,7 +24,7 @@ const (
 
 	commitTimeout = 15 * time.Second
 	commitTries   = 6
-	// After so many tries against a catalogue that keeps moving, the next one holds it still.
+	// After so many tries against a catalogue that keeps moving, the next one filters inside its transaction.
 	optimisticTries = 2
 )
 
@@ -111,10 +111,10 @@ func (c *committer) flush(group []*publishRequest) {
 func (c *committer) finish(ctx context.Context, group []*publishRequest) {
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
-		group = c.refilter(group)
+		group = refilter(group, c.store.Catalogue())
 		commit := c.commit
 		if try >= optimisticTries {
-			commit = c.commitLocked
+			commit = c.commitFiltered
 		}
 		err = isolate(group, func(part []*publishRequest) error { return commit(ctx, part) }, refuse)
 		if group = unanswered(group); !c.again(ctx, err) {
@@ -134,9 +134,8 @@ func (c *committer) again(ctx context.Context, err error) bool {
 	return isTransient(err)
 }
 
-// refilter answers the requests that the newest catalogue refuses and returns the others, all of one version.
-func (c *committer) refilter(group []*publishRequest) []*publishRequest {
-	catalogue := c.store.Catalogue()
+// refilter answers the requests that the catalogue refuses and returns the others, all of its version.
+func refilter(group []*publishRequest, catalogue *Catalogue) []*publishRequest {
 	kept := group[:0:len(group)]
 	for _, req := range group {
 		if err := req.refilter(catalogue); err != nil {

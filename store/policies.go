@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func (c *Catalogue) readPolicies(ctx context.Context, tx pgx.Tx) error {
+func (c *Catalogue) readPolicies(ctx context.Context, tx querier) error {
 	var newest int64
 	if err := tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM postrider_internal.retry_policies").Scan(&newest); err != nil {
 		return err
@@ -62,7 +62,7 @@ type policyRow struct {
 	Cells, Probations                                        []byte
 }
 
-func queryPolicies(ctx context.Context, tx pgx.Tx) ([]policy.Policy, error) {
+func queryPolicies(ctx context.Context, tx querier) ([]policy.Policy, error) {
 	rows, err := tx.Query(ctx, policyQuery)
 	if err != nil {
 		return nil, err

@@ -161,12 +161,13 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	})
 }
 
-// changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns. The lock is
-// taken first: a change that waits for publishes must not hold row locks meanwhile.
+// changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns. The catalogue's
+// row is locked first, so that two changes never wait for one another in a circle. Whoever finds it locked by a forgotten
+// transaction is told so after 5 s.
 func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(727274, 1)"); err != nil {
-			return fmt.Errorf("wait for publishes to finish: %w", err)
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"); err != nil {
+			return fmt.Errorf("wait for another change of topics or event subscriptions: %w", err)
 		}
 		return change(tx)
 	})
