@@ -20,6 +20,7 @@ type Catalogue struct {
 	subsByTopic  map[int64][]*Subscription
 	subs         map[int64]*Subscription
 	policies     map[string]*policy.Policy
+	policyList   []*policy.Policy
 	policiesSeen int64
 }
 
@@ -44,6 +45,9 @@ func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
 	p, ok := c.policies[name]
 	return p, ok
 }
+
+// Policies lists all retry policies: the built-in ones by age, then own ones by name.
+func (c *Catalogue) Policies() []*policy.Policy { return c.policyList }
 
 // Wanting lists the event subscriptions of a topic whose filter matches the event.
 func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
@@ -88,7 +92,7 @@ func (s *Store) Reload(ctx context.Context) error {
 func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (*Catalogue, error) {
 	fresh := &Catalogue{
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic),
-		policies: old.policies, policiesSeen: old.policiesSeen,
+		policies: old.policies, policyList: old.policyList, policiesSeen: old.policiesSeen,
 	}
 	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {
 		return nil, err

@@ -23,9 +23,10 @@ func (c *Catalogue) readPolicies(ctx context.Context, tx querier) error {
 	if err != nil {
 		return err
 	}
-	c.policies, c.policiesSeen = make(map[string]*policy.Policy, len(list)), newest
+	c.policies, c.policyList, c.policiesSeen = make(map[string]*policy.Policy, len(list)), nil, newest
 	for i := range list {
 		c.policies[list[i].Name] = &list[i]
+		c.policyList = append(c.policyList, &list[i])
 	}
 	return nil
 }
@@ -43,7 +44,7 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(ack_timeout) AS 
                    FROM postrider_internal.retry_policy_cells c WHERE c.policy = p.name), '[]') AS cells,
        (SELECT jsonb_object_agg(b.outcome, (postrider_internal.seconds(b.duration) * 1e9)::bigint) FROM postrider_internal.retry_policy_probations b WHERE b.policy = p.name) AS probations
   FROM postrider_internal.retry_policies p
- ORDER BY p.built_in DESC, p.created_at, p.name`
+ ORDER BY p.built_in DESC, substring(p.source from '\d{4}(?:-\d\d)*$'), p.name`
 
 type policyRow struct {
 	Name, Source, Basis, Expiry, DeadLetterDefault           string

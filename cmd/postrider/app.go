@@ -125,13 +125,14 @@ func (a *app) listen(o appOptions) error {
 	return nil
 }
 
-var errNotReady = errors.New("starting or stopping")
-
 func (a *app) isReady(ctx context.Context) error {
 	if !a.ready.Load() {
-		return errNotReady
+		return server.NotReadyError("this node is starting or stopping")
 	}
-	return a.store.Ping(ctx)
+	if err := a.store.Ping(ctx); err != nil {
+		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
+	}
+	return nil
 }
 
 // wait returns when ctx ends or the service cannot go on.

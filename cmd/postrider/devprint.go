@@ -39,7 +39,7 @@ func (p *printer) close() {
 }
 
 func (p *printer) line(text string)       { fmt.Fprintln(p, text) }
-func (p *printer) row(name, value string) { fmt.Fprintf(p, "  %-13s%s\n", name, value) }
+func (p *printer) row(name, value string) { fmt.Fprintf(p, "  %-15s%s\n", name, value) }
 
 func (p *printer) published(r server.PublishReport) {
 	var lines strings.Builder

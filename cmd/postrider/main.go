@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string) int {
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Exit(func(code int) { os.Exit(min(code, 2)) }), // kong's own code for wrong usage is 80
 	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "postrider:", err)
@@ -57,10 +58,10 @@ func run(ctx context.Context, args []string) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintln(os.Stderr, "postrider:", err)
+		fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
 		return 2
 	default:
-		fmt.Fprintln(os.Stderr, "postrider:", err)
+		fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
 		return 1
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"postrider/policy"
+	"postrider/server"
 )
 
 type policyCmd struct {
@@ -42,7 +43,11 @@ func (policyListCmd) Help() string { return "Example:\n  postrider policy list" 
 // Run executes policy list.
 func (c *policyListCmd) Run() error {
 	list := policy.Builtins()
-	return c.print(list, func(w io.Writer) {
+	described := make([]server.Policy, len(list))
+	for i := range list {
+		described[i] = server.DescribePolicy(&list[i])
+	}
+	return c.print(described, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
 		for i := range list {
 			p := &list[i]
@@ -84,7 +89,7 @@ func (c *policyShowCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	return c.print(p, func(w io.Writer) {
+	return c.print(server.DescribePolicy(p), func(w io.Writer) {
 		fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, p.Source)
 		steps := make([]string, len(p.Steps))
 		for i, step := range p.Steps {
@@ -120,13 +125,13 @@ func builtin(name string) (*policy.Policy, error) {
 
 type policyExplainCmd struct {
 	outputFlag
-	Name         string        `arg:"" help:"Name of the policy, for example ga-2021."`
-	EndpointKind string        `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
-	Status       int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
-	Error        string        `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
-	MaxAttempts  *int          `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
-	TTL          time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
-	DeadLetter   string        `help:"rows or none: whether a dead-letter destination is set, instead of the policy's default." enum:",rows,none" default:"" placeholder:"rows|none"`
+	Name         string         `arg:"" help:"Name of the policy, for example ga-2021."`
+	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
+	Status       *int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
+	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
+	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
+	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
+	DeadLetter   string         `help:"rows or none: whether a dead-letter destination is set, instead of the policy's default." enum:",rows,none" default:"" placeholder:"rows|none"`
 }
 
 // Help is shown by policy explain --help.
@@ -157,11 +162,17 @@ func (c *policyExplainCmd) Run() error {
 }
 
 func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
-	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Result: policy.Result{Status: c.Status, Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts}
-	if c.TTL != 0 {
-		minutes := int(c.TTL / time.Minute)
-		if time.Duration(minutes)*time.Minute != c.TTL {
-			return o, usagef("--ttl %s: a time to live is whole minutes", c.TTL)
+	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts}
+	if c.Status != nil {
+		if *c.Status == 0 { // package policy would take it for none
+			return o, usagef("--status 0: must be between 200 and 599")
+		}
+		o.Result.Status = *c.Status
+	}
+	if c.TTL != nil {
+		minutes := int(*c.TTL / time.Minute)
+		if time.Duration(minutes)*time.Minute != *c.TTL {
+			return o, usagef("--ttl %s: a time to live is whole minutes", *c.TTL)
 		}
 		o.TTLMinutes = &minutes
 	}

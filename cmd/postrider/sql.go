@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -130,7 +131,7 @@ func cell(value any) string {
 		text = fmt.Sprint(v)
 	}
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) {
+		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
@@ -141,8 +142,31 @@ func cell(value any) string {
 	return text
 }
 
+// escapeControls writes the control characters that JSON lets stand (DEL and C1) as escapes: a terminal obeys them too.
+// In an encoded document they can be inside strings only.
+func escapeControls(encoded string) string {
+	var out strings.Builder
+	for _, r := range encoded {
+		if unicode.IsControl(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+// plainLines is an error's text for a terminal. PostgreSQL quotes in its messages what publishers wrote.
+func plainLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
 func printJSONRows(out io.Writer, rows pgx.Rows) error {
-	encoder := json.NewEncoder(out)
 	names := columnNames(rows)
 	for rows.Next() {
 		values, err := rows.Values()
@@ -156,7 +180,11 @@ func printJSONRows(out io.Writer, rows pgx.Rows) error {
 			}
 			object[name] = values[i]
 		}
-		if err := encoder.Encode(object); err != nil {
+		encoded, err := json.Marshal(object)
+		if err == nil {
+			_, err = fmt.Fprintln(out, escapeControls(string(encoded)))
+		}
+		if err != nil {
 			return fmt.Errorf("print a row: %w", err)
 		}
 	}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+)
+
+// strictBinder reads the JSON bodies of management requests for the generated handlers. It refuses what encoding/json
+// lets pass: unknown names, names in the wrong case, names given twice. Each is a setting that would silently not be set.
+type strictBinder struct{}
+
+// Bind fills target from the request's body; an empty body leaves it as it is.
+func (strictBinder) Bind(target any, c echo.Context) error {
+	if err := wantJSON(c.Request().Header.Get(echo.HeaderContentType)); err != nil {
+		return err
+	}
+	body, err := readBody(c.Request())
+	if err != nil {
+		return err
+	}
+	defer free(body)
+	return decodeStrictly(body.Bytes(), target)
+}
+
+func wantJSON(contentType string) error {
+	if contentType == "" {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(contentType); err == nil && media == echo.MIMEApplicationJSON {
+		return nil
+	}
+	return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMediaType, "send the header Content-Type: application/json")
+}
+
+// decodeStrictly finds all unknown members at once, and the first member of a wrong type.
+func decodeStrictly(body []byte, target any) error {
+	body = bytes.TrimSpace(body)
+	switch {
+	case len(body) == 0:
+		return nil
+	case !utf8.Valid(body):
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "the body is not UTF-8")
+	case !json.Valid(body):
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "the body is not one JSON document")
+	case body[0] != '{':
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "the body must be a JSON object")
+	}
+	var found problems
+	found.members(body, reflect.TypeOf(target), "")
+	var mismatch *json.UnmarshalTypeError
+	if err := json.Unmarshal(body, target); errors.As(err, &mismatch) {
+		found.value(mismatch.Field, "must be %s", kindInWords(mismatch.Type))
+	} else if err != nil {
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "the body cannot be read")
+	}
+	return found.err()
+}
+
+// members adds the members of the object raw that t does not have, and those that are there twice. What is not an
+// object is left to the decoder. raw is known to be JSON, so reading its tokens cannot fail.
+func (p *problems) members(raw []byte, t reflect.Type, path string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || raw[0] != '{' {
+		return
+	}
+	known, names := memberTypes(t)
+	seen := map[string]bool{}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = d.Token()
+	for d.More() {
+		token, _ := d.Token()
+		name, _ := token.(string)
+		var value json.RawMessage
+		_ = d.Decode(&value)
+		switch member, ok := known[name]; {
+		case !ok:
+			p.add(codeUnknownMember, path+name, "is not known here; what is: %s", strings.Join(names, ", "))
+		case seen[name]:
+			p.value(path+name, "appears twice")
+		default:
+			p.members(value, member, path+name+".")
+		}
+		seen[name] = true
+	}
+}
+
+// memberTypes lists the JSON names of a struct's fields, in alphabetical order, with their types.
+func memberTypes(t reflect.Type) (types map[string]reflect.Type, names []string) {
+	types = map[string]reflect.Type{}
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		types[name] = field.Type
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return types, names
+}
+
+func kindInWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Slice:
+		return "an array"
+	default:
+		return "an object"
+	}
+}

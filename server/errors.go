@@ -1,0 +1,221 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// Codes of an error answer, beside those of package event.
+const (
+	codeInvalidRequest       = "InvalidRequest"
+	codeInvalidValue         = "InvalidValue"
+	codeUnknownMember        = "UnknownMember"
+	codeUnauthorized         = "Unauthorized"
+	codeNotFound             = "NotFound"
+	codeMethodNotAllowed     = "MethodNotAllowed"
+	codeConflict             = "Conflict"
+	codeTooLarge             = "RequestEntityTooLarge"
+	codeUnsupportedMediaType = event.CodeUnsupportedMediaType
+	codeInternal             = "InternalError"
+	codeUnavailable          = "ServiceUnavailable"
+	codeNotReady             = "NotReady"
+)
+
+// refusal is an error whose every word may be shown to the caller.
+type refusal struct {
+	status        int
+	code, message string
+	details       []ErrorDetail
+}
+
+// Error returns the message.
+func (r *refusal) Error() string { return r.message }
+
+func refuse(status int, code, format string, args ...any) *refusal {
+	return &refusal{status: status, code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func unauthorized(message string) error {
+	return refuse(http.StatusUnauthorized, codeUnauthorized, "%s", message)
+}
+
+func topicNotFound(name string) error {
+	return refuse(http.StatusNotFound, codeNotFound, "topic %q does not exist", shorten(name))
+}
+
+func subscriptionNotFound(topic, name string) error {
+	return refuse(http.StatusNotFound, codeNotFound, "topic %q has no event subscription %q", shorten(topic), shorten(name))
+}
+
+// problems are the mistakes found in one request.
+type problems []ErrorDetail
+
+func (p *problems) add(code, target, format string, args ...any) {
+	target = shorten(target)
+	*p = append(*p, ErrorDetail{Code: code, Target: target, Message: strings.TrimSpace(target + " " + fmt.Sprintf(format, args...))})
+}
+
+// value adds what is wrong with the value of target.
+func (p *problems) value(target, format string, args ...any) {
+	p.add(codeInvalidValue, target, format, args...)
+}
+
+// check adds err, which one of package policy's judges returned; nil adds nothing. They all return ValidationErrors; any
+// other error refuses the request too, though it cannot say why.
+func (p *problems) check(err error) {
+	var invalid *policy.ValidationError
+	switch {
+	case errors.As(err, &invalid):
+		p.value(invalid.Field, "%s", invalid.Message)
+	case err != nil:
+		p.value("", "the request holds a value that cannot be taken")
+	}
+}
+
+// err is the answer that names them all, its message being the first; nil when there are none.
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return &refusal{status: http.StatusBadRequest, code: codeInvalidRequest, message: p[0].Message, details: p}
+}
+
+func invalid(target, format string, args ...any) error {
+	var p problems
+	p.value(target, format, args...)
+	return p.err()
+}
+
+// answerError is the only place where an error becomes a status.
+func (s *Server) answerError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	answer := answerTo(err, c.Request())
+	if answer == nil {
+		// The id joins the caller's report to the line in the log; the cause is the operator's alone.
+		id := rand.Text()
+		s.log.Error("a request failed", "errorId", id, "method", c.Request().Method, "route", c.Path(), "error", err)
+		answer = refuse(http.StatusInternalServerError, codeInternal, "something went wrong here; the log has it under error id %s", id)
+	}
+	if err := answer.write(c); err != nil {
+		s.log.Debug("an error could not be answered", "error", err)
+	}
+}
+
+func (r *refusal) write(c echo.Context) error {
+	header := c.Response().Header()
+	switch r.status {
+	case http.StatusUnauthorized:
+		header.Set(echo.HeaderWWWAuthenticate, `Bearer realm="postrider"`)
+	case http.StatusServiceUnavailable:
+		header.Set(echo.HeaderRetryAfter, "1")
+	}
+	if c.Request().Method == http.MethodHead {
+		return c.NoContent(r.status)
+	}
+	details := r.details
+	if details == nil {
+		details = []ErrorDetail{}
+	}
+	return c.JSON(r.status, ErrorAnswer{Error: Error{Code: r.code, Message: r.message, Details: details}})
+}
+
+// answerTo finds what may be said of err; nil when nothing may.
+func answerTo(err error, r *http.Request) *refusal {
+	var (
+		refused *refusal
+		parse   *event.Error
+		router  *echo.HTTPError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &parse):
+		return parseRefusal(parse)
+	case errors.As(err, &router):
+		return routerRefusal(router, r)
+	default:
+		return storeRefusal(err)
+	}
+}
+
+func parseRefusal(e *event.Error) *refusal {
+	answer := refuse(e.Status, e.Code, "%s", e.Message)
+	if e.Index < 0 {
+		return answer
+	}
+	target := fmt.Sprintf("events[%d]", e.Index)
+	if e.Field != "" {
+		target += "." + e.Field
+	}
+	answer.details = []ErrorDetail{{Code: e.Code, Target: target, Message: e.Message}}
+	return answer
+}
+
+// routerRefusal words what echo and the generated parameter reading have to say.
+func routerRefusal(e *echo.HTTPError, r *http.Request) *refusal {
+	switch e.Code {
+	case http.StatusNotFound:
+		return refuse(e.Code, codeNotFound, "there is nothing at %s; /openapi.yaml lists what there is", shorten(r.URL.Path))
+	case http.StatusMethodNotAllowed:
+		return refuse(e.Code, codeMethodNotAllowed, "%s is not possible at %s; /openapi.yaml lists what is", shorten(r.Method), shorten(r.URL.Path))
+	case http.StatusBadRequest:
+		// What follows the colon is the generated code's own error.
+		message, _, _ := strings.Cut(fmt.Sprint(e.Message), ":")
+		return refuse(e.Code, codeInvalidRequest, "%s", message)
+	}
+	if e.Code >= http.StatusInternalServerError {
+		return nil
+	}
+	return refuse(e.Code, strings.ReplaceAll(http.StatusText(e.Code), " ", ""), "%s", http.StatusText(e.Code))
+}
+
+func storeRefusal(err error) *refusal {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return refuse(http.StatusNotFound, codeNotFound, "what the request names does not exist")
+	case errors.Is(err, store.ErrConflict):
+		return refuse(http.StatusConflict, codeConflict, "the request contradicts what exists")
+	case errors.Is(err, store.ErrUnauthorized):
+		return refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
+	case errors.Is(err, store.ErrPoison):
+		return refuse(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
+	case errors.Is(err, store.ErrUnavailable), isOutage(err):
+		return refuse(http.StatusServiceUnavailable, codeUnavailable, "the database cannot be asked now; try again")
+	default:
+		return nil
+	}
+}
+
+// isOutage reports a broken connection, a time that ran out, or a caller that went away: the store wraps what it
+// changes in ErrUnavailable, but not what it reads.
+func isOutage(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// shorten keeps a caller's own text from filling an answer: a path can be 64 KiB long.
+func shorten(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}

@@ -1,0 +1,207 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/pgdev"
+	"postrider/server"
+)
+
+func TestUnknownRoutes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, row := range map[string]struct {
+		method, path string
+		status       int
+		code         string
+	}{
+		"nothing there":          {"GET", "/v2/topics", 404, "NotFound"},
+		"the root":               {"GET", "/", 404, "NotFound"},
+		"a slash too many":       {"GET", "/v1/topics/", 404, "NotFound"},
+		"the wrong method":       {"GET", "/topics/orders/api/events", 405, "MethodNotAllowed"},
+		"another wrong method":   {"POST", "/v1/topics/orders", 405, "MethodNotAllowed"},
+		"under /v1 with a token": {"GET", "/v1/nothing", 404, "NotFound"},
+	} {
+		refusal := b.manage(row.method, row.path, "").refused(row.status, row.code)
+		require.Contains(t, refusal.Message, row.path, name)
+		require.Contains(t, refusal.Message, "/openapi.yaml", name)
+	}
+	require.NotEmpty(t, b.manage(http.MethodPost, "/v1/topics/orders", "").header.Get("Allow"))
+	long := b.manage(http.MethodGet, "/"+string(bytes.Repeat([]byte("x"), 10_000)), "").refused(404, "NotFound")
+	require.Less(t, len(long.Message), 300)
+}
+
+// lines is a log that tests read.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func TestUnknownErrorsAreHidden(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	b := setup(t, func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	_, err := b.db.Exec(t.Context(), "ALTER TABLE postrider_internal.topics RENAME TO moved_away")
+	require.NoError(t, err)
+	answer := b.manage(http.MethodGet, "/v1/topics", "")
+	refusal := answer.refused(500, "InternalError")
+	require.NotContains(t, answer.body, "topics", "nothing of the statement")
+	require.NotContains(t, answer.body, "42P01")
+	id := regexp.MustCompile(`[A-Z2-7]{26}`).FindString(refusal.Message)
+	require.NotEmpty(t, id)
+	require.Contains(t, log.String(), id)
+	require.Contains(t, log.String(), "42P01", "the operator sees the cause")
+}
+
+func TestPanicsAreAnswered(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	b := setup(t, func(o *server.Options) {
+		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.Ready = func(context.Context) error { panic("a secret cause") }
+	})
+	answer := b.send(http.MethodGet, "/readyz", "")
+	answer.refused(500, "InternalError")
+	require.NotContains(t, answer.body, "secret")
+	require.Contains(t, log.String(), "a secret cause")
+	require.Equal(t, 200, b.send(http.MethodGet, "/healthz", "").status)
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var ready error
+	b := setup(t, func(o *server.Options) {
+		o.Ready = func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return ready
+		}
+	})
+	become := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ready = err
+	}
+	require.Equal(t, "ok", b.send(http.MethodGet, "/healthz", "").body)
+	require.Equal(t, map[string]any{"ready": true}, b.send(http.MethodGet, "/readyz", "").json(200))
+	become(server.NotReadyError("migrations are missing: run postrider migrate"))
+	answer := b.send(http.MethodGet, "/readyz", "")
+	require.Equal(t, "migrations are missing: run postrider migrate", answer.refused(503, "NotReady").Message)
+	require.Equal(t, "1", answer.header.Get("Retry-After"))
+	become(errors.New("dial tcp 10.1.2.3: password is wrong"))
+	require.NotContains(t, b.send(http.MethodGet, "/readyz", "").refused(503, "NotReady").Message, "10.1.2.3")
+	require.Equal(t, "ok", b.send(http.MethodGet, "/healthz", "").body, "alive all the same")
+}
+
+func TestRequestsAreLoggedAtDebugOnly(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
+		log := &lines{}
+		b := setup(t, func(o *server.Options) {
+			o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
+		})
+		key := b.topic("orders", "")
+		b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+url.QueryEscape(key), "[]", "X-Forwarded-For", "203.0.113.7").refused(401, "Unauthorized")
+		require.Equal(t, want, bytes.Contains([]byte(log.String()), []byte(`"status":401`)))
+		require.NotContains(t, log.String(), key, "no query, which may hold a secret")
+		require.NotContains(t, log.String(), "203.0.113.7", "nobody's word for where they come from")
+	}
+}
+
+// relay stands between a store and its database, so that the way to it can be cut.
+type relay struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (r *relay) run(to string) {
+	for {
+		from, err := r.Accept()
+		if err != nil {
+			return
+		}
+		onward, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, from, onward)
+		r.mu.Unlock()
+		go func() { _, _ = io.Copy(onward, from) }()
+		go func() { _, _ = io.Copy(from, onward) }()
+	}
+}
+
+func (r *relay) cut() {
+	_ = r.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	direct := pgdev.NewDatabase(t)
+	u, err := url.Parse(direct)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	way := &relay{Listener: listener}
+	go way.run(u.Host)
+	t.Cleanup(way.cut)
+	u.Host = listener.Addr().String()
+
+	s, err := server.New(server.Options{Store: openStore(t, u.String()), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	admin := []string{"Authorization", "Bearer " + adminToken}
+	serve(t, s, http.MethodPut, "/v1/topics/orders", "", admin...).json(201)
+	require.Equal(t, 200, serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("1")+"]", admin...).status)
+	serve(t, s, http.MethodGet, "/readyz", "").json(200)
+
+	way.cut()
+	for name, answer := range map[string]answer{
+		"publishing":                      serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]", admin...),
+		"publishing to an unknown topic":  serve(t, s, http.MethodPost, "/topics/nothing/api/events", "["+gridEvent("2")+"]", admin...),
+		"publishing with an unknown key":  serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]", "aeg-sas-key", "unknown"),
+		"listing topics":                  serve(t, s, http.MethodGet, "/v1/topics", "", admin...),
+		"making a topic":                  serve(t, s, http.MethodPut, "/v1/topics/parcels", "", admin...),
+		"making an event subscription":    serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com"}`, admin...),
+		"asking for a policy not in here": serve(t, s, http.MethodGet, "/v1/policies/mine", "", admin...),
+	} {
+		require.Equal(t, 503, answer.status, "%s: %s", name, answer.body)
+		answer.refused(503, "ServiceUnavailable")
+		require.Equal(t, "1", answer.header.Get("Retry-After"), name)
+		require.NotContains(t, answer.body, "127.0.0.1", name)
+	}
+	require.Equal(t, "the database does not answer", serve(t, s, http.MethodGet, "/readyz", "").refused(503, "NotReady").Message)
+	require.Equal(t, 200, serve(t, s, http.MethodGet, "/healthz", "").status)
+}

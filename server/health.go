@@ -1,0 +1,34 @@
+package server
+
+import (
+	_ "embed"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+//go:embed openapi.yaml
+var specification []byte
+
+func (s *Server) specification(c echo.Context) error {
+	return c.Blob(http.StatusOK, "application/yaml", specification)
+}
+
+// healthz answers as long as the process lives. It asks nobody: a database that is away is no reason to restart.
+func (s *Server) healthz(c echo.Context) error { return c.String(http.StatusOK, "ok") }
+
+// readyz answers whether requests can be served.
+func (s *Server) readyz(c echo.Context) error {
+	err := s.options.Ready(c.Request().Context())
+	if err == nil {
+		return c.JSON(http.StatusOK, map[string]bool{"ready": true})
+	}
+	// Other errors name hosts and users of the database, and nobody had to show a credential to ask.
+	var missing NotReadyError
+	if !errors.As(err, &missing) {
+		s.log.Warn("not ready", "error", err)
+		missing = "not ready; the log says why"
+	}
+	return refuse(http.StatusServiceUnavailable, codeNotReady, "%s", missing)
+}

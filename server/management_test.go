@@ -1,0 +1,304 @@
+package server_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/server"
+)
+
+func TestTopicRoundTrip(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
+	require.Equal(t, "orders", made["name"])
+	require.Equal(t, "basic", made["kind"])
+	require.Equal(t, "EventGridSchema", made["inputSchema"])
+	require.Equal(t, "/topics/orders/api/events", made["endpoint"])
+	require.NotEmpty(t, made["key1"])
+	require.NotEmpty(t, made["key2"])
+	require.NotEqual(t, made["key1"], made["key2"])
+
+	shown := maps.Clone(made)
+	delete(shown, "key1")
+	delete(shown, "key2")
+	require.Equal(t, shown, b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"basic"}`).json(http.StatusOK), "the keys are shown once")
+	require.Equal(t, shown, b.manage(http.MethodGet, "/v1/topics/orders", "").json(http.StatusOK))
+
+	gone := b.manage(http.MethodDelete, "/v1/topics/orders", "")
+	require.Equal(t, http.StatusNoContent, gone.status)
+	require.Empty(t, gone.body)
+	b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(404, "NotFound")
+	b.manage(http.MethodGet, "/v1/topics/orders", "").refused(404, "NotFound")
+	b.publish("orders", made["key1"].(string), "["+gridEvent("1")+"]").refused(404, "NotFound")
+}
+
+func TestTopicDefaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for body, want := range map[string][2]string{
+		`{}`:                                     {"basic", "EventGridSchema"},
+		`{"kind":null}`:                          {"basic", "EventGridSchema"},
+		`{"kind":"namespace"}`:                   {"namespace", "CloudEventSchemaV1_0"},
+		`{"inputSchema":"CloudEventSchemaV1_0"}`: {"basic", "CloudEventSchemaV1_0"},
+	} {
+		made := b.manage(http.MethodPut, "/v1/topics/orders", body).json(http.StatusCreated)
+		require.Equal(t, want, [2]string{made["kind"].(string), made["inputSchema"].(string)}, body)
+		require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders", "").status)
+	}
+}
+
+func TestTopicConflicts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"namespace"}`).refused(409, "Conflict")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"inputSchema":"CloudEventSchemaV1_0"}`).refused(409, "Conflict")
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
+	refusal := b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(409, "Conflict")
+	require.Contains(t, refusal.Message, "event subscriptions")
+	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/billing", "").status)
+	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders", "").status)
+}
+
+func TestTopicRefusals(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, row := range map[string]struct {
+		name, body string
+		targets    []string
+	}{
+		"a name too short":                 {"ab", "", []string{"topic"}},
+		"a name with a space":              {"or%20ders", "", []string{"topic"}},
+		"a reserved name":                  {"postrider.events", "", []string{"topic"}},
+		"an unknown kind":                  {"orders", `{"kind":"premium"}`, []string{"kind"}},
+		"an unknown schema":                {"orders", `{"inputSchema":"CustomEventSchema"}`, []string{"inputSchema"}},
+		"a namespace topic in Event Grid":  {"orders", `{"kind":"namespace","inputSchema":"EventGridSchema"}`, []string{"inputSchema"}},
+		"all at once":                      {"ab", `{"kind":"premium","inputSchema":"x"}`, []string{"topic", "kind", "inputSchema"}},
+		"a member that is not known":       {"orders", `{"knid":"basic"}`, []string{"knid"}},
+		"a member in the wrong case":       {"orders", `{"Kind":"basic"}`, []string{"Kind"}},
+		"a member twice":                   {"orders", `{"kind":"basic","kind":"namespace"}`, []string{"kind"}},
+		"a member of the wrong type":       {"orders", `{"kind":7}`, []string{"kind"}},
+		"unknown members and a wrong type": {"orders", `{"a":1,"kind":7,"b":2}`, []string{"a", "b", "kind"}},
+		"an array":                         {"orders", `[]`, []string{}},
+		"null":                             {"orders", `null`, []string{}},
+		"half a body":                      {"orders", `{"kind":`, []string{}},
+		"two bodies":                       {"orders", `{} {}`, []string{}},
+		"bad UTF-8":                        {"orders", "{\"kind\":\"\xff\"}", []string{}},
+	} {
+		refusal := b.manage(http.MethodPut, "/v1/topics/"+row.name, row.body).refused(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(refusal), name)
+		if len(refusal.Details) > 0 {
+			require.Equal(t, refusal.Details[0].Message, refusal.Message, name)
+			require.Contains(t, refusal.Message, row.targets[0], name)
+		}
+	}
+	b.send(http.MethodPut, "/v1/topics/orders", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").refused(415, "UnsupportedMediaType")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"`+string(make([]byte, 1<<20))+`"}`).refused(413, "RequestEntityTooLarge")
+	require.Zero(t, b.count("SELECT count(*) FROM postrider.topics"))
+}
+
+func TestNamesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	for _, name := range []string{"%00", "%ff", "or%00ders", "%F0%9F%90%8E"} {
+		b.manage(http.MethodGet, "/v1/topics/"+name, "").refused(404, "NotFound")
+		b.manage(http.MethodDelete, "/v1/topics/"+name, "").refused(404, "NotFound")
+		b.manage(http.MethodGet, "/v1/topics/"+name+"/subscriptions", "").refused(404, "NotFound")
+		b.manage(http.MethodPut, "/v1/topics/"+name+"/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).refused(404, "NotFound")
+		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
+		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
+		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).refused(400, "InvalidRequest")
+		b.manage(http.MethodGet, "/v1/policies/"+name, "").refused(404, "NotFound")
+	}
+}
+
+func TestSubscriptionRoundTrip(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	const path = "/v1/topics/orders/subscriptions/billing"
+	made := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in?code=secret"}`).json(http.StatusCreated)
+	require.NotEmpty(t, made["createdAt"])
+	require.NotEmpty(t, made["updatedAt"])
+	times := map[string]any{"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
+	want := map[string]any{
+		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
+		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded",
+		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
+		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false},
+		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
+	}
+	maps.Copy(want, times)
+	require.Equal(t, want, made)
+	shown := b.manage(http.MethodGet, path, "")
+	require.Equal(t, want, shown.json(http.StatusOK))
+	require.NotContains(t, shown.body, "secret")
+
+	replaced := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/other","endpointKind":"azure-resource",
+		"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":"ga-2019","maxDeliveryAttempts":5,"eventTimeToLiveInMinutes":10},
+		"filter":{"includedEventTypes":["a","b"],"subjectBeginsWith":"x","subjectEndsWith":"y","isSubjectCaseSensitive":true},
+		"deadLetterDestination":{"endpointType":"None"}}`).json(http.StatusOK)
+	require.Equal(t, replaced, b.manage(http.MethodGet, path, "").json(http.StatusOK))
+	for member, value := range map[string]any{
+		"endpointBaseUrl": "https://example.com/other", "endpointKind": "azure-resource", "eventDeliverySchema": "CloudEventSchemaV1_0",
+		"retryPolicy":           map[string]any{"policy": "ga-2019", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 10.0},
+		"filter":                map[string]any{"includedEventTypes": []any{"a", "b"}, "subjectBeginsWith": "x", "subjectEndsWith": "y", "isSubjectCaseSensitive": true},
+		"deadLetterDestination": map[string]any{"endpointType": "None"}, "createdAt": made["createdAt"],
+	} {
+		require.Equal(t, value, replaced[member], member)
+	}
+
+	back := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in","deadLetterDestination":null,"retryPolicy":null,"filter":null}`).json(http.StatusOK)
+	require.Equal(t, want["deadLetterDestination"], back["deadLetterDestination"], "what is left out takes its default again")
+	require.Equal(t, want["retryPolicy"], back["retryPolicy"])
+	require.Equal(t, want["filter"], back["filter"])
+
+	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path, "").status)
+	b.manage(http.MethodDelete, path, "").refused(404, "NotFound")
+	b.manage(http.MethodGet, path, "").refused(404, "NotFound")
+	b.manage(http.MethodPut, "/v1/topics/nothing/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).refused(404, "NotFound")
+	b.manage(http.MethodGet, "/v1/topics/nothing/subscriptions", "").refused(404, "NotFound")
+}
+
+func TestSubscriptionOnCloudEventsTopics(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("shop", `{"kind":"namespace"}`)
+	made := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).json(http.StatusCreated)
+	require.Equal(t, map[string]any{"policy": "namespace-2023", "maxDeliveryAttempts": 10.0, "eventTimeToLiveInMinutes": 10080.0}, made["retryPolicy"])
+	require.Equal(t, "CloudEventSchemaV1_0", made["eventDeliverySchema"])
+	refusal := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
+	require.Equal(t, []string{"eventDeliverySchema"}, targets(refusal))
+
+	b.topic("cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	refusal = b.manage(http.MethodPut, "/v1/topics/cloud/subscriptions/billing", `{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
+	require.Contains(t, refusal.Message, "cannot become EventGridSchema", "nor on a basic topic that takes CloudEvents")
+}
+
+func TestSubscriptionRefusals(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} })
+	b.topic("orders", "")
+	endpoint := func(url string) string { return fmt.Sprintf(`{"endpointUrl":%q}`, url) }
+	with := func(members string) string { return `{"endpointUrl":"https://example.com",` + members + `}` }
+	for name, row := range map[string]struct {
+		body    string
+		targets []string
+	}{
+		"nothing":                               {"", []string{"endpointUrl"}},
+		"an empty object":                       {"{}", []string{"endpointUrl"}},
+		"a cloud's metadata service":            {endpoint("http://169.254.169.254"), []string{"endpointUrl"}},
+		"a private address":                     {endpoint("http://10.0.0.1"), []string{"endpointUrl"}},
+		"this machine":                          {endpoint("http://127.0.0.1:8080/"), []string{"endpointUrl"}},
+		"this machine by name":                  {endpoint("http://localhost:8080/"), []string{"endpointUrl"}},
+		"this machine in IPv6":                  {endpoint("http://[::1]/"), []string{"endpointUrl"}},
+		"an address in disguise":                {endpoint("http://0x7f000001/"), []string{"endpointUrl"}},
+		"another scheme":                        {endpoint("ftp://example.com/?sig=secret"), []string{"endpointUrl"}},
+		"credentials in the URL":                {endpoint("https://me:secret@example.com/"), []string{"endpointUrl"}},
+		"an unknown kind of endpoint":           {with(`"endpointKind":"queue"`), []string{"endpointKind"}},
+		"an unknown delivery schema":            {with(`"eventDeliverySchema":"CustomInputSchema"`), []string{"eventDeliverySchema"}},
+		"an unknown policy":                     {with(`"retryPolicy":{"policy":"ga-2020"}`), []string{"retryPolicy.policy"}},
+		"an empty policy":                       {with(`"retryPolicy":{"policy":""}`), []string{"retryPolicy.policy"}},
+		"no attempts":                           {with(`"retryPolicy":{"maxDeliveryAttempts":0}`), []string{"retryPolicy.maxDeliveryAttempts"}},
+		"31 attempts":                           {with(`"retryPolicy":{"maxDeliveryAttempts":31}`), []string{"retryPolicy.maxDeliveryAttempts"}},
+		"half an attempt":                       {with(`"retryPolicy":{"maxDeliveryAttempts":0.5}`), []string{"retryPolicy.maxDeliveryAttempts"}},
+		"attempts as text":                      {with(`"retryPolicy":{"maxDeliveryAttempts":"5"}`), []string{"retryPolicy.maxDeliveryAttempts"}},
+		"1441 minutes":                          {with(`"retryPolicy":{"eventTimeToLiveInMinutes":1441}`), []string{"retryPolicy.eventTimeToLiveInMinutes"}},
+		"both limits":                           {with(`"retryPolicy":{"maxDeliveryAttempts":0,"eventTimeToLiveInMinutes":0}`), []string{"retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes"}},
+		"namespace-2023 without CloudEvents":    {with(`"retryPolicy":{"policy":"namespace-2023"}`), []string{"eventDeliverySchema"}},
+		"an empty event type":                   {with(`"filter":{"includedEventTypes":["a",""]}`), []string{"filter.includedEventTypes[1]"}},
+		"a filter that cannot be stored":        {with(`"filter":{"subjectBeginsWith":"\u0000"}`), []string{"filter.subjectBeginsWith"}},
+		"an advanced filter":                    {with(`"filter":{"advancedFilters":[]}`), []string{"filter.advancedFilters"}},
+		"an unknown dead-letter destination":    {with(`"deadLetterDestination":{"endpointType":"StorageBlob"}`), []string{"deadLetterDestination.endpointType"}},
+		"a dead-letter destination without one": {with(`"deadLetterDestination":{}`), []string{"deadLetterDestination.endpointType"}},
+		"a setting that only can be read":       {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},
+		"unknown members at two depths":         {with(`"retryPolice":{},"retryPolicy":{"attempts":1}`), []string{"retryPolice", "retryPolicy.attempts"}},
+		"filter not an object":                  {with(`"filter":"all"`), []string{"filter"}},
+		"all at once": {
+			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"}}`,
+			[]string{"endpointKind", "endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema", "deadLetterDestination.endpointType"},
+		},
+	} {
+		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", row.body)
+		refusal := answer.refused(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(refusal), "%s: %s", name, answer.body)
+		require.Equal(t, refusal.Details[0].Message, refusal.Message, name)
+		require.Contains(t, refusal.Message, row.targets[0], name)
+		require.NotContains(t, answer.body, "secret", name)
+	}
+	require.Contains(t, b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"retryPolicy":{"policy":"x"}`)).body,
+		"preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", "the known names are listed")
+	require.Equal(t, []string{"subscription", "endpointUrl"}, targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").refused(400, "InvalidRequest")))
+	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
+	b.subscription("orders", "allowed", endpoint("http://192.168.1.1:9000/in"))
+}
+
+func TestPaging(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var topics, subs []string
+	for i := range 7 {
+		topics = append(topics, fmt.Sprintf("topic-%d", i))
+		b.topic(topics[i], "")
+		subs = append(subs, fmt.Sprintf("sub-%d", i))
+		b.subscription("topic-0", subs[i], `{"endpointUrl":"https://example.com"}`)
+	}
+	walk := func(path string) (names []string, pages int) {
+		for next := any(path); next != nil; pages++ {
+			page := b.manage(http.MethodGet, next.(string), "").json(http.StatusOK)
+			for _, item := range page["value"].([]any) {
+				names = append(names, item.(map[string]any)["name"].(string))
+			}
+			var given bool
+			next, given = page["nextLink"]
+			require.True(t, given, "nextLink is there on the last page too")
+		}
+		return names, pages
+	}
+	for path, want := range map[string][]string{"/v1/topics": topics, "/v1/topics/topic-0/subscriptions": subs} {
+		for limit, wantPages := range map[int]int{1: 7, 2: 4, 3: 3, 7: 1, 1000: 1} {
+			names, pages := walk(fmt.Sprintf("%s?limit=%d", path, limit))
+			require.Equal(t, want, names, "limit %d", limit)
+			require.Equal(t, wantPages, pages, "limit %d", limit)
+		}
+		names, _ := walk(path)
+		require.Equal(t, want, names)
+		for query, target := range map[string]string{
+			"?limit=0": "limit", "?limit=1001": "limit", "?limit=-1": "limit", "?cursor=*": "cursor", "?cursor=AA": "cursor", "?cursor=_w": "cursor",
+		} {
+			require.Equal(t, []string{target}, targets(b.manage(http.MethodGet, path+query, "").refused(400, "InvalidRequest")), query)
+		}
+		refusal := b.manage(http.MethodGet, path+"?limit=many", "").refused(400, "InvalidRequest")
+		require.Equal(t, "Invalid format for parameter limit", refusal.Message, "nothing of the generated code's own error")
+	}
+	require.Empty(t, b.manage(http.MethodGet, "/v1/topics/topic-1/subscriptions", "").json(http.StatusOK)["value"])
+}
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	list := b.manage(http.MethodGet, "/v1/policies", "").json(http.StatusOK)["value"].([]any)
+	var names []string
+	for i, built := range policy.Builtins() {
+		shown := list[i].(map[string]any)
+		names = append(names, shown["name"].(string))
+		require.Equal(t, built.Name, shown["name"])
+		require.Equal(t, built.Source, shown["source"])
+		require.Equal(t, built.Name == policy.DefaultName, shown["isDefault"])
+		require.Len(t, shown["stepsInSeconds"], len(built.Steps))
+		require.Len(t, shown["statusTable"], len(built.Cells))
+		require.Equal(t, built.DefaultMaxAttempts == 0, shown["maxDeliveryAttempts"].(map[string]any)["default"] == nil, "no limit is null")
+		require.Equal(t, shown, b.manage(http.MethodGet, "/v1/policies/"+built.Name, "").json(http.StatusOK))
+	}
+	require.True(t, slices.Contains(names, policy.DefaultName))
+	b.manage(http.MethodGet, "/v1/policies/ga-2020", "").refused(404, "NotFound")
+}

@@ -1,0 +1,218 @@
+package server_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// specification is what the tests read of openapi.yaml.
+type specification struct {
+	Paths      map[string]map[string]yaml.Node
+	Components struct {
+		Parameters map[string]struct{ Name, Example string }
+	}
+}
+
+type operation struct {
+	OperationID string `yaml:"operationId"`
+	RequestBody struct {
+		Content map[string]struct {
+			Examples map[string]struct{ Value any }
+		}
+	} `yaml:"requestBody"`
+	Responses map[string]struct {
+		Content map[string]struct{ Example any }
+	}
+
+	method, path string
+}
+
+// operations reads openapi.yaml; paths have their parameters' examples filled in.
+func operations(t *testing.T) []operation {
+	t.Helper()
+	text, err := os.ReadFile("openapi.yaml")
+	require.NoError(t, err)
+	var spec specification
+	require.NoError(t, yaml.Unmarshal(text, &spec))
+	fill := []string{"{policy}", "ga-2021"}
+	for _, p := range spec.Components.Parameters {
+		fill = append(fill, "{"+p.Name+"}", p.Example)
+	}
+	var list []operation
+	for path, members := range spec.Paths {
+		for method, node := range members {
+			if method == "parameters" {
+				continue
+			}
+			op := operation{method: strings.ToUpper(method), path: path}
+			require.NoError(t, node.Decode(&op))
+			op.path = strings.NewReplacer(fill...).Replace(path)
+			list = append(list, op)
+		}
+	}
+	require.NotEmpty(t, list)
+	return list
+}
+
+func TestSpecificationIsServed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	text, err := os.ReadFile("openapi.yaml")
+	require.NoError(t, err)
+	answer := b.send(http.MethodGet, "/openapi.yaml", "")
+	require.Equal(t, http.StatusOK, answer.status)
+	require.Equal(t, string(text), answer.body)
+	require.Equal(t, "application/yaml", answer.header.Get("Content-Type"))
+}
+
+func TestSpecificationHasEveryRoute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var routes, specified []string
+	for _, r := range b.server.Echo().Routes() {
+		path := strings.NewReplacer(":topic", "orders", ":subscription", "billing", ":policy", "ga-2021").Replace(r.Path)
+		routes = append(routes, r.Method+" "+path)
+	}
+	for _, op := range operations(t) {
+		specified = append(specified, op.method+" "+op.path)
+	}
+	require.ElementsMatch(t, specified, routes)
+}
+
+func TestManagementWantsTheAdminToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.topic("orders", "")
+	tried := 0
+	for _, op := range operations(t) {
+		if !strings.HasPrefix(op.path, "/v1") {
+			continue
+		}
+		tried++
+		for name, headers := range map[string][]string{
+			"no credential":          nil,
+			"a wrong token":          {"Authorization", "Bearer wrong"},
+			"a part of the token":    {"Authorization", "Bearer " + adminToken[:5]},
+			"more than the token":    {"Authorization", "Bearer " + adminToken + "x"},
+			"another scheme":         {"Authorization", "Basic " + adminToken},
+			"the token alone":        {"Authorization", adminToken},
+			"an access key":          {"Authorization", "Bearer " + key},
+			"the token as a key":     {"aeg-sas-key", adminToken},
+			"the well-known dev key": {"Authorization", "Bearer " + devKey},
+		} {
+			answer := b.send(op.method, op.path, "{}", headers...)
+			require.Equal(t, http.StatusUnauthorized, answer.status, "%s %s with %s", op.method, op.path, name)
+			answer.refused(401, "Unauthorized")
+		}
+	}
+	require.Equal(t, 10, tried)
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
+}
+
+// TestExamples runs every example of a request in the specification, and every example of an answer must come back.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	byID := map[string]operation{}
+	for _, op := range operations(t) {
+		byID[op.OperationID] = op
+	}
+	for _, id := range []string{
+		"health", "readiness", "specification", "putTopic", "getTopic", "listTopics", "putSubscription", "publishEvents",
+		"getSubscription", "listSubscriptions", "listPolicies", "getPolicy", "deleteSubscription", "deleteTopic",
+	} {
+		op, known := byID[id]
+		require.True(t, known, id)
+		delete(byID, id)
+		b.runExamples(op)
+	}
+	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events"))
+}
+
+func (b *bundle) runExamples(op operation) {
+	b.t.Helper()
+	owed := map[string]any{} // examples of good answers, by status
+	for status, response := range op.Responses {
+		for _, content := range response.Content {
+			if content.Example != nil && strings.HasPrefix(status, "2") {
+				owed[status] = content.Example
+			}
+		}
+	}
+	for _, request := range requests(b.t, op) {
+		answer := b.manage(op.method, op.path, request)
+		status := strconv.Itoa(answer.status)
+		require.Equal(b.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, answer.body)
+		require.Contains(b.t, op.Responses, status, op.OperationID)
+		if example, ok := owed[status]; ok {
+			require.Equal(b.t, comparable(b.t, example), comparable(b.t, answer.value()), "%s: %s", op.OperationID, request)
+			delete(owed, status)
+		}
+	}
+	require.Empty(b.t, owed, "%s: examples of answers that never came", op.OperationID)
+}
+
+// requests are the bodies to send, in the examples' alphabetical order; an empty one where there are no examples.
+func requests(t *testing.T, op operation) []string {
+	t.Helper()
+	var bodies []string
+	for _, content := range op.RequestBody.Content {
+		for _, name := range slices.Sorted(maps.Keys(content.Examples)) {
+			body, err := json.Marshal(content.Examples[name].Value)
+			require.NoError(t, err)
+			bodies = append(bodies, string(body))
+		}
+	}
+	if bodies == nil {
+		bodies = []string{""}
+	}
+	return bodies
+}
+
+// value is the answer's body: JSON, or text.
+func (a answer) value() any {
+	var v any
+	if json.Unmarshal([]byte(a.body), &v) != nil {
+		return a.body
+	}
+	return v
+}
+
+// comparable is v as JSON, with times and keys, which no example can foretell, put out of the way.
+func comparable(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	var plain any
+	require.NoError(t, json.Unmarshal(text, &plain))
+	mask(plain)
+	text, err = json.MarshalIndent(plain, "", "  ")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func mask(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			mask(item)
+		}
+	case map[string]any:
+		for name, value := range v {
+			if slices.Contains([]string{"createdAt", "updatedAt", "key1", "key2"}, name) {
+				v[name] = "…"
+			}
+			mask(value)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// access says who may use a route.
+type access int
+
+const (
+	anyone access = iota
+	// publishers show a topic's access key; the store asks for it together with the topic, see publish.
+	publishers
+	// administrators show the admin token.
+	administrators
+)
+
+type route struct {
+	method, path string
+	access       access
+	handle       echo.HandlerFunc
+}
+
+// routes are all there are.
+func (s *Server) routes() []route {
+	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(&management{store: s.store, allow: s.options.AllowCIDR}, nil)}
+	return []route{
+		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
+
+		{http.MethodGet, "/v1/topics", administrators, v1.ListTopics},
+		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
+		{http.MethodGet, "/v1/topics/:topic", administrators, v1.GetTopic},
+		{http.MethodDelete, "/v1/topics/:topic", administrators, v1.DeleteTopic},
+		{http.MethodGet, "/v1/topics/:topic/subscriptions", administrators, v1.ListSubscriptions},
+		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
+		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.GetSubscription},
+		{http.MethodDelete, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.DeleteSubscription},
+		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
+		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},
+
+		{http.MethodGet, "/healthz", anyone, s.healthz},
+		{http.MethodGet, "/readyz", anyone, s.readyz},
+		{http.MethodGet, "/openapi.yaml", anyone, s.specification},
+	}
+}
+
+func (r route) addTo(e *echo.Echo, s *Server) {
+	if r.access == administrators {
+		e.Add(r.method, r.path, r.handle, s.requireAdmin)
+		return
+	}
+	e.Add(r.method, r.path, r.handle)
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/event"
+	"postrider/store"
+)
+
+// Options of a Server. Store and AdminToken are required.
+type Options struct {
+	Store *store.Store
+	// AdminToken is what administrators send as a bearer token; it also publishes to every topic.
+	AdminToken string
+	// AllowCIDR are the address ranges that endpoints may be in although they are refused by default, such as 10.0.0.0/8.
+	AllowCIDR []netip.Prefix
+	// DevKey is the access key that everybody knows. It is refused unless AllowDevKey, also where a topic has it: a
+	// database that was made by dev may later be served to the world.
+	DevKey      string
+	AllowDevKey bool
+	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a NotReadyError
+	// says. Default: the store's Ping.
+	Ready func(context.Context) error
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// OnPublish is told of every stored publication before the publisher is answered, so it must be quick; nil for nobody.
+	OnPublish func(PublishReport)
+}
+
+// PublishReport is one publication that was stored.
+type PublishReport struct {
+	// Topic is the topic's name.
+	Topic string
+	// Events are what was published. Their Body is only lent: its memory is used again once OnPublish has returned.
+	Events []event.Event
+	// Matched counts the event subscriptions that want each event, in the events' order.
+	Matched []int
+}
+
+// NotReadyError is an error of Options.Ready whose text may be shown to anybody, such as "migrations are missing".
+type NotReadyError string
+
+// Error returns the text.
+func (n NotReadyError) Error() string { return string(n) }
+
+// Server is the REST API.
+type Server struct {
+	options Options
+	admin   digest
+	dev     digest
+	store   *store.Store
+	log     *slog.Logger
+	echo    *echo.Echo
+}
+
+// New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a
+// required option is missing, or when the admin token is the key that everybody knows.
+func New(o Options) (*Server, error) {
+	switch {
+	case o.Store == nil:
+		return nil, errors.New("server: Store is required")
+	case o.AdminToken == "":
+		return nil, errors.New("server: AdminToken is required")
+	case o.AdminToken == o.DevKey && !o.AllowDevKey:
+		return nil, errors.New("server: the admin token must not be the well-known key of postrider dev")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Ready == nil {
+		o.Ready = pings(o.Store)
+	}
+	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New()}
+	s.setUp()
+	return s, nil
+}
+
+// pings is ready as long as the database answers.
+func pings(s *store.Store) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := s.Ping(ctx); err != nil {
+			return fmt.Errorf("%w: %w", NotReadyError("the database does not answer"), err)
+		}
+		return nil
+	}
+}
+
+func (s *Server) setUp() {
+	e := s.echo
+	e.HideBanner, e.HidePort = true, true
+	e.Logger.SetOutput(io.Discard) // everything worth a line goes to slog
+	// Without this, echo believes an X-Forwarded-For that anybody may send.
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.Binder = strictBinder{}
+	e.HTTPErrorHandler = s.answerError
+	e.Pre(s.recoverAndLog)
+	for _, r := range s.routes() {
+		r.addTo(e, s)
+	}
+}
+
+// Handler serves the whole API.
+func (s *Server) Handler() http.Handler { return s.echo }
+
+// Echo is the router behind Handler, for more routes beside the API's, such as the dashboard's pages. Errors that their
+// handlers return are answered as JSON, and its Bind reads nothing but strict JSON: pages do both by themselves.
+func (s *Server) Echo() *echo.Echo { return s.echo }
+
+// Limits of a connection. The header's time is what stops a client that sends a byte a minute; the whole request's is
+// long enough for 1 MiB over 300 kbit/s; the answer's leaves room for the 25 s that a publication may wait for the
+// database.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = time.Minute
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// NewHTTPServer makes the server that listens on addr: net/http's own defaults have no time limits at all.
+func NewHTTPServer(addr string, handler http.Handler) *http.Server {
+	return &http.Server{
+		Addr: addr, Handler: handler, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}
+}

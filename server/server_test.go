@@ -1,0 +1,242 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/migrations"
+	"postrider/pgdev"
+	"postrider/server"
+	"postrider/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
+
+// migrate fills the template that every test's database is cloned from, partitions included.
+func migrate(ctx context.Context, url string) error {
+	pool, err := store.OpenPool(ctx, url, 4)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
+		return err
+	}
+	s, err := newStore(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer s.Pool().Close()
+	return s.EnsurePartitions(ctx)
+}
+
+const (
+	adminToken = "the-admin-token"
+	devKey     = "ZGV2IGtleSBkZXYga2V5IGRldiBrZXkgZGV2IGtleSE="
+)
+
+func newStore(ctx context.Context, url string) (*store.Store, error) {
+	pool, err := store.OpenPool(ctx, url, 4)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		return nil, err
+	}
+	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test"})
+}
+
+// openStore is one node's store, running until the test ends.
+func openStore(t *testing.T, url string) *store.Store {
+	t.Helper()
+	s, err := newStore(t.Context(), url)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		s.Pool().Close()
+	})
+	return s
+}
+
+// bundle is a server on a database of its own.
+type bundle struct {
+	t      *testing.T
+	dbURL  string
+	url    string
+	store  *store.Store
+	server *server.Server
+	db     *pgx.Conn
+}
+
+func setup(t *testing.T, change ...func(*server.Options)) *bundle {
+	t.Helper()
+	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
+	b.store = openStore(t, b.dbURL)
+	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&options)
+	}
+	var err error
+	b.server, err = server.New(options)
+	require.NoError(t, err)
+	listener := httptest.NewServer(b.server.Handler())
+	t.Cleanup(listener.Close)
+	b.url = listener.URL
+	b.db, err = pgx.Connect(t.Context(), b.dbURL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.db.Close(context.Background()) })
+	return b
+}
+
+// answer is what a request came to.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes a request; headers are pairs of name and value.
+func (b *bundle) send(method, path, body string, headers ...string) answer {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
+	require.NoError(b.t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(b.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(b.t, err)
+	return answer{b.t, response.StatusCode, response.Header, string(text)}
+}
+
+// manage makes a request with the admin token.
+func (b *bundle) manage(method, path, body string) answer {
+	b.t.Helper()
+	return b.send(method, path, body, "Authorization", "Bearer "+adminToken)
+}
+
+// topic makes a topic and returns its first key.
+func (b *bundle) topic(name, settings string) string {
+	b.t.Helper()
+	return b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(http.StatusCreated)["key1"].(string)
+}
+
+func (b *bundle) subscription(topic, name, settings string) {
+	b.t.Helper()
+	b.manage(http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, settings).json(http.StatusCreated)
+}
+
+// publish posts to a topic in the Event Grid schema unless headers say otherwise.
+func (b *bundle) publish(topic, key, body string, headers ...string) answer {
+	b.t.Helper()
+	all := append([]string{"Content-Type", "application/json", "aeg-sas-key", key}, headers...)
+	return b.send(http.MethodPost, "/topics/"+topic+"/api/events?api-version=2018-01-01", body, all...)
+}
+
+// count asks the database for a number.
+func (b *bundle) count(query string, args ...any) (n int) {
+	b.t.Helper()
+	require.NoError(b.t, b.db.QueryRow(b.t.Context(), query, args...).Scan(&n))
+	return n
+}
+
+func (b *bundle) rows(query string, args ...any) []map[string]any {
+	b.t.Helper()
+	rows, err := b.db.Query(b.t.Context(), query, args...)
+	require.NoError(b.t, err)
+	list, err := pgx.CollectRows(rows, pgx.RowToMap)
+	require.NoError(b.t, err)
+	return list
+}
+
+// json requires the status and reads the body.
+func (a answer) json(status int) map[string]any {
+	a.t.Helper()
+	require.Equal(a.t, status, a.status, a.body)
+	require.Contains(a.t, a.header.Get("Content-Type"), "application/json")
+	var v map[string]any
+	require.NoError(a.t, json.Unmarshal([]byte(a.body), &v), a.body)
+	return v
+}
+
+// refused requires an error answer of the one shape and returns it.
+func (a answer) refused(status int, code string) server.Error {
+	a.t.Helper()
+	a.json(status)
+	var v server.ErrorAnswer
+	require.NoError(a.t, json.Unmarshal([]byte(a.body), &v))
+	require.Equal(a.t, code, v.Error.Code, a.body)
+	require.NotEmpty(a.t, v.Error.Message)
+	require.NotNil(a.t, v.Error.Details, "details is an array, if only an empty one")
+	return v.Error
+}
+
+// targets are the details' targets, in order.
+func targets(e server.Error) []string {
+	list := []string{}
+	for _, d := range e.Details {
+		list = append(list, d.Target)
+	}
+	return list
+}
+
+// gridEvent is one sound event in the Event Grid schema.
+func gridEvent(id string) string {
+	return fmt.Sprintf(`{"id":%q,"subject":"orders/%s","eventType":"Shop.OrderPlaced","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{"n":12345678901234567890}}`, id, id)
+}
+
+// cloudEvent is one sound CloudEvent.
+func cloudEvent(id string) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"shop.order.placed","subject":"orders/%s","time":"2026-11-20T09:30:00Z","data":{"n":1.50}}`, id, id)
+}
+
+func TestNewRefusesWhatCannotBeServed(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgdev.NewDatabase(t))
+	for name, row := range map[string]struct {
+		options server.Options
+		says    string
+	}{
+		"no store":                              {server.Options{AdminToken: "a"}, "Store is required"},
+		"no admin token":                        {server.Options{Store: s}, "AdminToken is required"},
+		"the admin token is the well-known key": {server.Options{Store: s, AdminToken: devKey, DevKey: devKey}, "well-known"},
+	} {
+		_, err := server.New(row.options)
+		require.ErrorContains(t, err, row.says, name)
+	}
+	_, err := server.New(server.Options{Store: s, AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
+	require.NoError(t, err, "under dev it may be")
+}
+
+func TestHTTPServerHasLimits(t *testing.T) {
+	t.Parallel()
+	s := server.NewHTTPServer("127.0.0.1:0", http.NotFoundHandler())
+	require.Equal(t, 5*time.Second, s.ReadHeaderTimeout)
+	require.Equal(t, 64<<10, s.MaxHeaderBytes)
+	require.NotZero(t, s.ReadTimeout)
+	require.NotZero(t, s.WriteTimeout)
+	require.NotZero(t, s.IdleTimeout)
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// namespacePolicy is the default of event subscriptions on namespace topics: the only documented behaviour they have.
+// Its deliveries are CloudEvents (Microsoft, Event Grid namespace push delivery and retry, 2023-11).
+const namespacePolicy = "namespace-2023"
+
+// subscriptionSpec fills in the defaults and judges every setting, so that one answer names all mistakes.
+func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name string, b *SubscriptionSettings) (store.SubscriptionSpec, error) {
+	var found problems
+	if b == nil {
+		b = &SubscriptionSettings{}
+	}
+	found.check(policy.ValidName("subscription", name))
+	spec := store.SubscriptionSpec{
+		EndpointURL:         b.EndpointUrl,
+		EndpointKind:        policy.EndpointKind(optional(b.EndpointKind, EndpointKindWebhook)),
+		EventDeliverySchema: event.Schema(optional(b.EventDeliverySchema, Schema(t.InputSchema))),
+		Filter:              filterOf(b.Filter),
+	}
+	spec.EndpointBaseURL = m.endpoint(&found, spec)
+	found.check(spec.Filter.Validate())
+	if err := m.retryPolicy(ctx, &found, &spec, t, b.RetryPolicy); err != nil {
+		return spec, err
+	}
+	found.deliverySchema(spec, t)
+	spec.DeadLetter = found.deadLetter(b.DeadLetterDestination)
+	return spec, found.err()
+}
+
+// endpoint judges the endpoint and returns what of it may be shown.
+func (m *management) endpoint(found *problems, spec store.SubscriptionSpec) (base string) {
+	if !EndpointKind(spec.EndpointKind).Valid() {
+		found.value("endpointKind", "must be %s or %s", policy.KindWebhook, policy.KindAzureResource)
+	}
+	if spec.EndpointURL == "" {
+		found.value("endpointUrl", "is required")
+		return ""
+	}
+	u, err := policy.EndpointURL(spec.EndpointURL, m.allow)
+	if err != nil {
+		found.check(err)
+		return ""
+	}
+	return policy.BaseURL(u)
+}
+
+func filterOf(b *FilterSettings) policy.Filter {
+	if b == nil {
+		return policy.Filter{}
+	}
+	return policy.Filter{
+		IncludedEventTypes: optional(b.IncludedEventTypes, nil), SubjectBeginsWith: optional(b.SubjectBeginsWith, ""),
+		SubjectEndsWith: optional(b.SubjectEndsWith, ""), IsSubjectCaseSensitive: optional(b.IsSubjectCaseSensitive, false),
+	}
+}
+
+// retryPolicy sets the policy's name and the two limits. Its error is the database's.
+func (m *management) retryPolicy(ctx context.Context, found *problems, spec *store.SubscriptionSpec, t *store.Topic, b *RetryPolicySettings) error {
+	if b == nil {
+		b = &RetryPolicySettings{}
+	}
+	name := policy.DefaultName
+	if t.Kind == store.TopicNamespace {
+		name = namespacePolicy
+	}
+	spec.RetryPolicy = optional(b.Policy, name)
+	spec.MaxDeliveryAttempts, spec.EventTimeToLiveInMinutes = b.MaxDeliveryAttempts, b.EventTimeToLiveInMinutes
+	p, err := m.policy(ctx, spec.RetryPolicy)
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		found.value("retryPolicy.policy", "must be one of %s", strings.Join(m.policyNames(), ", "))
+		return nil
+	}
+	// One at a time: together, the first mistake would hide the second.
+	_, err = p.Limits(spec.MaxDeliveryAttempts, nil)
+	found.check(err)
+	_, err = p.Limits(nil, spec.EventTimeToLiveInMinutes)
+	found.check(err)
+	return nil
+}
+
+func (p *problems) deliverySchema(spec store.SubscriptionSpec, t *store.Topic) {
+	switch schema := spec.EventDeliverySchema; {
+	case !Schema(schema).Valid():
+		p.value("eventDeliverySchema", "must be %s or %s", event.EventGrid, event.CloudEvents)
+	case !event.CanDeliver(t.InputSchema, schema):
+		p.value("eventDeliverySchema", "must be %s: the topic's input schema is %s, which cannot become %s", event.CloudEvents, t.InputSchema, schema)
+	case spec.RetryPolicy == namespacePolicy && schema != event.CloudEvents:
+		p.value("eventDeliverySchema", "must be %s under retry policy %s", event.CloudEvents, namespacePolicy)
+	}
+}
+
+func (p *problems) deadLetter(b *DeadLetterDestination) store.DeadLetterDestination {
+	if b == nil {
+		return store.DeadLetterUnset
+	}
+	if !b.EndpointType.Valid() {
+		p.value("deadLetterDestination.endpointType", "must be %s or %s", store.DeadLetterRows, store.DeadLetterNone)
+	}
+	return store.DeadLetterDestination(b.EndpointType)
+}

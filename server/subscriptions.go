@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// ListSubscriptions answers GET /v1/topics/{topic}/subscriptions.
+func (m *management) ListSubscriptions(ctx context.Context, r ListSubscriptionsRequestObject) (ListSubscriptionsResponseObject, error) {
+	page, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if !storable(r.Topic) {
+		return nil, topicNotFound(r.Topic)
+	}
+	list, err := m.store.Subscriptions(ctx, r.Topic, page.after, page.limit+1)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, topicNotFound(r.Topic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := ListSubscriptions200JSONResponse{Value: []Subscription{}}
+	shown, next := cut(page, list, "/v1"+topicPath(r.Topic)+"/subscriptions", func(s *store.Subscription) string { return s.Name })
+	for _, sub := range shown {
+		answer.Value = append(answer.Value, m.subscriptionJSON(sub))
+	}
+	answer.NextLink = next
+	return answer, nil
+}
+
+// PutSubscription answers PUT /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionRequestObject) (PutSubscriptionResponseObject, error) {
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := m.subscriptionSpec(ctx, topic, r.Subscription, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	sub, made, err := m.store.PutSubscription(ctx, r.Topic, r.Subscription, spec)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, topicNotFound(r.Topic)
+	case err != nil:
+		return nil, err
+	case made:
+		return PutSubscription201JSONResponse(m.subscriptionJSON(sub)), nil
+	}
+	return PutSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
+}
+
+// GetSubscription answers GET /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *management) GetSubscription(ctx context.Context, r GetSubscriptionRequestObject) (GetSubscriptionResponseObject, error) {
+	if !storable(r.Topic) || !storable(r.Subscription) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	sub, err := m.store.SubscriptionOf(ctx, r.Topic, r.Subscription)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return GetSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
+}
+
+// DeleteSubscription answers DELETE /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *management) DeleteSubscription(ctx context.Context, r DeleteSubscriptionRequestObject) (DeleteSubscriptionResponseObject, error) {
+	if !storable(r.Topic) || !storable(r.Subscription) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	err := m.store.DeleteSubscription(ctx, r.Topic, r.Subscription)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return DeleteSubscription204Response{}, nil
+}
+
+// subscriptionJSON shows an event subscription with its effective settings and without its endpoint's secrets.
+func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
+	destination := DeadLetterDestinationEndpointTypeRows
+	if !s.HasDeadLetter() {
+		destination = DeadLetterDestinationEndpointTypeNone
+	}
+	return Subscription{
+		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
+		EventDeliverySchema: Schema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
+		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
+		ProvisioningState:     s.ProvisioningState, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+	}
+}
+
+func (m *management) retryPolicyJSON(s *store.Subscription) RetryPolicy {
+	shown := RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts}
+	p, known := m.store.Catalogue().Policy(s.RetryPolicy)
+	if known && shown.MaxDeliveryAttempts == nil {
+		shown.MaxDeliveryAttempts = limitOf(p.DefaultMaxAttempts)
+	}
+	switch {
+	case s.EventTimeToLiveInMinutes != nil:
+		shown.EventTimeToLiveInMinutes = *s.EventTimeToLiveInMinutes
+	case known:
+		shown.EventTimeToLiveInMinutes = minutes(p.DefaultTTL)
+	}
+	return shown
+}
+
+func filterJSON(f policy.Filter) Filter {
+	types := f.IncludedEventTypes
+	if len(types) == 0 {
+		types = []string{"All"}
+	}
+	return Filter{
+		IncludedEventTypes: types, SubjectBeginsWith: f.SubjectBeginsWith, SubjectEndsWith: f.SubjectEndsWith,
+		IsSubjectCaseSensitive: f.IsSubjectCaseSensitive,
+	}
+}

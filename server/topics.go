@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// management answers the routes under /v1. The generated handlers read parameters and write answers around it.
+type management struct {
+	store *store.Store
+	allow []netip.Prefix
+}
+
+var _ StrictServerInterface = (*management)(nil)
+
+// storable reports whether PostgreSQL can be asked for s. Nothing has a name that cannot be stored.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// ListTopics answers GET /v1/topics.
+func (m *management) ListTopics(ctx context.Context, r ListTopicsRequestObject) (ListTopicsResponseObject, error) {
+	page, err := readPage(r.Params.Limit, r.Params.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list, err := m.store.Topics(ctx, page.after, page.limit+1)
+	if err != nil {
+		return nil, err
+	}
+	answer := ListTopics200JSONResponse{Value: []Topic{}}
+	shown, next := cut(page, list, "/v1/topics", func(t *store.Topic) string { return t.Name })
+	for _, t := range shown {
+		answer.Value = append(answer.Value, topicJSON(t, nil))
+	}
+	answer.NextLink = next
+	return answer, nil
+}
+
+// PutTopic answers PUT /v1/topics/{topic}.
+func (m *management) PutTopic(ctx context.Context, r PutTopicRequestObject) (PutTopicResponseObject, error) {
+	spec, err := topicSpec(r.Topic, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	topic, keys, err := m.store.PutTopic(ctx, r.Topic, spec)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return nil, refuse(http.StatusConflict, codeConflict,
+			"topic %q exists with another kind or inputSchema than %s and %s, and neither can be changed", r.Topic, spec.Kind, spec.InputSchema)
+	case err != nil:
+		return nil, err
+	case keys != nil:
+		return PutTopic201JSONResponse(topicJSON(topic, keys)), nil
+	}
+	return PutTopic200JSONResponse(topicJSON(topic, nil)), nil
+}
+
+// topicSpec fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
+// 2023-11).
+func topicSpec(name string, b *TopicSettings) (store.TopicSpec, error) {
+	if b == nil {
+		b = &TopicSettings{}
+	}
+	var found problems
+	found.check(policy.ValidName("topic", name))
+	kind := optional(b.Kind, TopicKindBasic)
+	schema := SchemaEventGridSchema
+	if kind == TopicKindNamespace {
+		schema = SchemaCloudEventSchemaV10
+	}
+	schema = optional(b.InputSchema, schema)
+	if !kind.Valid() {
+		found.value("kind", "must be basic or namespace")
+	}
+	switch {
+	case !schema.Valid():
+		found.value("inputSchema", "must be %s or %s", event.EventGrid, event.CloudEvents)
+	case kind == TopicKindNamespace && schema != SchemaCloudEventSchemaV10:
+		found.value("inputSchema", "must be %s: a namespace topic takes CloudEvents only", event.CloudEvents)
+	}
+	return store.TopicSpec{Kind: store.TopicKind(kind), InputSchema: event.Schema(schema)}, found.err()
+}
+
+// optional is the value a member has, or the one it takes when it is left out or null.
+func optional[T any](given *T, otherwise T) T {
+	if given == nil {
+		return otherwise
+	}
+	return *given
+}
+
+// GetTopic answers GET /v1/topics/{topic}.
+func (m *management) GetTopic(ctx context.Context, r GetTopicRequestObject) (GetTopicResponseObject, error) {
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	return GetTopic200JSONResponse(topicJSON(topic, nil)), nil
+}
+
+func (m *management) topic(ctx context.Context, name string) (*store.Topic, error) {
+	if !storable(name) {
+		return nil, topicNotFound(name)
+	}
+	topic, err := m.store.Topic(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, topicNotFound(name)
+	}
+	return topic, err
+}
+
+// DeleteTopic answers DELETE /v1/topics/{topic}.
+func (m *management) DeleteTopic(ctx context.Context, r DeleteTopicRequestObject) (DeleteTopicResponseObject, error) {
+	if !storable(r.Topic) {
+		return nil, topicNotFound(r.Topic)
+	}
+	err := m.store.DeleteTopic(ctx, r.Topic)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, topicNotFound(r.Topic)
+	case errors.Is(err, store.ErrConflict):
+		return nil, refuse(http.StatusConflict, codeConflict, "topic %q has event subscriptions: delete them first", r.Topic)
+	case err != nil:
+		return nil, err
+	}
+	return DeleteTopic204Response{}, nil
+}
+
+func topicJSON(t *store.Topic, keys *store.AccessKeys) Topic {
+	shown := Topic{
+		Name: t.Name, Kind: TopicKind(t.Kind), InputSchema: Schema(t.InputSchema),
+		Endpoint: topicPath(t.Name) + "/api/events", CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+	}
+	if keys != nil {
+		shown.Key1, shown.Key2 = &keys.Key1, &keys.Key2
+	}
+	return shown
+}
+
+func topicPath(name string) string { return "/topics/" + url.PathEscape(name) }
