@@ -175,3 +175,13 @@ func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condi
 
 // quiet keeps River's and goose's progress lines out of the log: `migrate` prints its own summary.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// Down takes postrider's schema back to nothing, with all its data; River's tables stay. For tests of the files.
+func Down(ctx context.Context, pool *pgxpool.Pool) error {
+	return withProvider(pool, func(p *goose.Provider) error {
+		if _, err := p.DownTo(ctx, 0); err != nil {
+			return fmt.Errorf("take the schema down: %w", err)
+		}
+		return nil
+	})
+}

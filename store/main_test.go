@@ -49,11 +49,24 @@ var testKey = []byte("0123456789abcdef0123456789abcdef")
 // newStore opens a store of its own on a database, as another process would, and runs it until the test ends.
 func newStore(t *testing.T, url, node string) (*store.Store, *pgxpool.Pool) {
 	t.Helper()
+	return newStoreWith(t, url, store.Options{Node: node})
+}
+
+// smallMemory is a store that holds 1 MiB of bodies, the least there is.
+func (b *bundle) smallMemory(t *testing.T) *store.Store {
+	t.Helper()
+	s, _ := newStoreWith(t, b.url, store.Options{Node: "node-small", MaxBodyBytes: 1})
+	return s
+}
+
+func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgxpool.Pool) {
+	t.Helper()
 	pool, err := store.OpenPool(t.Context(), url, 10)
 	require.NoError(t, err)
 	sealer, err := store.NewSealer(testKey)
 	require.NoError(t, err)
-	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: node})
+	o.Pool, o.Sealer = pool, sealer
+	s, err := store.New(t.Context(), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -97,6 +110,17 @@ func publication(topic, prefix string, n int) store.Publication {
 				Schema: event.EventGrid, ID: id, Type: "test", Subject: "subject/" + id,
 				Body: fmt.Appendf(nil, `{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
 			}
+		}
+		return events, nil
+	}}
+}
+
+// bigPublication makes n events whose bodies have the size given.
+func bigPublication(topic string, n, bytes int) store.Publication {
+	return store.Publication{Topic: topic, Parse: func(*store.Topic) ([]event.Event, error) {
+		events := make([]event.Event, n)
+		for i := range events {
+			events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: make([]byte, bytes)}
 		}
 		return events, nil
 	}}

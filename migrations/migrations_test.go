@@ -1,0 +1,163 @@
+package migrations_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"postrider/migrations"
+	"postrider/pgdev"
+)
+
+// The template database stays empty: these tests migrate.
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, nil)) }
+
+func open(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func texts(t *testing.T, pool *pgxpool.Pool, query string) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), query)
+	require.NoError(t, err)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return list
+}
+
+func TestUpFromManyProcessesAtOnce(t *testing.T) {
+	t.Parallel()
+	url := pgdev.NewDatabase(t)
+	before, err := migrations.ReadStatus(t.Context(), open(t, url))
+	require.NoError(t, err)
+	require.Zero(t, before.Current)
+	require.False(t, before.Ready())
+
+	var group sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		pool := open(t, url)
+		group.Go(func() { errs[i] = migrations.Up(context.Background(), pool, io.Discard) })
+	}
+	group.Wait()
+
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	after, err := migrations.ReadStatus(t.Context(), open(t, url))
+	require.NoError(t, err)
+	require.True(t, after.Ready())
+	require.Equal(t, migrations.RiverVersion, after.River)
+}
+
+func TestEveryPublicNameHasAComment(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+
+	require.Empty(t, texts(t, pool, `SELECT c.relname || coalesce('.' || a.attname, '') FROM pg_class c
+		JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider'
+		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+		WHERE c.relkind IN ('v', 'm') AND (obj_description(c.oid, 'pg_class') IS NULL OR (a.attnum IS NOT NULL AND col_description(c.oid, a.attnum) IS NULL))`))
+	require.Empty(t, texts(t, pool, `SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'postrider'
+		WHERE obj_description(p.oid, 'pg_proc') IS NULL`))
+	require.NotEmpty(t, texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'"))
+}
+
+// Columns that several views share have one name and one type.
+func TestSharedColumnsHaveOneType(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	require.Empty(t, texts(t, pool, `SELECT column_name || ': ' || string_agg(DISTINCT data_type, ', ') FROM information_schema.columns
+		WHERE table_schema = 'postrider' GROUP BY column_name HAVING count(DISTINCT data_type) > 1`))
+}
+
+func TestReaderReadsTheViewsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	views := texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'")
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+migrations.ReaderRole)
+	require.NoError(t, err)
+	for _, view := range views {
+		_, err := tx.Exec(t.Context(), "SELECT * FROM postrider."+view)
+		require.NoError(t, err, view)
+	}
+	_, err = tx.Exec(t.Context(), "SELECT * FROM postrider_internal.topics")
+	require.ErrorContains(t, err, "permission denied")
+}
+
+func TestSecretsAppearInNoView(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	for _, name := range texts(t, pool, "SELECT column_name FROM information_schema.columns WHERE table_schema = 'postrider'") {
+		require.NotContains(t, name, "sealed")
+		require.NotContains(t, name, "hash")
+	}
+}
+
+func TestUpWithoutTheRightToCreateRolesSaysWhatToRun(t *testing.T) {
+	t.Parallel()
+	url := pgdev.NewDatabase(t)
+	admin := open(t, url)
+	// Roles belong to the whole server and other tests create ours: the limited owner may neither create nor grant.
+	_, err := admin.Exec(t.Context(), `DO $$ BEGIN CREATE ROLE limited LOGIN PASSWORD 'limited'; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	require.NoError(t, err)
+	_, err = admin.Exec(t.Context(), "GRANT CREATE ON DATABASE "+pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize()+" TO limited")
+	require.NoError(t, err)
+	config := admin.Config().Copy()
+	config.ConnConfig.User, config.ConnConfig.Password = "limited", "limited"
+	limited, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(limited.Close)
+
+	var notices bytes.Buffer
+	require.NoError(t, migrations.Up(t.Context(), limited, &notices))
+
+	status, err := migrations.ReadStatus(t.Context(), limited)
+	require.NoError(t, err)
+	require.True(t, status.Ready())
+	require.True(t, strings.Contains(notices.String(), "CREATE ROLE postrider_reader"), notices.String())
+}
+
+func TestDownAndUpAgain(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	require.NoError(t, migrations.Down(t.Context(), pool))
+	require.Empty(t, texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'"))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+}
+
+func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	for name, body := range map[string]string{
+		"NUL": `{"a":"\u0000"}`, "lone surrogate": `{"a":"\ud800"}`, "huge number": `{"a":1e999999}`, "deep": strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+	} {
+		var isNull bool
+		var why *string
+		err := pool.QueryRow(t.Context(), "SELECT postrider.try_jsonb($1) IS NULL, postrider.jsonb_error($1)", []byte(body)).Scan(&isNull, &why)
+		require.NoError(t, err, name)
+		require.True(t, isNull, name)
+		require.NotNil(t, why, name)
+	}
+}
