@@ -134,7 +134,7 @@ func TestUpWithoutTheRightToCreateRolesSaysWhatToRun(t *testing.T) {
 	status, err := migrations.ReadStatus(t.Context(), limited)
 	require.NoError(t, err)
 	require.True(t, status.Ready())
-	require.True(t, strings.Contains(notices.String(), "CREATE ROLE postrider_reader"), notices.String())
+	require.Contains(t, notices.String(), "CREATE ROLE postrider_reader")
 }
 
 func TestDownAndUpAgain(t *testing.T) {
