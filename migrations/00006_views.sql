@@ -137,7 +137,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS 'From the start t
 COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL when there was no answer.';
 COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'What the attempt came to, in Event Grid''s words.';
 COMMENT ON COLUMN postrider.delivery_attempts.error IS 'What went wrong below HTTP.';
-COMMENT ON COLUMN postrider.delivery_attempts.verdict IS 'What the policy decided: delivered, retry, dead_letter or drop.';
+COMMENT ON COLUMN postrider.delivery_attempts.verdict IS 'What the policy decided: deliver, retry, dead_letter or drop.';
 COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'When the next attempt was scheduled for.';
 COMMENT ON COLUMN postrider.delivery_attempts.why IS 'Why, in one line.';
 COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -167,7 +168,12 @@ func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condi
 	}
 	var version int64
 	query := fmt.Sprintf("SELECT coalesce(max(%s), 0) FROM %s WHERE %s", column, table, condition)
-	if err := pool.QueryRow(ctx, query).Scan(&version); err != nil {
+	err := pool.QueryRow(ctx, query).Scan(&version)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "42703" || pgErr.Code == "42P01") {
+		return 0, nil // another process is in the middle of making it
+	}
+	if err != nil {
 		return 0, fmt.Errorf("read table %s: %w", table, err)
 	}
 	return version, nil

@@ -45,10 +45,8 @@ func migrateUp(ctx context.Context, url string, flags logFlags, out io.Writer) e
 		return err
 	}
 	defer pool.Close()
-	before, err := migrations.ReadStatus(ctx, pool)
-	if err != nil {
-		return err
-	}
+	// For the line below only, and read before Up's lock: where another process is half way, the answer may be an error.
+	before, _ := migrations.ReadStatus(ctx, pool)
 	if err := migrations.Up(ctx, pool, out); err != nil {
 		return err
 	}

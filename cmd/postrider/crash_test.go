@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A process that is killed while it delivers loses nothing that it had acknowledged. What is lost is told from the two
+// ledgers alone; the tables only have to agree with them.
+func TestKilledServiceLosesNothing(t *testing.T) {
+	t.Parallel()
+	db, sink := migratedDatabase(t), newGate(t)
+	first := startNode(t, db, "--max-workers", "40")
+	key := first.topic("orders")
+	first.subscribe("orders", "billing", sink.url)
+	load := startPublishers(t, &first.service, "orders", key, 4)
+	eventually(t, "200 deliveries are owed and all workers wait for the endpoint", func() bool {
+		return sink.held() == 40 && one[int](db, unfinishedQuery) >= 200
+	})
+
+	first.kill()
+	load.working.Wait()
+	unfinished := one[int](db, unfinishedQuery)
+	require.GreaterOrEqual(t, unfinished, 100, "unfinished at the kill")
+	eventually(t, "the kill cut at least 10 requests", func() bool { return sink.held() == 0 })
+	require.GreaterOrEqual(t, len(sink.cutIDs()), 10, "in the middle of their POST at the kill")
+	t.Logf("at the kill: %d unfinished, %d in the middle of their POST", unfinished, len(sink.cutIDs()))
+
+	startNode(t, db)
+	sink.open()
+	db.drained()
+	verdict := load.compare(sink)
+	require.GreaterOrEqual(t, verdict.Published, 100)
+	require.Empty(t, verdict.Lost, "acknowledged and never received")
+	require.Empty(t, verdict.Changed, "received with other bytes than were published")
+	require.LessOrEqual(t, len(verdict.Unacknowledged), 4, "a publisher had one request open: its answer may have died with the process")
+	requireEndedOnce(t, db)
+	require.Equal(t, len(sink.cutIDs()), one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 1"), "the interrupted are marked, and no others")
+	require.Equal(t, len(sink.cutIDs()), one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1"))
+}
+
+// requireEndedOnce: everything was delivered by one recorded attempt, ended once and left no job behind.
+func requireEndedOnce(t *testing.T, db *database) {
+	t.Helper()
+	events := one[int](db, "SELECT count(*) FROM postrider.events WHERE matched = 1")
+	require.Equal(t, events, one[int](db, "SELECT count(*) FROM postrider.deliveries"), "a delivery per event")
+	require.Equal(t, events, one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, events, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts"), "an attempt per delivery")
+	require.Equal(t, events, one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.delivery_attempts WHERE status = 200 AND number = 1"))
+	eventually(t, "no job is left", func() bool {
+		return one[int](db, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver'") == 0
+	})
+}
+
+// Of two nodes one is killed in the middle of its attempts: the other makes them again as soon as it has written four
+// heartbeats, one a second, without the dead one moving.
+func TestSurvivorMakesTheAttemptsOfAKilledNodeAgain(t *testing.T) {
+	t.Parallel()
+	db, sink := migratedDatabase(t), newGate(t)
+	survivor := startNode(t, db, "--max-workers", "20")
+	doomed := startNode(t, db, "--max-workers", "20")
+	key := survivor.topic("orders")
+	survivor.subscribe("orders", "billing", sink.url)
+	events := make([]string, 60)
+	for i := range events {
+		events[i] = cloudEvent(fmt.Sprintf("e%d", i))
+	}
+	survivor.publish("orders", key, "["+strings.Join(events, ",")+"]")
+	eventually(t, "both nodes have 20 requests in flight", func() bool {
+		return sink.held() == 40 && one[int](db, runningQuery, survivor.name) == 20 && one[int](db, runningQuery, doomed.name) == 20
+	})
+
+	doomed.kill()
+	killed := time.Now()
+	eventually(t, "the kill cut 20 requests", func() bool { return len(sink.cutIDs()) == 20 })
+	sink.open()
+	db.drained()
+	var earliest, latest time.Duration
+	for _, id := range sink.cutIDs() {
+		again := sink.again(id)
+		require.False(t, again.IsZero(), "%s was made again", id)
+		after := again.Sub(killed)
+		latest = max(latest, after)
+		if earliest == 0 || after < earliest {
+			earliest = after
+		}
+	}
+	t.Logf("from the kill to the second arrival: %s to %s", earliest.Round(time.Millisecond), latest.Round(time.Millisecond))
+	require.Less(t, latest, 15*time.Second)
+	requireEndedOnce(t, db)
+	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns > 0")
+	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
+	require.Equal(t, []string{survivor.name}, one[[]string](db, "SELECT array_agg(id) FROM postrider_internal.nodes"))
+}
+
+// A clean stop lets attempts in flight finish for the stop timeout and cuts the others, which another node makes again.
+func TestStoppedNodeHandsOver(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name        string
+		stopTimeout time.Duration
+		finish      bool // the endpoint answers while the node is stopping
+	}{
+		{"attempts in flight finish", 10 * time.Second, true},
+		{"attempts in flight are cut after the stop timeout", time.Second, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			db, sink := migratedDatabase(t), newGate(t)
+			stopped := startNode(t, db, "--max-workers", "20", "--stop-timeout", row.stopTimeout.String())
+			startNode(t, db, "--max-workers", "20")
+			key := stopped.topic("orders")
+			stopped.subscribe("orders", "billing", sink.url)
+			load := startPublishers(t, &stopped.service, "orders", key, 4)
+			eventually(t, "the node has 20 requests in flight", func() bool {
+				return sink.held() == 40 && one[int](db, runningQuery, stopped.name) == 20
+			})
+
+			asked := time.Now()
+			stopped.signal(syscall.SIGTERM)
+			load.working.Wait() // the first thing a stopping node does is to take nothing new
+			if row.finish {
+				require.Never(t, func() bool { return len(sink.cutIDs()) > 0 }, time.Second, pollTime, "attempts in flight are left alone")
+				sink.open()
+			}
+			require.Zero(t, stopped.wait())
+			took := time.Since(asked)
+			t.Logf("stopped in %s", took.Round(time.Millisecond))
+			require.Less(t, took, row.stopTimeout+5*time.Second)
+			require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes WHERE id = $1", stopped.name), "it gave its lease back")
+			if !row.finish {
+				sink.open()
+			}
+			db.drained()
+			verdict := load.compare(sink)
+			require.NotZero(t, verdict.Published)
+			require.Empty(t, verdict.Lost)
+			require.Empty(t, verdict.Changed)
+			require.Empty(t, verdict.Unacknowledged, "a request that was taken was answered")
+			require.Zero(t, verdict.Duplicates)
+			requireEndedOnce(t, db)
+			requireMarked(t, db, sink, row.finish)
+		})
+	}
+}
+
+func requireMarked(t *testing.T, db *database, sink *gate, finished bool) {
+	t.Helper()
+	reruns := one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0")
+	require.Len(t, sink.cutIDs(), reruns, "the interrupted are marked, and no others")
+	if finished {
+		require.Zero(t, reruns)
+	} else {
+		require.Equal(t, 20, reruns)
+	}
+}

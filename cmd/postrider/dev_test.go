@@ -1,0 +1,331 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// devRun is one `postrider dev`.
+type devRun struct {
+	service
+	file string // the ready file
+	info readyInfo
+	db   *database
+	data string // PostgreSQL's data folder
+}
+
+// startDev runs dev on free ports; later flags win over the ports.
+func startDev(t *testing.T, flags ...string) *devRun {
+	t.Helper()
+	d := &devRun{file: filepath.Join(t.TempDir(), "ready.json")}
+	args := append([]string{"dev", "--listen", "127.0.0.1:0", "--sink-listen", "127.0.0.1:0", "--pg-port", "0", "--ready-file", d.file}, flags...)
+	p := startProcess(t, ownEnvironment(), program, args...)
+	d.info = p.ready(d.file)
+	d.service = service{p, d.info.API, d.info.AdminToken}
+	d.db = openDatabaseAt(t, d.info.DatabaseURL)
+	d.data = one[string](d.db, "SHOW data_directory")
+	return d
+}
+
+// processes are the run's own and all below it, PostgreSQL's included.
+func (d *devRun) processes() []int {
+	d.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(d.data, "postmaster.pid"))
+	require.NoError(d.t, err)
+	first, _, _ := strings.Cut(string(raw), "\n")
+	postmaster, err := strconv.Atoi(first)
+	require.NoError(d.t, err)
+	require.True(d.t, alive(postmaster))
+	return append(descendants(d.cmd.Process.Pid), d.cmd.Process.Pid, postmaster)
+}
+
+func requireGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// delivery waits until the delivery of the event has made that many attempts, and returns its state.
+func (d *devRun) delivery(event, subscription string, attempts int) (state string) {
+	d.t.Helper()
+	const query = "SELECT state FROM postrider.deliveries WHERE event_id = $1 AND subscription = $2 AND attempts = $3"
+	eventually(d.t, fmt.Sprintf("%s was attempted %d times for %s", event, attempts, subscription), func() bool {
+		err := d.db.pool.QueryRow(d.t.Context(), query, event, subscription, attempts).Scan(&state)
+		if err != nil {
+			require.ErrorIs(d.t, err, pgx.ErrNoRows)
+		}
+		return err == nil
+	})
+	return state
+}
+
+// hasten lets the next attempt be made now instead of when the policy wants it.
+func (d *devRun) hasten(event, subscription string) {
+	d.t.Helper()
+	d.db.exec(`UPDATE postrider_internal.river_job SET state = 'available', scheduled_at = now()
+		WHERE state IN ('scheduled', 'available') AND (args ->> 'd')::bigint =
+		      (SELECT delivery_id FROM postrider.deliveries WHERE event_id = $1 AND subscription = $2)`, event, subscription)
+}
+
+func TestDev(t *testing.T) {
+	t.Parallel()
+	d := startDev(t)
+	eventually(t, "the first event is published", d.db.atLeast(1, "SELECT count(*) FROM postrider.events"))
+	first := one[string](d.db, "SELECT event_id FROM postrider.events")
+
+	requireReadyInfo(t, d.info)
+	requireContract(t, d.db)
+	requireFirstEvent(t, d, first)
+	requireSample(t, d, first)
+	requireAttemptsCounted(t, d)
+	requireCleanEnd(t, d)
+}
+
+func requireReadyInfo(t *testing.T, info readyInfo) {
+	t.Helper()
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, info.API)
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, info.Sink)
+	require.Equal(t, devAdminToken, info.AdminToken)
+	require.Equal(t, devAccessKey, info.TopicKey)
+	for _, page := range []string{info.API + "/ui/", info.API + "/readyz", info.API + "/openapi.yaml", info.Sink + "/ok"} {
+		status, text, err := call(t.Context(), http.MethodGet, page, "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, "%s: %s", page, text)
+	}
+}
+
+// functionCalls has a call of every function in schema postrider.
+var functionCalls = map[string]string{
+	"try_jsonb":   `postrider.try_jsonb('{"a":1}'::bytea) ->> 'a' = '1'`,
+	"jsonb_error": `postrider.jsonb_error('{'::bytea) IS NOT NULL`,
+	"try_text":    `postrider.try_text('\xff'::bytea) = '\377'`,
+}
+
+// requireContract: every view can be read and every function called.
+func requireContract(t *testing.T, db *database) {
+	t.Helper()
+	views := one[[]string](db, "SELECT array_agg(table_name::text) FROM information_schema.views WHERE table_schema = 'postrider'")
+	require.Contains(t, views, "dead_letters")
+	for _, view := range views {
+		db.exec("SELECT * FROM " + pgx.Identifier{"postrider", view}.Sanitize())
+	}
+	functions := one[[]string](db, "SELECT array_agg(DISTINCT proname::text) FROM pg_proc WHERE pronamespace = 'postrider'::regnamespace")
+	require.NotEmpty(t, functions)
+	for _, name := range functions {
+		require.Contains(t, functionCalls, name, "a function of the contract needs a call here")
+		require.True(t, one[bool](db, "SELECT "+functionCalls[name]), name)
+	}
+}
+
+func requireFirstEvent(t *testing.T, d *devRun, first string) {
+	t.Helper()
+	require.Equal(t, "delivered", d.delivery(first, "ok", 1))
+	require.Equal(t, "dead_lettered", d.delivery(first, "refused", 1))
+	require.Equal(t, "UndeliverableDueToHttpBadRequest", one[string](d.db, "SELECT reason FROM postrider.dead_letters WHERE event_id = $1", first))
+	require.Equal(t, "pending", d.delivery(first, "flaky", 1))
+	// ga-2021's first step, and jitter of a tenth of it at most. The attempt's own time comes on top.
+	wait := one[float64](d.db, "SELECT extract(epoch FROM next_attempt_at - last_attempt_at)::float8 FROM postrider.deliveries WHERE event_id = $1 AND subscription = 'flaky'", first)
+	require.GreaterOrEqual(t, wait, 10.0)
+	require.Less(t, wait, 13.0)
+
+	for _, line := range []string{
+		`--> demo +%s \(demo\.hello\), wanted by 3`,
+		`<-- ok +%s attempt 1: 200 in \S+, delivered`,
+		`<-- refused +%s attempt 1: 400 in \S+, dead-lettered: UndeliverableDueToHttpBadRequest`,
+		`<-- flaky +%s attempt 1: 500 in \S+, next attempt in 1[01](\.\d)?s \(.*step 1 is 10 s.*\)`,
+	} {
+		eventuallyPrinted(t, d, fmt.Sprintf(`(?m)^\d\d:\d\d:\d\d `+line+`$`, regexp.QuoteMeta(first)))
+	}
+	d.hasten(first, "flaky")
+	require.Equal(t, "pending", d.delivery(first, "flaky", 2))
+	d.hasten(first, "flaky")
+	require.Equal(t, "delivered", d.delivery(first, "flaky", 3))
+	require.Equal(t, []int32{500, 500, 204}, one[[]int32](d.db, `SELECT array_agg(a.status ORDER BY a.number) FROM postrider.delivery_attempts a
+		JOIN postrider.deliveries d USING (delivery_id) WHERE d.event_id = $1 AND a.subscription = 'flaky'`, first))
+}
+
+func eventuallyPrinted(t *testing.T, d *devRun, pattern string) {
+	t.Helper()
+	line := regexp.MustCompile(pattern)
+	eventually(t, pattern+" is printed", func() bool { return line.MatchString(d.stdout.String()) })
+}
+
+// requireSample runs the three commands that dev prints, exactly as printed.
+func requireSample(t *testing.T, d *devRun, first string) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err == nil {
+		require.Contains(t, shell(t, printedCommand(t, d, "Publish an event:")), "HTTP/1.1 200 OK")
+		require.Equal(t, "delivered", d.delivery("my-1", "ok", 1))
+		eventuallyPrinted(t, d, `--> demo +my-1 \(demo\.hello\), wanted by 3\n`)
+	}
+	table := shell(t, printedCommand(t, d, "Look at the dead letters:"))
+	require.Regexp(t, `(?m)^event_id +subscription +reason +attempts +last_outcome +last_status$`, table)
+	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +refused +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)
+	schedule := shell(t, printedCommand(t, d, "Ask a policy what it does:"))
+	require.Regexp(t, `(?m)^2 +30 +30s +503: no sooner than 30 s; step 1 is 10 s after the failure$`, schedule)
+	require.Regexp(t, `(?m)^end +86400 +24h +dead_lettered TimeToLiveExceeded$`, schedule)
+}
+
+// printedCommand is what stands below the title, with the lines that a backslash goes on to.
+func printedCommand(t *testing.T, d *devRun, title string) string {
+	t.Helper()
+	eventuallyPrinted(t, d, `-->`) // the first event is published below all of them
+	_, after, found := strings.Cut(d.stdout.String(), title+"\n")
+	require.True(t, found, title)
+	var command strings.Builder
+	for line := range strings.Lines(after) {
+		command.WriteString(line)
+		if !strings.HasSuffix(line, "\\\n") {
+			break
+		}
+	}
+	return command.String()
+}
+
+func shell(t *testing.T, command string) string {
+	t.Helper()
+	p := startProcess(t, ownEnvironment(), "sh", "-c", command)
+	require.Zero(t, p.wait(), "%s\n%s", command, p.stderr.String())
+	return p.stdout.String()
+}
+
+// requireAttemptsCounted: an endpoint that refuses twice sees the attempts made before in aeg-delivery-count.
+func requireAttemptsCounted(t *testing.T, d *devRun) {
+	t.Helper()
+	var mu sync.Mutex
+	var counts []string
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		counts = append(counts, r.Header.Get("aeg-delivery-count"))
+		if len(counts) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer endpoint.Close()
+	d.subscribe(demoTopic, "mine", endpoint.URL)
+	d.publishDemo("counted")
+	for attempt := 1; attempt < 3; attempt++ {
+		require.Equal(t, "pending", d.delivery("counted", "mine", attempt))
+		d.hasten("counted", "mine")
+	}
+	require.Equal(t, "delivered", d.delivery("counted", "mine", 3))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []string{"0", "1", "2"}, counts)
+}
+
+// publishDemo publishes an event to the demo topic with the printed key.
+func (d *devRun) publishDemo(id string) {
+	d.t.Helper()
+	status, text, err := call(d.t.Context(), http.MethodPost, d.api+"/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
+		"["+demoEvent(id, "2026-01-01T00:00:00Z")+"]", "aeg-sas-key", d.info.TopicKey, "Content-Type", "application/json")
+	require.NoError(d.t, err)
+	require.Equal(d.t, http.StatusOK, status, text)
+}
+
+// requireCleanEnd: SIGTERM ends everything at once, also while an endpoint that never answers holds a request.
+func requireCleanEnd(t *testing.T, d *devRun) {
+	t.Helper()
+	d.subscribe(demoTopic, "hangs", d.info.Sink+"/hang")
+	d.publishDemo("hanging")
+	eventually(t, "the attempt that hangs has begun", d.db.atLeast(1, `SELECT count(*) FROM postrider_internal.river_job j
+		JOIN postrider.deliveries d ON d.delivery_id = (j.args ->> 'd')::bigint WHERE j.state = 'running' AND d.subscription = 'hangs'`))
+	pids := d.processes()
+	code, took := d.stop()
+	t.Logf("dev stopped in %s", took.Round(time.Millisecond))
+	require.Zero(t, code)
+	require.Less(t, took, 5*time.Second)
+	requireGone(t, pids)
+	require.NoFileExists(t, d.file)
+	require.NoDirExists(t, filepath.Dir(d.data))
+}
+
+func TestKilledDevLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	d := startDev(t)
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(d.data)) }) // the next dev would sweep it away
+	pids := d.processes()
+	d.kill()
+	requireGone(t, pids)
+}
+
+func TestDevKeepsTheDatabase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // root's PostgreSQL runs as another user
+	d := startDev(t, "--keep", dir)
+	d.publishDemo("kept")
+	require.Equal(t, "delivered", d.delivery("kept", "ok", 1))
+	require.Equal(t, "pending", d.delivery("kept", "flaky", 1))
+	code, _ := d.stop()
+	require.Zero(t, code)
+
+	api, sink, postgres := takenPort(t), takenPort(t), takenPort(t)
+	d = startDev(t, "--keep", dir, "--listen", "127.0.0.1:"+api, "--sink-listen", "127.0.0.1:"+sink, "--pg-port", postgres)
+	for _, port := range []string{api, sink, postgres} {
+		eventuallyPrinted(t, d, `(?m)^Port `+port+` is taken; using \d+ instead\.$`)
+	}
+	require.Equal(t, 1, one[int](d.db, "SELECT count(*) FROM postrider.events WHERE event_id = 'kept'"))
+	require.Equal(t, "delivered", d.delivery("kept", "ok", 1))
+	d.hasten("kept", "flaky")
+	require.Equal(t, "pending", d.delivery("kept", "flaky", 2), "what was owed is still owed")
+	d.publishDemo("published later")
+	require.Equal(t, "delivered", d.delivery("published later", "ok", 1), "to the demo endpoint's new port")
+	pids := d.processes()
+	code, _ = d.stop()
+	require.Zero(t, code)
+	requireGone(t, pids)
+	require.DirExists(t, d.data)
+}
+
+// takenPort is a port that somebody listens on until the test ends.
+func takenPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// Whoever reaches a port that is open to others must not know the secrets from the documentation.
+func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, "--listen", "0.0.0.0:0")
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, d.info.API, "an address that can be called")
+	require.NotEqual(t, devAdminToken, d.info.AdminToken)
+	require.NotEqual(t, devAccessKey, d.info.TopicKey)
+	require.GreaterOrEqual(t, len(d.info.AdminToken), 43)
+	require.GreaterOrEqual(t, len(d.info.TopicKey), 43)
+	d.publishDemo("with its own key")
+
+	status, _, err := call(t.Context(), http.MethodPost, d.api+"/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
+		"["+demoEvent("e1", "2026-01-01T00:00:00Z")+"]", "aeg-sas-key", devAccessKey, "Content-Type", "application/json")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, _, err = call(t.Context(), http.MethodGet, d.api+"/v1/topics", "", "Authorization", "Bearer "+devAdminToken)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, page, err := call(t.Context(), http.MethodGet, d.api+"/ui/", "")
+	require.NoError(t, err)
+	require.True(t, status != http.StatusOK || !strings.Contains(page, demoTopic), "the dashboard asks for a login")
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+)
+
+// newParser reads command lines as the program does, without running them.
+func newParser(t *testing.T) *kong.Kong {
+	t.Helper()
+	parser, err := kong.New(&cli{}, kong.BindTo(t.Context(), (*context.Context)(nil)), kong.Exit(func(int) {}))
+	require.NoError(t, err)
+	return parser
+}
+
+// leaves are the verbs that do something, in words.
+func leaves(t *testing.T) (verbs []string) {
+	t.Helper()
+	for _, leaf := range newParser(t).Model.Leaves(true) {
+		words := []string{}
+		for n := leaf; n.Type == kong.CommandNode; n = n.Parent {
+			words = append([]string{n.Name}, words...)
+		}
+		verbs = append(verbs, strings.Join(words, " "))
+	}
+	return verbs
+}
+
+func TestEveryVerbHelps(t *testing.T) {
+	t.Parallel()
+	verbs := leaves(t)
+	require.Subset(t, verbs, []string{"dev", "serve", "migrate up", "migrate status", "policy explain", "sql", "sink", "bench throughput", "version"})
+	for _, verb := range verbs {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			r := postrider(t, nil, append(strings.Fields(verb), "--help")...)
+			require.Zero(t, r.code, r.stderr)
+			require.Contains(t, r.stdout, "Usage: postrider "+verb)
+			require.Regexp(t, `(?s)Examples?:\s.*\n +(\S.* )?postrider `+verb, r.stdout)
+		})
+	}
+}
+
+func TestHelpListsTheVerbs(t *testing.T) {
+	t.Parallel()
+	r := postrider(t, nil, "--help")
+	require.Zero(t, r.code, r.stderr)
+	for _, verb := range leaves(t) {
+		require.Regexp(t, `(?m)^  `+verb+` `, r.stdout)
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, args, says string }{
+		{"unknown verb", "deliver", "unexpected argument deliver"},
+		{"no verb", "", "expected one of"},
+		{"group without its verb", "migrate", "expected one of"},
+		{"unknown flag", "version --loud", "unknown flag --loud"},
+		{"missing argument", "sql", "<statement>"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := postrider(t, nil, strings.Fields(row.args)...)
+			require.Equal(t, 2, r.code)
+			require.Contains(t, r.stderr, row.says)
+			require.NotContains(t, r.stderr, "goroutine")
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	r := postrider(t, nil, "version")
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `^postrider \S+ go1\.\S+ \w+/\w+\n$`, r.stdout)
+}

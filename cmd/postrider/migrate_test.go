@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/migrations"
+)
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	db := emptyDatabase(t)
+	before := postrider(t, db.env(), "migrate", "status", "-o", "json")
+	require.Equal(t, 1, before.code, "an old schema is a failure, for scripts")
+	require.Contains(t, before.stderr, "`postrider migrate up`")
+	target := statusOf(t, before, false, 0)
+
+	for range 2 {
+		up := postrider(t, db.env(), "migrate", "up")
+		require.Zero(t, up.code, up.stderr)
+	}
+	after := postrider(t, db.env(), "migrate", "status", "-o", "json")
+	require.Zero(t, after.code, after.stderr)
+	require.Equal(t, target, statusOf(t, after, true, migrations.RiverVersion))
+
+	table := postrider(t, db.env(), "migrate", "status")
+	require.Zero(t, table.code, table.stderr)
+	require.Regexp(t, `^Schema: version (\d+), this build needs \d+\. River: version \d+, needs \d+\.\n$`, table.stdout)
+}
+
+// statusOf requires the shape of the JSON and returns the version that this build needs.
+func statusOf(t *testing.T, r result, ready bool, river int) float64 {
+	t.Helper()
+	var status map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &status), r.stdout)
+	target, ok := status["target"].(float64)
+	require.True(t, ok)
+	require.Positive(t, target)
+	current := 0.0
+	if ready {
+		current = target
+	}
+	require.Equal(t, map[string]any{"current": current, "target": target, "river": float64(river), "ready": ready}, status)
+	return target
+}
+
+// Several databases, because what one process sees of another's work differs from time to time.
+func TestMigrateFromManyPlacesAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		db := emptyDatabase(t)
+		racing := make([]*process, 4)
+		for i := range racing {
+			racing[i] = startProcess(t, db.env(), program, "migrate", "up")
+		}
+		for _, p := range racing {
+			require.Zero(t, p.wait(), p.stderr.String())
+			require.Contains(t, p.stdout.String(), "Schema at version")
+		}
+		require.Zero(t, postrider(t, db.env(), "migrate", "status").code)
+	}
+}
+
+func TestServeNeedsTheSchema(t *testing.T) {
+	t.Parallel()
+	r := postrider(t, serveEnv(emptyDatabase(t)), "serve", "--listen", "127.0.0.1:0")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "run `postrider migrate up` first")
+}
+
+func TestServeNeedsTheKeyTheDatabaseWasSetUpWith(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	code, _ := startNode(t, db).stop()
+	require.Zero(t, code)
+	env := append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+strings.Repeat("A", 43)+"=")
+	r := postrider(t, env, "serve", "--listen", "127.0.0.1:0")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "this database was set up with another encryption key")
+	require.NotContains(t, r.stderr, testEncryptionKey)
+}
+
+func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
+	t.Parallel()
+	const url = "POSTRIDER_DATABASE_URL=postgres://user:hunter2@127.0.0.1:1/db"
+	const key = "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey
+	for _, row := range []struct {
+		name string
+		env  []string
+		args []string
+		says string
+	}{
+		{"no database", []string{key}, nil, "POSTRIDER_DATABASE_URL"},
+		{"malformed database URL", []string{key, "POSTRIDER_DATABASE_URL=postgres://user:hunter2@host:port/db"}, nil, "POSTRIDER_DATABASE_URL"},
+		{"no encryption key", []string{url}, nil, "POSTRIDER_ENCRYPTION_KEY"},
+		{"encryption key that is no base64", []string{url, "POSTRIDER_ENCRYPTION_KEY=!!"}, nil, "POSTRIDER_ENCRYPTION_KEY"},
+		{"encryption key that is too short", []string{url, "POSTRIDER_ENCRYPTION_KEY=c2hvcnQ="}, nil, "POSTRIDER_ENCRYPTION_KEY"},
+		{"address range without its length", []string{url, key}, []string{"--allow-cidr", "10.0.0.0"}, `--allow-cidr "10.0.0.0"`},
+		{"no connections", []string{url, key}, []string{"--max-conns", "0"}, "--max-conns 0: must be 2 to 1000"},
+		{"connections that are no number", []string{url, key}, []string{"--max-conns", "many"}, "--max-conns"},
+		{"no workers", []string{url, key}, []string{"--max-workers", "0"}, "--max-workers 0: must be 1 to 10000"},
+		{"negative stop timeout", []string{url, key}, []string{"--stop-timeout=-1s"}, "--stop-timeout -1s"},
+		{"unknown log level", []string{url, key}, []string{"--log-level", "loud"}, "--log-level"},
+		{"unknown log format in the environment", []string{url, key, "POSTRIDER_LOG_FORMAT=xml"}, nil, "--log-format"},
+		{"unknown flag", []string{url, key}, []string{"--maximum"}, "--maximum"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := postrider(t, row.env, append([]string{"serve", "--listen", "127.0.0.1:0"}, row.args...)...)
+			require.Equal(t, 2, r.code, r.stderr)
+			require.Contains(t, r.stderr, row.says)
+			require.NotContains(t, r.stderr, "hunter2", "the database's password is no business of the log")
+		})
+	}
+}

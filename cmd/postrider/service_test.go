@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"postrider/pgdev"
+)
+
+const (
+	testEncryptionKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	testAdminToken    = "admin-token-of-the-tests"
+)
+
+// caller makes the tests' requests. Hundreds of publishers' connections would go through TIME_WAIT otherwise.
+var caller = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
+// database is one database, asked by SQL as a user would.
+type database struct {
+	t    *testing.T
+	url  string
+	pool *pgxpool.Pool
+}
+
+// openDatabaseAt asks the database at url; its sessions end with the test.
+func openDatabaseAt(t *testing.T, url string) *database {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	config.MaxConns = 4
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return &database{t, url, pool}
+}
+
+func emptyDatabase(t *testing.T) *database {
+	t.Helper()
+	return openDatabaseAt(t, pgdev.NewDatabase(t))
+}
+
+// migratedDatabase was migrated by the program.
+func migratedDatabase(t *testing.T) *database {
+	t.Helper()
+	db := emptyDatabase(t)
+	done := postrider(t, db.env(), "migrate", "up")
+	require.Zero(t, done.code, done.stderr)
+	return db
+}
+
+func (d *database) env() []string { return []string{"POSTRIDER_DATABASE_URL=" + d.url} }
+
+// one reads a row of one column.
+func one[T any](d *database, query string, args ...any) (value T) {
+	d.t.Helper()
+	require.NoError(d.t, d.pool.QueryRow(d.t.Context(), query, args...).Scan(&value), query)
+	return value
+}
+
+func (d *database) exec(query string, args ...any) {
+	d.t.Helper()
+	_, err := d.pool.Exec(d.t.Context(), query, args...)
+	require.NoError(d.t, err, query)
+}
+
+// service is a running postrider, called over HTTP.
+type service struct {
+	*process
+	api, token string
+}
+
+// node is one `postrider serve`.
+type node struct {
+	service
+	name string // in the table of nodes
+}
+
+// startNode starts a node on the database and waits until it is ready.
+func startNode(t *testing.T, db *database, flags ...string) *node {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ready.json")
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)
+	p := startProcess(t, serveEnv(db), program, args...)
+	info := p.ready(file)
+	return &node{service{p, info.API, testAdminToken}, nodeNameOf(p)}
+}
+
+func serveEnv(db *database) []string {
+	return append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey, "POSTRIDER_ADMIN_TOKEN="+testAdminToken, "POSTRIDER_ALLOW_CIDR=127.0.0.0/8")
+}
+
+// nodeNameOf reads it from the log line that says the node is ready. The line may reach us after the ready file.
+func nodeNameOf(p *process) (name string) {
+	p.t.Helper()
+	eventually(p.t, "a log line says that the node is ready", func() bool {
+		for line := range strings.Lines(p.stderr.String()) {
+			var entry struct{ Msg, Node string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "ready" {
+				name = entry.Node
+			}
+		}
+		return name != ""
+	})
+	return name
+}
+
+// call makes a request; headers are pairs of name and value. It may be used from any goroutine.
+func call(ctx context.Context, method, url, body string, headers ...string) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := caller.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(raw), err
+}
+
+// manage makes a management request and requires its status.
+func (s *service) manage(status int, method, path, body string) string {
+	s.t.Helper()
+	got, text, err := call(s.t.Context(), method, s.api+path, body, "Authorization", "Bearer "+s.token)
+	require.NoError(s.t, err)
+	require.Equal(s.t, status, got, text)
+	return text
+}
+
+// topic makes a topic for CloudEvents, which are delivered as they came to the last byte, and returns its access key.
+func (s *service) topic(name string) string {
+	s.t.Helper()
+	var made struct{ Key1 string }
+	text := s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+name, `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	require.NoError(s.t, json.Unmarshal([]byte(text), &made))
+	require.NotEmpty(s.t, made.Key1)
+	return made.Key1
+}
+
+func (s *service) subscribe(topic, name, endpoint string) {
+	s.t.Helper()
+	s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, fmt.Sprintf(`{"endpointUrl":%q}`, endpoint))
+}
+
+// publish posts one CloudEvent, or an array of them. It may be used from any goroutine.
+func publish(ctx context.Context, api, topic, key, body string) (status int, text string, err error) {
+	media := "application/cloudevents+json"
+	if strings.HasPrefix(body, "[") {
+		media = "application/cloudevents-batch+json"
+	}
+	return call(ctx, http.MethodPost, api+"/topics/"+topic+"/api/events?api-version=2018-01-01", body, "aeg-sas-key", key, "Content-Type", media)
+}
+
+// publish requires that the events are accepted.
+func (s *service) publish(topic, key, body string) {
+	s.t.Helper()
+	status, text, err := publish(s.t.Context(), s.api, topic, key, body)
+	require.NoError(s.t, err)
+	require.Equal(s.t, http.StatusOK, status, text)
+}
+
+// cloudEvent has what a careless program would change: spaces, an exponent, escapes, a character that PostgreSQL cannot hold.
+func cloudEvent(id string) string {
+	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":"shop.order.placed","data":{"n":1.50e2,"text":"\u00e9\u0000/\/"} }`, id)
+}
+
+// atLeast is a condition to wait for: the number that the query counts.
+func (d *database) atLeast(n int, query string, args ...any) func() bool {
+	return func() bool { return one[int](d, query, args...) >= n }
+}
+
+const (
+	unfinishedQuery = "SELECT count(*) FROM postrider_internal.deliveries"
+	runningQuery    = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1"
+)
+
+// drained waits until every delivery has ended.
+func (d *database) drained() {
+	d.t.Helper()
+	began := time.Now()
+	eventually(d.t, "every delivery has ended", func() bool { return one[int](d, unfinishedQuery) == 0 })
+	d.t.Logf("drained in %s", time.Since(began).Round(time.Millisecond))
+}
