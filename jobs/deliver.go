@@ -20,6 +20,10 @@ import (
 // not kill it for ever.
 const maxReruns = 20
 
+// beginPause is how long an attempt waits that could not begin because the database did not answer or results could not be
+// recorded. It is no rerun: at 20 reruns an outage of half an hour would give up events that were never tried.
+const beginPause = 2 * time.Second
+
 // DeliverArgs name one delivery attempt. Ids only: the body is read when the attempt begins.
 type DeliverArgs struct {
 	Delivery     int64 `json:"d"`
@@ -59,7 +63,7 @@ func (d *deliverer) Timeout(job *river.Job[DeliverArgs]) time.Duration {
 }
 
 // Work implements river.Worker. An endpoint's failure is an outcome and no error. An error means that the attempt did
-// not come to an outcome: River then gives the job out again.
+// not come to an outcome: River then gives the job out again, which counts as a rerun once the attempt has begun.
 func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
 	release := d.engine.held.add(job.ID)
 	defer release()
@@ -70,6 +74,9 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
 	case errors.Is(err, errInterrupted):
 		d.engine.interrupted.add(job.ID) // given back by Stop, marked as a rerun
+	case err != nil && !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
+		d.engine.log.Warn("an attempt could not begin, trying again", "delivery", job.Args.Delivery, "in", beginPause, "error", err)
+		return river.JobSnooze(beginPause)
 	}
 	return err
 }
@@ -80,6 +87,7 @@ type attempt struct {
 	args   DeliverArgs
 	jobID  int64
 	reruns int
+	begun  bool // from here on a failure is a rerun: of this event, and perhaps with a request that was sent
 
 	work   *store.Work
 	sub    *store.Subscription
@@ -139,6 +147,7 @@ func (a *attempt) giveUp(reason policy.Reason) policy.Verdict {
 }
 
 func (a *attempt) post() error {
+	a.begun = true
 	body, err := event.Body(nil, []*event.Event{&a.work.Event}, a.sub.Topic, a.sub.EventDeliverySchema, false)
 	if err != nil {
 		return fmt.Errorf("write the body of delivery %d: %w", a.work.DeliveryID, err)
@@ -160,12 +169,21 @@ func (a *attempt) header() http.Header {
 	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
 	h.Set("Aeg-Output-Event-Id", a.work.SystemID.String())
 	if a.sub.EventDeliverySchema == event.EventGrid {
-		h.Set("Aeg-Data-Version", a.work.Event.DataVersion)
+		setIfValid(h, "Aeg-Data-Version", a.work.Event.DataVersion)
 		h.Set("Aeg-Metadata-Version", "1")
 	} else {
 		h.Set("Aeg-Metadata-Version", "1.0")
 	}
 	return h
+}
+
+// setIfValid leaves out a publisher's text that no header can carry (control characters; RFC 9110, 5.5). net/http would
+// refuse the whole request at each attempt, and the event could never be delivered.
+func setIfValid(h http.Header, name, value string) {
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	if !strings.ContainsFunc(value, control) {
+		h.Set(name, value)
+	}
 }
 
 // conclude lets the policy decide and records what it decided.

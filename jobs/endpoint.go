@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -94,7 +94,8 @@ func (c *endpointClient) post(url string, header http.Header, body []byte, ackTi
 	defer cancel()
 	started := time.Now()
 	a := answer{}
-	ctx = httptrace.WithClientTrace(ctx, timingsTrace(started, &a.timings))
+	stopwatch := &stopwatch{started: started}
+	ctx = httptrace.WithClientTrace(ctx, stopwatch.trace())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: time.Since(started)}, nil
@@ -103,7 +104,7 @@ func (c *endpointClient) post(url string, header http.Header, body []byte, ackTi
 	req.Header.Set("User-Agent", c.userAgent)
 	// RoundTrip and not Client.Do: a redirect is an answer like any other, and must never be followed.
 	resp, err := c.transport.RoundTrip(req)
-	a.duration = time.Since(started)
+	a.duration, a.timings = time.Since(started), stopwatch.read()
 	if err != nil {
 		if c.requests.Err() != nil {
 			return a, errInterrupted
@@ -165,17 +166,45 @@ func errorKind(ctx context.Context, err error) policy.ErrorKind {
 	}
 }
 
-func timingsTrace(started time.Time, t *store.Timings) *httptrace.ClientTrace {
-	var dns, connect, handshake time.Time
+// stopwatch takes a request's timings. It is locked, for a dial goes on by itself after its request was given another
+// connection or up: it still writes while the request's result is being recorded.
+type stopwatch struct {
+	started time.Time
+
+	mu                      sync.Mutex
+	dns, connect, handshake time.Time
+	timings                 store.Timings
+}
+
+func (s *stopwatch) read() store.Timings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timings
+}
+
+func (s *stopwatch) begin(phase *time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*phase = time.Now()
+}
+
+func (s *stopwatch) end(took *time.Duration, phase *time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*took = time.Since(*phase)
+}
+
+func (s *stopwatch) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		DNSStart:             func(httptrace.DNSStartInfo) { dns = time.Now() },
-		DNSDone:              func(httptrace.DNSDoneInfo) { t.DNS = time.Since(dns) },
-		ConnectStart:         func(string, string) { connect = time.Now() },
-		ConnectDone:          func(string, string, error) { t.Connect = time.Since(connect) },
-		TLSHandshakeStart:    func() { handshake = time.Now() },
-		TLSHandshakeDone:     func(tls.ConnectionState, error) { t.TLS = time.Since(handshake) },
-		GotFirstResponseByte: func() { t.FirstByte = time.Since(started) },
+		DNSStart:             func(httptrace.DNSStartInfo) { s.begin(&s.dns) },
+		DNSDone:              func(httptrace.DNSDoneInfo) { s.end(&s.timings.DNS, &s.dns) },
+		ConnectStart:         func(string, string) { s.begin(&s.connect) },
+		ConnectDone:          func(string, string, error) { s.end(&s.timings.Connect, &s.connect) },
+		TLSHandshakeStart:    func() { s.begin(&s.handshake) },
+		TLSHandshakeDone:     func(tls.ConnectionState, error) { s.end(&s.timings.TLS, &s.handshake) },
+		GotFirstResponseByte: func() { s.end(&s.timings.FirstByte, &s.started) },
 	}
 }
 
-var errNoPolicy = fmt.Errorf("its retry policy does not exist: %w", store.ErrNotFound)
+// errNoPolicy is no store.ErrNotFound: that would end the job, and the delivery would wait without one for ever.
+var errNoPolicy = errors.New("its retry policy does not exist")

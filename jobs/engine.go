@@ -131,7 +131,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	}
 }
 
-// retryPolicy is met by jobs that could not begin their attempt (the database did not answer) or were cut by a stop:
+// retryPolicy is met by jobs whose attempt began and came to no outcome, such as those cut by a stop:
 // 1 s, 2 s, 4 s, … 60 s. It never decides about a delivery; that is the policy table's.
 type retryPolicy struct{}
 

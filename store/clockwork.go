@@ -121,12 +121,14 @@ func (s *Store) ReclaimOwn(ctx context.Context, held []int64) (int, error) {
 	return s.reclaim(ctx, own, s.node, held)
 }
 
-// Reclaim does the same for the jobs given, whatever their state: attempts that a clean stop has cut.
+// Reclaim does the same for the jobs given: attempts that a clean stop of this node has cut. One that another node has
+// taken up meanwhile is left to it.
 func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	return s.reclaim(ctx, "j.id = ANY ($1::bigint[])", jobs)
+	const mine = "j.id = ANY ($1::bigint[]) AND (j.state <> 'running' OR j.attempted_by[array_upper(j.attempted_by, 1)] = $2)"
+	return s.reclaim(ctx, mine, jobs, s.node)
 }
 
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {

@@ -44,6 +44,7 @@ type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
 type recordRequest struct {
 	Result
 	deadLetterID uuid.UUID
+	failed       error // set before done is closed
 	done         chan struct{}
 }
 
@@ -72,7 +73,8 @@ func newRecorder(s *Store) *recorder {
 	return r
 }
 
-// Record stores a result and returns when it is stored, or when ctx ends: then it may still become stored.
+// Record stores a result and returns when it is stored, or when ctx ends: then it may still become stored. ErrPoison:
+// PostgreSQL refuses it even without the response, and the attempt must be made again.
 func (s *Store) Record(ctx context.Context, result Result) error {
 	req := &recordRequest{Result: result, done: make(chan struct{})}
 	if result.Verdict.Action == policy.DeadLetter {
@@ -85,7 +87,7 @@ func (s *Store) Record(ctx context.Context, result Result) error {
 	s.recorder.queue.add(req)
 	select {
 	case <-req.done:
-		return nil
+		return req.failed
 	case <-ctx.Done():
 		return fmt.Errorf("record the attempt: %w", ctx.Err())
 	}
@@ -168,5 +170,6 @@ func (r *recorder) blame(req *recordRequest, err error) {
 	req.Error, req.Verdict.Why = "", policy.Why{}
 	if err := r.write([]*recordRequest{req}); err != nil {
 		r.store.log.Error("a result could not be recorded; its job will be run again", "delivery", req.DeliveryID, "error", err)
+		req.failed = fmt.Errorf("%w: %w", ErrPoison, err)
 	}
 }
