@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// admin speaks the management API of a service and asks sinks for their figures.
+type admin struct {
+	base, token string
+	client      http.Client
+}
+
+func newAdmin(base, token string) *admin {
+	return &admin{base: base, token: token, client: http.Client{Timeout: 10 * time.Second}}
+}
+
+// call sends in as JSON, unless nil, and reads the answer's JSON into out, unless nil. Any status but 2xx is an error with
+// what the service said.
+func (a *admin) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if a.token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	switch {
+	case err != nil:
+	case resp.StatusCode/100 != 2:
+		err = fmt.Errorf("answered %d: %s", resp.StatusCode, bytes.TrimSpace(text))
+	case out != nil:
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// createTopic makes a topic and returns one of its access keys. The service shows keys once, so the topic must be new.
+func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
+	var created struct {
+		Key1 string `json:"key1"`
+	}
+	if err := a.call(ctx, http.MethodPut, "/v1/topics/"+topic, struct{}{}, &created); err != nil {
+		return "", err
+	}
+	if created.Key1 == "" {
+		return "", errors.New("topic " + topic + " exists already, and its access keys are not shown again: delete it first")
+	}
+	return created.Key1, nil
+}
+
+func (a *admin) createSubscription(ctx context.Context, topic, name, endpoint string) error {
+	return a.call(ctx, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, map[string]string{"endpointUrl": endpoint}, nil)
+}
+
+// remove deletes a topic with those event subscriptions.
+func (a *admin) remove(ctx context.Context, topic string, subscriptions []string) error {
+	var errs []error
+	for _, name := range subscriptions {
+		errs = append(errs, a.call(ctx, http.MethodDelete, "/v1/topics/"+topic+"/subscriptions/"+name, nil, nil))
+	}
+	errs = append(errs, a.call(ctx, http.MethodDelete, "/v1/topics/"+topic, nil, nil))
+	return errors.Join(errs...)
+}
+
+// sinkStats asks a CountingSink.
+func (a *admin) sinkStats(ctx context.Context) (stats SinkStats, err error) {
+	return stats, a.call(ctx, http.MethodGet, "/stats", nil, &stats)
+}
+
+func (a *admin) close() { a.client.CloseIdleConnections() }

@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// CountingSink is an endpoint that answers 204 as cheaply as it can and keeps count of what arrives. An event that arrives at
+// two paths is two receipts of two names: at /a its name is "a/" and its id, at / the id alone. So several event subscriptions
+// of one topic can be told apart when each has a path of its own. It answers the validation handshakes of both schemas,
+// and GET /stats with its SinkStats as JSON. Its methods may be called from several goroutines.
+type CountingSink struct {
+	ledger *Ledger // nil: none
+
+	mu      sync.Mutex
+	seen    map[string]struct{}
+	name    []byte // scratch
+	stats   SinkStats
+	latency Histogram
+}
+
+// SinkStats is what a CountingSink has counted so far.
+type SinkStats struct {
+	Requests   int64 `json:"requests"`
+	Received   int64 `json:"received"`   // events, duplicates included
+	Distinct   int64 `json:"distinct"`   // names, see CountingSink
+	Duplicates int64 `json:"duplicates"` // received - distinct
+	// Unreadable are requests without an event that has an id.
+	Unreadable int64 `json:"unreadable"`
+	// FirstAt and LastAt are when the first and the latest event arrived, in nanoseconds since 1970; 0 before.
+	FirstAt int64 `json:"firstAt"`
+	LastAt  int64 `json:"lastAt"`
+	// Latency is from the time in the events' data.sentAt (nanoseconds since 1970) to their arrival.
+	Latency Latencies `json:"latency"`
+}
+
+// NewCountingSink makes a sink that appends what arrives to a ledger at that path; "" keeps none.
+func NewCountingSink(ledger string) (*CountingSink, error) {
+	s := &CountingSink{seen: map[string]struct{}{}}
+	if ledger == "" {
+		return s, nil
+	}
+	var err error
+	s.ledger, err = openBufferedLedger(ledger)
+	return s, err
+}
+
+// Serve answers requests on the listener until ctx ends, then cuts the connections, closes the listener and returns nil.
+func (s *CountingSink) Serve(ctx context.Context, listener net.Listener) error {
+	return serveWire(ctx, listener, s.answer)
+}
+
+// ServeHTTP answers as Serve does, by the standard library's server, which costs more: for httptest and TLS.
+func (s *CountingSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(w, r)
+	answer := refusal(err)
+	if err == nil {
+		h := head{eventType: r.Header.Get("aeg-event-type"), origin: r.Header.Get("WebHook-Request-Origin")}
+		answer = s.answer(r.Method, r.URL.Path, &h, body)
+	}
+	answer.send(r.Context(), w)
+}
+
+// Stats is what was counted until now.
+func (s *CountingSink) Stats() SinkStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Distinct = int64(len(s.seen))
+	stats.Duplicates = stats.Received - stats.Distinct
+	stats.Latency = s.latency.Latencies()
+	return stats
+}
+
+// Close completes the ledger. Requests that come later are answered 500, because nothing notes them.
+func (s *CountingSink) Close() error {
+	if s.ledger == nil {
+		return nil
+	}
+	return s.ledger.Close()
+}
+
+func (s *CountingSink) answer(method, path string, h *head, body []byte) reply {
+	if method == http.MethodGet && path == "/stats" {
+		return s.statsReply()
+	}
+	if shaken, ok := handshake(method, h.get, body); ok {
+		return shaken
+	}
+	if err := s.take(path, body, time.Now()); err != nil {
+		return reply{status: http.StatusInternalServerError, body: err.Error() + "\n"}
+	}
+	return reply{status: http.StatusNoContent}
+}
+
+func (s *CountingSink) statsReply() reply {
+	text, err := json.Marshal(s.Stats())
+	if err != nil {
+		return reply{status: http.StatusInternalServerError}
+	}
+	return reply{status: http.StatusOK, header: map[string]string{"Content-Type": "application/json"}, body: string(text)}
+}
+
+// take counts a request's events.
+func (s *CountingSink) take(path string, body []byte, now time.Time) (err error) {
+	prefix := ""
+	if path != "/" && path != "" {
+		prefix = path[1:] + "/"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Requests++
+	readable := false
+	eachEvent(body, func(event []byte) {
+		if id := eventID(event); len(id) > 0 {
+			readable = true
+			err = errors.Join(err, s.count(prefix, id, event, now))
+		}
+	})
+	if !readable {
+		s.stats.Unreadable++
+	}
+	return err
+}
+
+func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) error {
+	if s.ledger != nil {
+		if err := s.ledger.note(prefix, id, sha256.Sum256(event)); err != nil {
+			return err
+		}
+	}
+	s.stats.Received++
+	if s.stats.LastAt = now.UnixNano(); s.stats.FirstAt == 0 {
+		s.stats.FirstAt = s.stats.LastAt
+	}
+	if sent := sentAt(event); sent > 0 {
+		s.latency.Record(now.Sub(time.Unix(0, sent)))
+	}
+	s.name = append(append(s.name[:0], prefix...), id...)
+	if _, twice := s.seen[string(s.name)]; !twice { // looked up first: only a new name costs a copy
+		s.seen[string(s.name)] = struct{}{}
+	}
+	return nil
+}
+
+// SinkOptions says where RunSink listens and what it keeps.
+type SinkOptions struct {
+	// Listen is host:port; port 0 takes a free one.
+	Listen string
+	// ReadyFile is written once the sink listens, as {"sink":"http://host:port"}; "" writes none.
+	ReadyFile string
+	// Ledger is the path of the sink's ledger; "" keeps none.
+	Ledger string
+}
+
+// RunSink runs a CountingSink until ctx ends, then completes its ledger.
+func RunSink(ctx context.Context, o SinkOptions) error {
+	sink, err := NewCountingSink(o.Ledger)
+	if err != nil {
+		return err
+	}
+	var network net.ListenConfig
+	listener, err := network.Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("start the sink: %w", err), sink.Close())
+	}
+	err = writeReady(o.ReadyFile, map[string]string{"sink": "http://" + listener.Addr().String()})
+	if err == nil {
+		err = sink.Serve(ctx, listener)
+	} else {
+		_ = listener.Close()
+	}
+	return errors.Join(err, sink.Close())
+}
+
+// writeReady writes the file beside its place and renames it: whoever waits for it never reads half of it.
+func writeReady(path string, content map[string]string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("write ready file: %w", err)
+	}
+	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := errors.Join(os.WriteFile(fresh, text, 0o600), os.Rename(fresh, path)); err != nil {
+		return fmt.Errorf("write ready file: %w", err)
+	}
+	return nil
+}

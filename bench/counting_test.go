@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serveLean serves a sink on a free port until the test ends and returns its URL.
+func serveLean(t *testing.T, sink *CountingSink) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- sink.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-served)
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func serveStandard(t *testing.T, sink *CountingSink) string {
+	t.Helper()
+	server := httptest.NewServer(sink)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestCountingSink(t *testing.T) {
+	t.Parallel()
+	for name, serve := range map[string]func(*testing.T, *CountingSink) string{"own server": serveLean, "net/http": serveStandard} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "ledger")
+			sink, err := NewCountingSink(path)
+			require.NoError(t, err)
+			base := serve(t, sink)
+			a := fmt.Sprintf(`{"id":"a","data":{"sentAt":%d}}`, time.Now().Add(-time.Second).UnixNano())
+			for _, post := range []struct{ path, body string }{
+				{"/", "[" + a + "]"},
+				{"/", "[" + a + "]"},
+				{"/one", "[" + a + "]"},
+				{"/", `[{"id":"b"},{"id":"c"}]`},
+				{"/", `[]`},
+				{"/", `no JSON`},
+				{"/?code=secret", `{"id":"d","specversion":"1.0"}`},
+			} {
+				resp, _ := request(t, http.MethodPost, base+post.path, post.body, nil)
+				require.Equal(t, http.StatusNoContent, resp.StatusCode)
+			}
+			_, text := request(t, http.MethodGet, base+"/stats", "", nil)
+			var stats SinkStats
+			require.NoError(t, json.Unmarshal([]byte(text), &stats))
+			require.Equal(t, stats, sink.Stats())
+			require.EqualValues(t, 7, stats.Requests)
+			require.EqualValues(t, 6, stats.Received)
+			require.EqualValues(t, 5, stats.Distinct, "a, one/a, b, c, d")
+			require.EqualValues(t, 1, stats.Duplicates)
+			require.EqualValues(t, 2, stats.Unreadable)
+			require.GreaterOrEqual(t, stats.LastAt, stats.FirstAt)
+			require.GreaterOrEqual(t, stats.Latency.P50, 1000.0)
+			require.NoError(t, sink.Close())
+			got, err := ReadLedger(path)
+			require.NoError(t, err)
+			require.Equal(t, []Entry{
+				{"a", sha256.Sum256([]byte(a))},
+				{"a", sha256.Sum256([]byte(a))},
+				{"one/a", sha256.Sum256([]byte(a))},
+				entry("b", `{"id":"b"}`), entry("c", `{"id":"c"}`), entry("d", `{"id":"d","specversion":"1.0"}`),
+			}, got)
+			resp, _ := request(t, http.MethodPost, base, `[{"id":"late"}]`, nil)
+			require.Equal(t, http.StatusInternalServerError, resp.StatusCode, "what is not noted is not acknowledged")
+		})
+	}
+}
+
+func TestRunSink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ready, ledger := filepath.Join(dir, "ready"), filepath.Join(dir, "ledger")
+	sink, err := startChild(dir, "sink", os.Args[0], []string{roleVariable + "=sink"}, ready)
+	require.NoError(t, err)
+	base, err := sink.ready(t.Context(), ready, "sink")
+	require.NoError(t, err)
+	resp, _ := request(t, http.MethodPost, base, `[{"id":"a"}]`, nil)
+	require.Equal(t, http.StatusNoContent, resp.StatusCode)
+	require.NoError(t, sink.stop())
+	_, err = net.Dial("tcp", base[len("http://"):])
+	require.Error(t, err, "nothing listens any more")
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	err = RunSink(t.Context(), SinkOptions{Listen: taken.Addr().String(), Ledger: ledger})
+	require.ErrorContains(t, err, "address already in use")
+	require.Error(t, RunSink(t.Context(), SinkOptions{Listen: "127.0.0.1:0", ReadyFile: filepath.Join(dir, "none", "ready")}))
+	require.Error(t, RunSink(t.Context(), SinkOptions{Listen: "127.0.0.1:0", Ledger: dir}))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = RunSink(ended, SinkOptions{Listen: "127.0.0.1:0"}) // returns
+}

@@ -1,0 +1,201 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxSinkBody is twice what Event Grid accepts in one request (1 MB): a whole batch and its array fit.
+	maxSinkBody = 2 << 20
+	// flakyUntil is the delivery count from which /flaky succeeds: two attempts fail, the third is delivered.
+	flakyUntil  = 2
+	defaultSlow = 2 * time.Second
+	maxSlow     = 10 * time.Minute
+)
+
+const demoPaths = `The demo sink has these paths:
+  /ok             200
+  /flaky          500 to the first two delivery attempts of an event, then 204
+  /slow?ms=2000   200 after that many milliseconds, 600000 at most
+  /status/{code}  that status, 200 to 599
+  /hang           no answer until the client goes away
+`
+
+// SinkRequest is one request that a demo sink received.
+type SinkRequest struct {
+	Method, Path string
+	// EventType is the header aeg-event-type: Notification, SubscriptionValidation, ...; "" when absent.
+	EventType string
+	// Subscription is the header aeg-subscription-name; "" when absent.
+	Subscription string
+	// DeliveryCount is the header aeg-delivery-count: the attempts made before this one. 0 when absent.
+	DeliveryCount int
+	// EventIDs are the ids of the events in the body, in their order.
+	EventIDs []string
+	// Status is the answer, given before /slow has waited; 0 for /hang, which gives none.
+	Status int
+}
+
+// NewDemoSink is an endpoint that behaves as its path says, for trying out what postrider makes of each behaviour; any other
+// path is a 404 that lists them. Except at /status and /hang it answers the validation handshakes of both schemas, so that
+// event subscriptions can be made with it. Bodies of more than 2 MiB are a 413. onRequest, unless nil, is told of every
+// request when its answer is decided; it may be called from several goroutines at once.
+// Source of the handshakes: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25; CNCF, HTTP 1.1 Web Hooks
+// for Event Delivery 1.0.1, section 4.
+func NewDemoSink(onRequest func(SinkRequest)) http.Handler {
+	if onRequest == nil {
+		onRequest = func(SinkRequest) {}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := readBody(w, r)
+		reply := refusal(err)
+		if err == nil {
+			reply = demoReply(r, body)
+		}
+		onRequest(describe(r, body, reply.status))
+		reply.send(r.Context(), w)
+	})
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxSinkBody))
+}
+
+// reply is what a sink answers: status 0 stands for no answer at all.
+type reply struct {
+	status int
+	after  time.Duration
+	header map[string]string
+	body   string
+}
+
+func refusal(err error) reply {
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return reply{status: http.StatusRequestEntityTooLarge, body: fmt.Sprintf("a sink takes %d bytes at most\n", maxSinkBody)}
+	}
+	return reply{status: http.StatusBadRequest, body: "the body could not be read\n"}
+}
+
+func demoReply(r *http.Request, body []byte) reply {
+	path, code := r.URL.Path, ""
+	if rest, ok := strings.CutPrefix(path, "/status/"); ok {
+		path, code = "/status", rest
+	}
+	switch path {
+	case "/hang":
+		return reply{}
+	case "/status":
+		return statusReply(code)
+	case "/ok", "/flaky", "/slow":
+		if shaken, ok := handshake(r.Method, r.Header.Get, body); ok {
+			return shaken
+		}
+	default:
+		return reply{status: http.StatusNotFound, body: demoPaths}
+	}
+	switch {
+	case path == "/flaky" && deliveryCount(r) < flakyUntil:
+		return reply{status: http.StatusInternalServerError, body: "flaky: fails twice, then succeeds\n"}
+	case path == "/flaky":
+		return reply{status: http.StatusNoContent}
+	case path == "/slow":
+		return slowReply(r.URL.Query().Get("ms"))
+	}
+	return reply{status: http.StatusOK}
+}
+
+func statusReply(code string) reply {
+	status, err := strconv.Atoi(code)
+	if err != nil || status < 200 || status > 599 {
+		return reply{status: http.StatusBadRequest, body: "a status is a number from 200 to 599, as in /status/503\n"}
+	}
+	return reply{status: status}
+}
+
+func slowReply(ms string) reply {
+	if ms == "" {
+		return reply{status: http.StatusOK, after: defaultSlow}
+	}
+	n, err := strconv.Atoi(ms)
+	if err != nil || n < 0 {
+		return reply{status: http.StatusBadRequest, body: "ms is a number of milliseconds, as in /slow?ms=2000\n"}
+	}
+	return reply{status: http.StatusOK, after: time.Duration(min(n, int(maxSlow.Milliseconds()))) * time.Millisecond}
+}
+
+// handshake answers the proof that the endpoint wants events: the code of a validation event, or the origin of a CloudEvents
+// OPTIONS request. ok is false for every other request.
+func handshake(method string, header func(string) string, body []byte) (answer reply, ok bool) {
+	if origin := header("WebHook-Request-Origin"); method == http.MethodOptions && origin != "" {
+		// Any rate will do: whoever asked for one is told that there is no limit.
+		return reply{status: http.StatusOK, header: map[string]string{
+			"Allow": "POST", "WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*",
+		}}, true
+	}
+	if !strings.EqualFold(header("aeg-event-type"), "SubscriptionValidation") {
+		return reply{}, false
+	}
+	var events []struct {
+		Data struct {
+			ValidationCode string `json:"validationCode"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(body, &events) != nil || len(events) != 1 || events[0].Data.ValidationCode == "" {
+		return reply{status: http.StatusBadRequest, body: "a validation request holds one event with data.validationCode\n"}, true
+	}
+	text, err := json.Marshal(map[string]string{"validationResponse": events[0].Data.ValidationCode})
+	if err != nil {
+		return reply{status: http.StatusInternalServerError}, true
+	}
+	return reply{status: http.StatusOK, header: map[string]string{"Content-Type": "application/json"}, body: string(text)}, true
+}
+
+func describe(r *http.Request, body []byte, status int) SinkRequest {
+	described := SinkRequest{
+		Method: r.Method, Path: r.URL.Path, EventType: r.Header.Get("aeg-event-type"),
+		Subscription: r.Header.Get("aeg-subscription-name"), DeliveryCount: deliveryCount(r), Status: status,
+	}
+	eachEvent(body, func(event []byte) { described.EventIDs = append(described.EventIDs, string(eventID(event))) })
+	return described
+}
+
+func deliveryCount(r *http.Request) int {
+	n, err := strconv.Atoi(r.Header.Get("aeg-delivery-count"))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// send waits and answers. A client that goes away first ends the wait, and gets no answer from /hang at all: the server
+// closes such a connection when the handler panics with ErrAbortHandler, which it does not log.
+func (a reply) send(ctx context.Context, w http.ResponseWriter) {
+	if a.status == 0 {
+		<-ctx.Done()
+		panic(http.ErrAbortHandler)
+	}
+	if a.after > 0 {
+		wait := time.NewTimer(a.after)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for name, value := range a.header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(a.status)
+	if a.status != http.StatusNoContent && a.status != http.StatusNotModified {
+		_, _ = io.WriteString(w, a.body) // the client may be gone
+	}
+}

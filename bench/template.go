@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	defaultEventBytes = 1024
+	runDigits         = 8  // of the run, hexadecimal: two runs' ids never meet in one ledger
+	sequenceDigits    = 12 // of the event in its run, decimal
+	nanoDigits        = 19 // of a time in nanoseconds until the year 2286
+	eventTimeForm     = "2006-01-02T15:04:05.000000Z"
+)
+
+// template is a whole publish request in one piece of memory. Per event only three members of fixed width are written over:
+// building 1 KB of JSON and HTTP anew would cost more than sending it.
+type template struct {
+	request              []byte
+	event                []byte // the part that is the event's object
+	id, sequence         []byte
+	eventTime, sentNanos []byte
+	scratch              []byte
+}
+
+// newRun is a random mark for the ids of one run.
+func newRun() string {
+	mark := make([]byte, runDigits/2)
+	_, _ = rand.Read(mark) // never fails, as its documentation says
+	return hex.EncodeToString(mark)
+}
+
+// newTemplate makes the request for publishing one event of that many bytes, from brace to brace, to the topic's endpoint.
+// The event names its topic and metadataVersion, so that postrider has nothing to add: it must arrive byte for byte.
+func newTemplate(endpoint *url.URL, key, run string, eventBytes int) (*template, error) {
+	topic := strings.TrimSuffix(endpoint.Path, "/api/events")
+	if topic == endpoint.Path {
+		return nil, fmt.Errorf("%s is no topic's endpoint: it must end in /topics/{topic}/api/events", endpoint)
+	}
+	id := run + "-" + strings.Repeat("0", sequenceDigits)
+	before := fmt.Sprintf(`{"id":"%s","topic":"%s","subject":"/bench/load","eventType":"Postrider.Bench","eventTime":"%s",`+
+		`"dataVersion":"1","metadataVersion":"1","data":{"sentAt":%s,"filler":"`, id, topic, eventTimeForm, strings.Repeat("1", nanoDigits))
+	const after = `"}}`
+	filler := eventBytes - len(before) - len(after)
+	if filler < 0 {
+		return nil, fmt.Errorf("an event of the load has %d bytes at least, not %d", len(before)+len(after), eventBytes)
+	}
+	body := "[" + before + letters(filler) + after + "]"
+	t := &template{request: fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\naeg-sas-key: %s\r\nContent-Length: %d\r\n\r\n%s",
+		endpoint.RequestURI(), endpoint.Host, key, len(body), body)}
+	t.event = t.request[len(t.request)-len(body)+1 : len(t.request)-1]
+	t.id = t.find(id, len(id))
+	t.sequence = t.id[runDigits+1:]
+	t.eventTime = t.find(eventTimeForm, len(eventTimeForm))
+	t.sentNanos = t.find(`"sentAt":`, len(`"sentAt":`)+nanoDigits)[len(`"sentAt":`):]
+	return t, nil
+}
+
+// find is the part of the event that begins with what it looks for.
+func (t *template) find(what string, length int) []byte {
+	at := bytes.Index(t.event, []byte(what))
+	return t.event[at : at+length]
+}
+
+// letters do not compress as a single repeated one would: a disk or a database that compresses must not look faster than
+// it is. They are the same in every run.
+func letters(n int) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
+	source := mathrand.New(mathrand.NewPCG(1, 2))
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = alphabet[source.IntN(len(alphabet))]
+	}
+	return string(text)
+}
+
+// patch makes it the request of one event.
+func (t *template) patch(sequence int64, sent time.Time) {
+	digits(t.sequence, sequence)
+	digits(t.sentNanos, sent.UnixNano())
+	// Not into the request itself: AppendFormat writes all nine digits of the fraction before it cuts them.
+	t.scratch = sent.UTC().AppendFormat(t.scratch[:0], eventTimeForm)
+	copy(t.eventTime, t.scratch)
+}
+
+func (t *template) hash() Hash { return sha256.Sum256(t.event) }
+
+// digits writes n right-aligned with leading zeros.
+func digits(into []byte, n int64) {
+	for i := len(into) - 1; i >= 0; i-- {
+		into[i] = byte('0' + n%10)
+		n /= 10
+	}
+}
+
+// publishable checks a whole number's width for digits.
+func publishable(sequence int64) bool { return len(strconv.FormatInt(sequence, 10)) <= sequenceDigits }
