@@ -16,8 +16,8 @@ import (
 	"postrider/store"
 )
 
-// maxReruns bounds how often one attempt is made again after crashes: an event whose delivery kills the process must
-// not kill it for ever.
+// maxReruns bounds how often one attempt is made again after crashes and other failures of ours: an event whose delivery
+// kills the process, or whose stored body cannot be sent, must not do so for ever. River would discard its job in the end.
 const maxReruns = 20
 
 // beginPause is how long an attempt waits that could not begin because the database did not answer or results could not be
@@ -110,7 +110,7 @@ func (a *attempt) run(ctx context.Context) error {
 		return err
 	case !found:
 		return a.record(policy.Verdict{Action: store.Cancel, Reason: policy.ReasonEventSubscriptionDeleted})
-	case a.args.Reruns >= maxReruns:
+	case a.reruns >= maxReruns:
 		return a.record(a.giveUp(policy.ReasonTooManyReruns))
 	}
 	if verdict, due := policy.Due(a.policy, work.OwedSince, work.Now(), a.limits, a.sub.HasDeadLetter()); !due {

@@ -1,0 +1,224 @@
+package jobs_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// namespace-2023 never retries a call that got no answer. Our own stop is not such a call.
+func TestStopDuringARequestIsNoOutcome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, under("namespace-2023"))
+	first := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
+	require.NoError(t, first.Start(t.Context()))
+	b.publishOne(t, "e")
+	<-h.begun
+	requireStops(t, first)
+
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state IN ('available', 'retryable')"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"), "the lease is given back")
+	b.requireInvariants(t)
+
+	h.letGo()
+	other, _ := newStore(t, b.url, "node-2")
+	second := b.newEngine(t, other, nil)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'node-2' AND number = 1 AND reruns >= 1 AND outcome = 'Delivered'"))
+	seen := e.requests()
+	require.Len(t, seen, 2)
+	require.Equal(t, "0", seen[1].header.Get("Aeg-Delivery-Count"), "a rerun is not a further attempt")
+}
+
+// Between the moment that River gives a cut attempt back and the end of the stop, another node may take it up.
+func TestStopLeavesWhatAnotherNodeHasTakenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe(t, "all", refusing, nil)
+	b.publishOne(t, "e")
+	var job int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.deliveries").Scan(&job))
+	b.run(t, "node-2", "all")
+	n, err := b.store.Reclaim(t.Context(), []int64{job})
+	require.NoError(t, err)
+	require.Zero(t, n)
+	b.run(t, b.store.Node(), "all")
+	n, err = b.store.Reclaim(t.Context(), []int64{job})
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "what this node still has is given back")
+}
+
+// A job row left behind by a dead node makes no second job for a delivery that has its own.
+func TestReclaimingALeftOverJobMakesNone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe(t, "all", refusing, nil)
+	b.publishOne(t, "e")
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt, attempted_at, attempted_by)
+		SELECT 'running', args, kind, queue, priority, max_attempts, 1, now(), '{dead}' FROM postrider_internal.river_job`)
+	n, err := b.store.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+}
+
+// What a stop lets finish is recorded as usual.
+func TestStopWaitsForAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = patience })
+	require.NoError(t, engine.Start(t.Context()))
+	b.publishOne(t, "e")
+	<-h.begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- engine.Stop(context.Background()) }()
+	require.Empty(t, stopped)
+	h.letGo()
+	require.NoError(t, <-stopped)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}
+
+// run marks a job as fetched by a node, as River's fetch does.
+func (b *bundle) run(t *testing.T, node, subscription string) {
+	t.Helper()
+	b.exec(t, `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = ARRAY[$1::text]
+		WHERE (args ->> 's')::bigint = (SELECT id FROM postrider_internal.event_subscriptions WHERE name = $2)`, node, subscription)
+}
+
+// A node that died in the middle of a request stops beating. Its attempt is made again by another, which waits for four
+// of its own heartbeats; a node that beats keeps what it has.
+func TestAttemptOfADeadNodeIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ownBeats := make(chan int, 10)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		ownBeats <- b.count(t, "SELECT beat FROM postrider_internal.nodes WHERE id = 'node-1'")
+		w.WriteHeader(http.StatusOK)
+	})
+	b.subscribe(t, "of-the-dead", e.URL, nil)
+	b.subscribe(t, "of-the-living", e.URL, nil)
+	b.publishOne(t, "e")
+	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v'), ('living', 7, 'h', 'v')")
+	b.run(t, "dead", "of-the-dead")
+	b.run(t, "living", "of-the-living")
+	b.start(t, nil)
+	b.keepBeating(t, "living")
+
+	report := b.attempt(t)
+	require.Equal(t, "of-the-dead", report.Subscription)
+	require.GreaterOrEqual(t, <-ownBeats, 5, "the one that showed the dead node's heartbeat, and four more")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 1"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by = '{living}'"))
+	require.Len(t, e.requests(), 1)
+}
+
+// keepBeating moves a node's heartbeat until the test ends.
+func (b *bundle) keepBeating(t *testing.T, node string) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan struct{})
+	ticker := time.NewTicker(200 * time.Millisecond)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				_, _ = b.pool.Exec(context.Background(), "UPDATE postrider_internal.nodes SET beat = beat + 1 WHERE id = $1", node)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done; ticker.Stop() })
+}
+
+func TestTwoEnginesShareTheWork(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	var want []string
+	for _, node := range []string{"node-2", "node-3"} {
+		s, _ := newStore(t, b.url, node)
+		engine := b.newEngine(t, s, func(o *jobs.Options) { o.MaxWorkers = 5 })
+		require.NoError(t, engine.Start(t.Context()))
+		t.Cleanup(func() { requireStops(t, engine) })
+	}
+	want = b.publishMany(t, 300)
+	b.attemptsMade(t, len(want))
+	require.Equal(t, want, e.eventIDs(), "each once")
+	require.Equal(t, len(want), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 0"))
+	require.Equal(t, 2, b.count(t, "SELECT count(DISTINCT node) FROM postrider.delivery_attempts"))
+}
+
+// River's own scheduler runs on River's leader alone, and nowhere for a while after that died. Every node promotes what is
+// due.
+func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	b.subscribe(t, "scheduled", e.URL, nil)
+	b.subscribe(t, "retryable", e.URL, nil)
+	b.exec(t, "INSERT INTO postrider_internal.river_leader (elected_at, expires_at, leader_id, name) VALUES (now(), now() + interval '1 hour', 'somebody-else', 'default')")
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attemptsMade(t, 2)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
+	require.Equal(t, 2, b.count(t, strings.Replace(travelStatement, "state = 'available'",
+		"state = (SELECT name FROM postrider_internal.event_subscriptions s WHERE s.id = (args ->> 's')::bigint)::postrider_internal.river_job_state", 1)))
+	b.attemptsMade(t, 2)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_leader WHERE leader_id = 'somebody-else'"))
+}
+
+// An event whose delivery kills the process must not kill it for ever.
+func TestTwentyRerunsAreEnough(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "rows", e.URL+"/rows", nil)
+	b.subscribe(t, "none", e.URL+"/none", func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
+	b.subscribe(t, "nineteen", e.URL+"/nineteen", nil)
+	b.publishOne(t, "e")
+	b.exec(t, `UPDATE postrider_internal.river_job j SET args = args || jsonb_build_object('r', CASE WHEN s.name = 'nineteen' THEN 19 ELSE 20 END)
+		FROM postrider_internal.event_subscriptions s WHERE s.id = (args ->> 's')::bigint`)
+	b.start(t, nil)
+	b.attempt(t)
+	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'pending'")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' AND reason = 'TooManyReruns' AND attempts = 0"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped' AND reason = 'TooManyReruns'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'nineteen' AND reruns = 19 AND outcome = 'Delivered'"))
+	require.Equal(t, "/nineteen", requireOneRequest(t, e).uri)
+}
+
+// An attempt that fails on our side each time ends as well, before River discards its job and the delivery has none.
+func TestTwentyFailuresOfOursAreEnough(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	b.publishOne(t, "e")
+	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
+	b.start(t, nil)
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.river_job WHERE attempt = 1 AND state IN ('available', 'retryable') AND array_length(errors, 1) = 1")
+	b.exec(t, "UPDATE postrider_internal.river_job SET attempt = 20, scheduled_at = now()")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 AND body_text = 'not an object'")
+	require.Empty(t, e.requests())
+}

@@ -1,0 +1,114 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// endpoint is a real HTTP server that remembers what it was sent.
+type endpoint struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []request
+}
+
+type request struct {
+	method, uri string
+	header      http.Header
+	body        string
+}
+
+// eventID is the id of the event in the body, alone or in an array of one.
+func (r request) eventID() string {
+	var e struct{ ID string }
+	_ = json.Unmarshal([]byte(strings.TrimSuffix(strings.TrimPrefix(r.body, "["), "]")), &e)
+	return e.ID
+}
+
+// newEndpoint serves until the test ends. answer is asked after the request was read and remembered.
+func newEndpoint(t *testing.T, answer func(http.ResponseWriter, request)) *endpoint {
+	t.Helper()
+	e := &endpoint{}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // cut by the client
+		}
+		got := request{method: r.Method, uri: r.RequestURI, header: r.Header.Clone(), body: string(body)}
+		e.mu.Lock()
+		e.seen = append(e.seen, got)
+		e.mu.Unlock()
+		answer(w, got)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *endpoint) requests() []request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.seen)
+}
+
+// answering gives the status to everyone.
+func answering(status int) func(http.ResponseWriter, request) {
+	return func(w http.ResponseWriter, _ request) { w.WriteHeader(status) }
+}
+
+// statusOfPath answers /503 with 503.
+func statusOfPath(w http.ResponseWriter, r request) {
+	status, err := strconv.Atoi(strings.TrimPrefix(r.uri, "/"))
+	if err != nil {
+		status = http.StatusTeapot
+	}
+	w.WriteHeader(status)
+}
+
+// hanging keeps requests waiting until it is let go; begun tells of each.
+type hanging struct {
+	begun   chan request
+	release chan struct{}
+	once    sync.Once
+}
+
+// newHanging makes an endpoint that answers only after letGo. It is let go before the server closes, which waits for
+// its handlers.
+func newHanging(t *testing.T, answer func(http.ResponseWriter, request)) (*endpoint, *hanging) {
+	t.Helper()
+	h := &hanging{begun: make(chan request, 1000), release: make(chan struct{})}
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		h.begun <- r
+		<-h.release
+		answer(w, r)
+	})
+	t.Cleanup(h.letGo)
+	return e, h
+}
+
+func (h *hanging) letGo() { h.once.Do(func() { close(h.release) }) }
+
+// eventIDs are the ids of the events that an endpoint got, sorted.
+func (e *endpoint) eventIDs() []string {
+	var ids []string
+	for _, r := range e.requests() {
+		ids = append(ids, r.eventID())
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func requireOneRequest(t *testing.T, e *endpoint) request {
+	t.Helper()
+	seen := e.requests()
+	require.Len(t, seen, 1)
+	return seen[0]
+}

@@ -1,0 +1,55 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every unfinished delivery has exactly one live job, which names it, and whose id it names; and every live job has such
+// a delivery. (No test of this package batches or holds.)
+const brokenTokens = `
+WITH live AS (
+    SELECT id, (args ->> 'd')::bigint AS delivery_id FROM postrider_internal.river_job
+     WHERE queue = 'deliveries' AND state IN ('available', 'scheduled', 'retryable', 'running')
+)
+SELECT (SELECT count(*) FROM postrider_internal.deliveries d WHERE 1 <> (SELECT count(*) FROM live WHERE delivery_id = d.id))
+     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))`
+
+// A finished delivery ended once: it is not unfinished as well, and has one row of history.
+const endedTwice = `
+SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
+     + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))
+     + (SELECT count(*) FROM postrider_internal.delivery_history h
+         WHERE (h.state = 'dead_lettered') <> EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
+            OR (h.state = 'delivered') <> (h.reason IS NULL))`
+
+// The attempts of a delivery are numbered 1, 2, 3, …, as many as the delivery counts, and not more than allowed.
+const miscounted = `
+WITH owed AS (
+    SELECT id, subscription_id, attempts FROM postrider_internal.deliveries
+    UNION ALL SELECT id, subscription_id, attempts FROM postrider_internal.delivery_history
+), made AS (
+    SELECT delivery_id AS id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last FROM postrider_internal.delivery_attempts GROUP BY 1
+)
+SELECT count(*) FROM owed
+  JOIN postrider_internal.event_subscriptions s ON s.id = owed.subscription_id
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN made ON made.id = owed.id
+ WHERE coalesce(made.n, 0) <> owed.attempts OR made.n <> made.numbers OR made.n <> made.last
+    OR owed.attempts > coalesce(s.max_delivery_attempts, p.default_max_attempts)`
+
+// No attempt began before the time the attempt before it had set.
+const tooEarly = `
+SELECT count(*) FROM postrider_internal.delivery_attempts a
+  JOIN postrider_internal.delivery_attempts b ON b.delivery_id = a.delivery_id AND b.number = a.number + 1
+ WHERE a.verdict <> 'retry' OR b.started_at < a.next_attempt_at`
+
+// requireInvariants is asked after every test.
+func (b *bundle) requireInvariants(t *testing.T) {
+	t.Helper()
+	require.Zero(t, b.count(t, brokenTokens), "every unfinished delivery has exactly one live job")
+	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
+	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")
+	require.Zero(t, b.count(t, tooEarly), "no attempt runs before its time")
+}

@@ -1,0 +1,275 @@
+package jobs_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"postrider/event"
+	"postrider/jobs"
+	"postrider/migrations"
+	"postrider/pgdev"
+	"postrider/policy"
+	"postrider/store"
+)
+
+func TestMain(m *testing.M) {
+	// Most of these tests wait for an endpoint or a heartbeat: on two cores, two at once would take five times as long.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(pgdev.RunTests(leakChecked{m}, migrate))
+}
+
+// leakChecked fails a run that passed but left goroutines behind: engines, stores and endpoints must all be gone.
+type leakChecked struct{ tests *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.tests.Run()
+	if code != 0 {
+		return code
+	}
+	err := goleak.Find(
+		goleak.IgnoreAnyFunction("postrider/pgdev.(*process).run"),
+		// pgx reads in the background once a write was slow. The connections that make and drop the tests' databases stay
+		// open until the server stops.
+		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn/internal/bgreader.(*BGReader).bgRead"),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func migrate(ctx context.Context, url string) error {
+	pool, err := store.OpenPool(ctx, url, 0)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return migrations.Up(ctx, pool, io.Discard)
+}
+
+const (
+	topicName = "orders"
+	// patience is how long a test waits for what must happen; nothing waits so long unless it fails.
+	patience = 30 * time.Second
+	tick     = 10 * time.Millisecond
+)
+
+// bundle is one database, one store and the engines a test starts on it.
+type bundle struct {
+	url      string
+	pool     *pgxpool.Pool
+	store    *store.Store
+	attempts chan jobs.AttemptReport // every attempt of every engine, after it was recorded
+}
+
+// setup makes a database with one topic of the Event Grid schema.
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	return setupTopic(t, event.EventGrid)
+}
+
+// setupTopic makes a database with one topic. The invariants are checked when the test ends, after its engines stopped.
+func setupTopic(t *testing.T, schema event.Schema) *bundle {
+	t.Helper()
+	b := &bundle{url: pgdev.NewDatabase(t), attempts: make(chan jobs.AttemptReport, 10_000)}
+	b.store, b.pool = newStore(t, b.url, "node-1")
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	t.Cleanup(func() { b.requireInvariants(t) })
+	_, _, err := b.store.PutTopic(t.Context(), topicName, store.TopicSpec{Kind: store.TopicBasic, InputSchema: schema})
+	require.NoError(t, err)
+	return b
+}
+
+// newStore opens a store of its own on a database, as another process would, and runs it until the test ends.
+func newStore(t *testing.T, url, node string) (*store.Store, *pgxpool.Pool) {
+	t.Helper()
+	pool, err := store.OpenPool(t.Context(), url, 10)
+	require.NoError(t, err)
+	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	require.NoError(t, err)
+	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: node, Logger: quiet()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; pool.Close() })
+	return s, pool
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// newEngine makes an engine that may call loopback and adds no jitter, and does not start it.
+func (b *bundle) newEngine(t *testing.T, s *store.Store, change func(*jobs.Options)) *jobs.Engine {
+	t.Helper()
+	o := jobs.Options{
+		Store: s, Logger: quiet(), MaxWorkers: 100, StopTimeout: time.Second,
+		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		Jitter:    func() float64 { return 0 },
+		OnAttempt: func(r jobs.AttemptReport) { b.attempts <- r },
+	}
+	if change != nil {
+		change(&o)
+	}
+	e, err := jobs.New(o)
+	require.NoError(t, err)
+	return e
+}
+
+// start sets an engine going on the bundle's store until the test ends.
+func (b *bundle) start(t *testing.T, change func(*jobs.Options)) {
+	t.Helper()
+	e := b.newEngine(t, b.store, change)
+	require.NoError(t, e.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, e) })
+}
+
+func requireStops(t *testing.T, e *jobs.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, e.Stop(ctx))
+}
+
+// subscribe makes an event subscription on everything the topic gets.
+func (b *bundle) subscribe(t *testing.T, name, url string, change func(*store.SubscriptionSpec)) *store.Subscription {
+	t.Helper()
+	spec := store.SubscriptionSpec{
+		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook,
+		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+	}
+	if change != nil {
+		change(&spec)
+	}
+	sub, _, err := b.store.PutSubscription(t.Context(), topicName, name, spec)
+	require.NoError(t, err)
+	return sub
+}
+
+// under names the retry policy of an event subscription.
+func under(retryPolicy string) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) { s.RetryPolicy = retryPolicy }
+}
+
+// eventGridBody is an event as a publisher writes it, with data taken as JSON text.
+func eventGridBody(id, data string) string {
+	return fmt.Sprintf(`{"id":%q,"subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":%s}`, id, data)
+}
+
+// publish stores one request's body as the server would.
+func (b *bundle) publish(t *testing.T, contentType, body string) *store.Receipt {
+	t.Helper()
+	receipt, err := b.store.Publish(t.Context(), store.Publication{Topic: topicName, Parse: func(topic *store.Topic) ([]event.Event, error) {
+		return event.Parse(topic.InputSchema, contentType, []byte(body), topic.Name, event.Limits{})
+	}})
+	require.NoError(t, err)
+	return receipt
+}
+
+// publishOne stores one Event Grid event.
+func (b *bundle) publishOne(t *testing.T, id string) *store.Receipt {
+	t.Helper()
+	return b.publish(t, "application/json", "["+eventGridBody(id, "{}")+"]")
+}
+
+// attempt waits for the next attempt that was made and recorded.
+func (b *bundle) attempt(t *testing.T) jobs.AttemptReport {
+	t.Helper()
+	select {
+	case report := <-b.attempts:
+		return report
+	case <-time.After(patience):
+		require.FailNow(t, "no attempt was made")
+		panic("unreachable")
+	}
+}
+
+// attemptsMade waits for n attempts.
+func (b *bundle) attemptsMade(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		b.attempt(t)
+	}
+}
+
+// count answers a query that yields one number. It works in cleanups, too.
+func (b *bundle) count(t *testing.T, query string, args ...any) int {
+	t.Helper()
+	var n int
+	require.NoError(t, b.pool.QueryRow(context.WithoutCancel(t.Context()), query, args...).Scan(&n))
+	return n
+}
+
+// become waits until a query that yields one number yields this one.
+func (b *bundle) become(t *testing.T, want int, query string, args ...any) {
+	t.Helper()
+	got := -1
+	require.Eventually(t, func() bool {
+		got = b.count(t, query, args...)
+		return got == want
+	}, patience, tick, "%s", query)
+}
+
+func (b *bundle) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), statement, args...)
+	require.NoError(t, err)
+}
+
+// copyPolicy makes a copy of a retry policy with some columns changed, as a person does: by SQL.
+func (b *bundle) copyPolicy(t *testing.T, from, to, changes string) {
+	t.Helper()
+	b.exec(t, `INSERT INTO postrider_internal.retry_policies
+		SELECT (jsonb_populate_record(p, $3::jsonb || jsonb_build_object('name', $2::text, 'built_in', false))).*
+		  FROM postrider_internal.retry_policies p WHERE name = $1`, from, to, changes)
+	b.exec(t, `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
+		SELECT $2, endpoint_kind, condition, action, min_delay FROM postrider_internal.retry_policy_cells WHERE policy = $1`, from, to)
+	require.NoError(t, b.store.Reload(t.Context()))
+}
+
+// travelStatement makes each waiting delivery's next attempt due now: all times of the delivery move into the past by
+// what is left to wait, so that the engine finds the world as if that time had gone by. The recorded attempts move
+// along, and so all times of one delivery stay comparable.
+const travelStatement = `
+WITH waiting AS (
+    SELECT d.id, d.job_id, d.next_attempt_at - now() AS away FROM postrider_internal.deliveries d
+      JOIN postrider_internal.river_job j ON j.id = d.job_id AND j.state IN ('scheduled', 'available', 'retryable')
+     WHERE d.next_attempt_at > now() FOR UPDATE
+), attempts AS (
+    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away, next_attempt_at = next_attempt_at - away
+      FROM waiting WHERE a.delivery_id = waiting.id
+), deliveries AS (
+    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away, first_attempt_at = first_attempt_at - away,
+           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away
+      FROM waiting WHERE d.id = waiting.id
+), due AS (
+    UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting WHERE j.id = waiting.job_id
+)
+SELECT count(*) FROM waiting`
+
+// travel brings every waiting delivery to its next attempt and says how many there were.
+func (b *bundle) travel(t *testing.T) int {
+	t.Helper()
+	n := b.count(t, travelStatement)
+	b.exec(t, `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`)
+	return n
+}
+
+// settle waits until nothing is due: every attempt that could be made was made and recorded.
+func (b *bundle) settle(t *testing.T) {
+	t.Helper()
+	b.become(t, 0, `SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' OR (state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now())`)
+}

@@ -1,0 +1,125 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/store"
+)
+
+const (
+	jsonType       = "application/json"
+	structuredType = "application/cloudevents+json; charset=utf-8"
+)
+
+// The headers of an Event Grid delivery: Microsoft, Event Grid message headers; first attempts count 0.
+func TestEventGridDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.subscribe(t, "Mixed-Case.sub", e.URL+"/hook?code=s%20ecret&x=1", nil)
+	b.start(t, nil)
+	receipt := b.publish(t, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
+	b.attempt(t)
+	b.travel(t)
+	b.attempt(t)
+
+	seen := e.requests()
+	require.Len(t, seen, 2)
+	for i, r := range seen {
+		require.Equal(t, http.MethodPost, r.method)
+		require.Equal(t, "/hook?code=s%20ecret&x=1", r.uri, "the query string is the endpoint's secret: not one byte may differ")
+		require.Equal(t, http.Header{
+			"Content-Type":          {"application/json; charset=utf-8"},
+			"Content-Length":        r.header["Content-Length"],
+			"User-Agent":            {"postrider"},
+			"Aeg-Event-Type":        {"Notification"},
+			"Aeg-Subscription-Name": {"MIXED-CASE.SUB"},
+			"Aeg-Delivery-Count":    {[]string{"0", "1"}[i]},
+			"Aeg-Data-Version":      {"2.1"},
+			"Aeg-Metadata-Version":  {"1"},
+			"Aeg-Output-Event-Id":   {receipt.SystemIDs[0].String()},
+		}, r.header)
+		require.Equal(t, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"},"topic":"/topics/orders","metadataVersion":"1"}]`, r.body)
+	}
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
+}
+
+func TestEventGridDeliveryChangesNothingThatIsThere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	const body = `[ {"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
+	b.publish(t, jsonType, body)
+	b.attempt(t)
+	require.Equal(t, "["+body[2:len(body)-2]+"]", requireOneRequest(t, e).body)
+}
+
+func TestCloudEventsDelivery(t *testing.T) {
+	t.Parallel()
+	b := setupTopic(t, event.CloudEvents)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	b.start(t, nil)
+	const body = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"}, "datacontenttype":"application/json" }`
+	receipt := b.publish(t, structuredType, body)
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, body, r.body, "one object, byte for byte")
+	require.Equal(t, structuredType, r.header.Get("Content-Type"))
+	require.Equal(t, "1.0", r.header.Get("Aeg-Metadata-Version"))
+	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"))
+	require.NotContains(t, r.header, "Aeg-Data-Version")
+	require.NotContains(t, r.header, "Accept", "Event Grid sends none")
+}
+
+func TestEventGridToCloudEventsDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	b.start(t, nil)
+	b.publish(t, jsonType, `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50}}]`)
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, structuredType, r.header.Get("Content-Type"))
+	require.NotContains(t, r.header, "Aeg-Data-Version")
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &got))
+	require.Equal(t, map[string]any{
+		"specversion": "1.0", "id": "1", "source": "/topics/orders", "type": "t", "subject": "s", "time": "2026-01-01T00:00:00Z",
+		"dataversion": "2.1", "datacontenttype": "application/json", "data": map[string]any{"n": 1.5},
+	}, got)
+	require.Contains(t, r.body, `"data":{"n":1.50}`)
+}
+
+// A header that HTTP cannot carry is left out: it must not keep the event from being delivered for ever.
+func TestDataVersionThatNoHeaderCanCarry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	versions := map[string]any{`\u0001`: nil, `\u007f`: nil, `a\tb`: "a\tb", `é`: "é", ``: nil}
+	for version := range versions {
+		b.publish(t, jsonType, `[{"id":"`+version+`x","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"`+version+`","data":{}}]`)
+	}
+	b.attemptsMade(t, len(versions))
+	require.Equal(t, len(versions), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	for _, r := range e.requests() {
+		var sent []struct{ DataVersion string }
+		require.NoError(t, json.Unmarshal([]byte(r.body), &sent))
+		switch sent[0].DataVersion {
+		case "\x01", "\x7f":
+			require.NotContains(t, r.header, "Aeg-Data-Version")
+		default:
+			require.Equal(t, sent[0].DataVersion, r.header.Get("Aeg-Data-Version"))
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// course is one delivery that is driven from its publishing to its end.
+type course struct {
+	policy     policy.Policy
+	kind       policy.EndpointKind
+	result     policy.Result
+	deadLetter bool
+}
+
+func (c course) name() string {
+	destination := "None"
+	if c.deadLetter {
+		destination = "Rows"
+	}
+	return fmt.Sprintf("%s.%s.%s.%s", c.policy.Name, c.kind, c.result, destination)
+}
+
+func (c course) url(answering, refusing string) string {
+	switch c.result.Err {
+	case policy.ErrorSocket:
+		return refusing
+	case policy.ErrorDNS:
+		return "http://nowhere.invalid/"
+	case policy.ErrorArgument:
+		return "http://192.0.2.1/" // documentation: no endpoint may live there
+	default:
+		return fmt.Sprintf("%s/%d", answering, c.result.Status)
+	}
+}
+
+func courses() []course {
+	results := []policy.Result{
+		{Err: policy.ErrorSocket},
+		{Err: policy.ErrorDNS},
+		{Err: policy.ErrorArgument},
+		{Status: 200},
+		{Status: 201},
+		{Status: 302},
+		{Status: 400},
+		{Status: 401},
+		{Status: 404},
+		{Status: 408},
+		{Status: 413},
+		{Status: 414},
+		{Status: 429},
+		{Status: 500},
+		{Status: 503},
+	}
+	var all []course
+	for _, p := range policy.Builtins() {
+		for _, result := range results {
+			all = append(all, course{p, policy.KindWebhook, result, true}, course{p, policy.KindWebhook, result, false})
+		}
+		// What Azure's own endpoints are treated differently for, and one thing that they are not.
+		for _, status := range []int{401, 404, 503} {
+			all = append(all, course{p, policy.KindAzureResource, policy.Result{Status: status}, true})
+		}
+	}
+	return all
+}
+
+// refusing is a URL whose port nobody listens on.
+const refusing = "http://127.0.0.1:1/"
+
+// Every built-in policy's course, attempt by attempt, as policy.Explain foretells it: Explain is what the documents were
+// turned into, and this is what the engine does with real requests and real rows.
+func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, statusOfPath)
+	all := courses()
+	for _, c := range all {
+		b.subscribe(t, c.name(), c.url(e.URL, refusing), func(s *store.SubscriptionSpec) {
+			s.RetryPolicy, s.EndpointKind = c.policy.Name, c.kind
+			if !c.deadLetter {
+				s.DeadLetter = store.DeadLetterNone
+			}
+		})
+	}
+	b.publishOne(t, "e")
+	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	for b.settle(t); b.travel(t) > 0; b.settle(t) {
+	}
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
+	for _, c := range all {
+		explained, err := policy.Explain(&c.policy, policy.ExplainOptions{Kind: c.kind, Result: c.result, DeadLetter: &c.deadLetter})
+		require.NoError(t, err)
+		b.requireCourse(t, c.name(), explained)
+	}
+}
+
+// made is one recorded attempt; times are counted from when the event was owed.
+type made struct {
+	Number                  int
+	Began, Ended            float64
+	Next                    *float64
+	Verdict, Why            string
+	State, Reason           string
+	Attempts, TotalAttempts int
+}
+
+func (b *bundle) made(t *testing.T, subscription string) []made {
+	t.Helper()
+	const query = `
+SELECT a.number, postrider_internal.seconds(a.started_at - h.owed_since) AS began,
+       postrider_internal.seconds(a.started_at - h.owed_since) + a.duration_us / 1e6 AS ended,
+       postrider_internal.seconds(a.next_attempt_at - h.owed_since) AS next, a.verdict, a.rule AS why,
+       h.state, coalesce(h.reason, '') AS reason, h.attempts, count(*) OVER ()::int AS total_attempts
+  FROM postrider_internal.delivery_history h
+  JOIN postrider_internal.event_subscriptions s ON s.id = h.subscription_id
+  JOIN postrider_internal.delivery_attempts a ON a.delivery_id = h.id
+ WHERE s.name = $1 ORDER BY a.number`
+	rows, err := b.pool.Query(t.Context(), query, subscription)
+	require.NoError(t, err)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[made])
+	require.NoError(t, err)
+	return list
+}
+
+// requireCourse compares. Real attempts begin a little after their time and take a little time themselves, which moves
+// all that follows under a schedule of waits: the next attempt may be later than explained by exactly what has been
+// lost so far, and never earlier.
+func (b *bundle) requireCourse(t *testing.T, name string, want policy.Explanation) {
+	t.Helper()
+	const rounding = 0.002
+	list := b.made(t, name)
+	require.Len(t, list, len(want.Attempts), name)
+	for i, a := range list {
+		foretold := want.Attempts[i].AtSeconds
+		lost := a.Ended - foretold
+		require.Equal(t, i+1, a.Number, name)
+		require.GreaterOrEqual(t, a.Began, foretold-rounding, "%s: attempt %d", name, a.Number)
+		require.Less(t, lost, 60.0, "%s: attempt %d: too much was lost to compare", name, a.Number)
+		if i == len(list)-1 && want.End.Reason != policy.ReasonTimeToLiveExceeded {
+			require.Nil(t, a.Next, "%s: attempt %d", name, a.Number)
+			continue
+		}
+		next := want.End.AtSeconds // the moment that finds the delivery expired
+		if i < len(list)-1 {
+			next = want.Attempts[i+1].AtSeconds
+			require.Equal(t, want.Attempts[i+1].Why, a.Why, "%s: the attempt after number %d", name, a.Number)
+		}
+		require.Equal(t, "retry", a.Verdict, "%s: attempt %d", name, a.Number)
+		require.NotNil(t, a.Next, "%s: attempt %d", name, a.Number)
+		require.GreaterOrEqual(t, *a.Next, next-rounding, "%s: the attempt after number %d", name, a.Number)
+		require.Less(t, *a.Next, next+lost+askedWithin.Seconds(), "%s: the attempt after number %d", name, a.Number)
+	}
+	last := list[len(list)-1]
+	require.Equal(t, want.End.State, last.State, name)
+	require.Equal(t, string(want.End.Reason), last.Reason, name)
+	require.Equal(t, len(want.Attempts), last.Attempts, name)
+}
+
+// gap is the time between the end of the last attempt recorded for an event subscription and the next attempt.
+func (b *bundle) gap(t *testing.T, subscription string) time.Duration {
+	t.Helper()
+	const query = `SELECT coalesce(postrider_internal.seconds(a.next_attempt_at - a.started_at) - a.duration_us / 1e6, -1)
+		FROM postrider_internal.delivery_attempts a JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
+		WHERE s.name = $1 ORDER BY a.number DESC LIMIT 1`
+	var seconds float64
+	require.NoError(t, b.pool.QueryRow(t.Context(), query, subscription).Scan(&seconds))
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// askedWithin allows for a busy machine between the end of the request and the moment that the policy is asked.
+const askedWithin = 2 * time.Second
+
+func (b *bundle) requireGap(t *testing.T, want time.Duration, subscription string) {
+	t.Helper()
+	got := b.gap(t, subscription)
+	require.GreaterOrEqual(t, got, want-time.Millisecond, subscription)
+	require.Less(t, got, want+askedWithin, subscription)
+}
+
+func TestEngineReadsThePolicysRows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
+	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' AND condition = 'other'")
+	require.NoError(t, b.store.Reload(t.Context()))
+	b.subscribe(t, "changed", e.URL, under("mine"))
+	b.subscribe(t, "builtin", e.URL, nil)
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attemptsMade(t, 2)
+	b.requireGap(t, 7*time.Minute, "changed")
+	b.requireGap(t, 10*time.Second, "builtin")
+
+	b.exec(t, "INSERT INTO postrider_internal.retry_policy_cells VALUES ('mine', 'webhook', '500', 'retry', '9 minutes')")
+	require.Eventually(t, func() bool { // the store's own reload, once per second
+		p, _ := b.store.Catalogue().Policy("mine")
+		return p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == 9*time.Minute
+	}, patience, tick)
+	require.Equal(t, 2, b.travel(t))
+	b.attemptsMade(t, 2)
+	b.requireGap(t, 9*time.Minute, "changed")
+	b.requireGap(t, 30*time.Second, "builtin")
+
+	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'success', min_delay = '0' WHERE policy = 'mine' AND condition = '500'")
+	require.NoError(t, b.store.Reload(t.Context()))
+	b.travel(t)
+	b.attemptsMade(t, 2)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' AND state = 'delivered' AND last_outcome = 'Delivered' AND last_status = 500"))
+}
+
+func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, _ := newHanging(t, answering(http.StatusOK))
+	for _, p := range policy.Builtins() {
+		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
+		b.subscribe(t, p.Name, e.URL, under("quick-"+p.Name))
+	}
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attemptsMade(t, len(policy.Builtins()))
+	for _, p := range policy.Builtins() {
+		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND outcome = 'TimedOut' AND status IS NULL
+			AND duration_ms BETWEEN 1000 AND 4000`, p.Name), p.Name)
+		if p.RetryTransportErrors {
+			b.requireGap(t, 10*time.Second, p.Name)
+			continue
+		}
+		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'UndeliverableDueToClientError'
+			AND last_outcome = 'TimedOut' AND last_status IS NULL AND attempts = 1`, p.Name), p.Name)
+	}
+}
+
+// The examples that Microsoft's pages give themselves.
+func TestWorkedExamplesOfThePages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, statusOfPath)
+	rows := []struct {
+		name, policy string
+		status       int
+		ttl, limit   *int
+		began        []float64 // seconds after publishing
+		reason       policy.Reason
+		outcome      policy.Outcome
+	}{
+		// Event Grid namespace push delivery and retry, 2023-11: eight marks, and minute 20 finds the event expired.
+		{"twenty-minutes-ten-attempts", "namespace-2023", 500, new(20), new(10), []float64{0, 10, 30, 60, 300, 600, 900}, policy.ReasonTimeToLiveExceeded, policy.OutcomeGenericError},
+		// Event Grid delivery and retry, 2023-03-01: "a maximum of 6 attempts".
+		{"thirty-minutes-ten-attempts", "ga-2021", 500, new(30), new(10), []float64{0, 10, 40, 100, 400, 1000}, policy.ReasonTimeToLiveExceeded, policy.OutcomeGenericError},
+		// Event Grid delivery and retry, 2020-10-29, sample of a dead letter: the limit wins over the status.
+		{"one-attempt-not-found", "ga-2021", 404, nil, new(1), []float64{0}, policy.ReasonMaxDeliveryAttemptsExceeded, policy.OutcomeNotFound},
+	}
+	for _, row := range rows {
+		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *store.SubscriptionSpec) {
+			s.RetryPolicy, s.EventTimeToLiveInMinutes, s.MaxDeliveryAttempts = row.policy, row.ttl, row.limit
+		})
+	}
+	b.publishOne(t, "e")
+	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	for b.settle(t); b.travel(t) > 0; b.settle(t) {
+	}
+	for _, row := range rows {
+		list := b.made(t, row.name)
+		require.Len(t, list, len(row.began), row.name)
+		for i, began := range row.began {
+			require.InDelta(t, began, list[i].Began, askedWithin.Seconds(), "%s: attempt %d", row.name, i+1)
+		}
+		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = $2 AND attempts = $3 AND last_outcome = $4 AND last_status = $5",
+			row.name, row.reason, len(row.began), row.outcome, row.status), row.name)
+	}
+}
+
+// Marks that went by while nobody delivered are skipped, not made up for in a bunch.
+func TestMarksThatWentByAreSkipped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	b.subscribe(t, "marks", e.URL, under("namespace-2023"))
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attempt(t)
+	b.settle(t)
+	late := strings.Replace(travelStatement, "d.next_attempt_at - now()", "d.next_attempt_at - now() + interval '90 seconds'", 1)
+	require.Equal(t, 1, b.count(t, late)) // the mark of 10 s is met at 100 s: those of 30 s and 1 min have gone by
+	b.attempt(t)
+	next := func() int {
+		return b.count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int FROM postrider_internal.deliveries WHERE skipped_marks = 2")
+	}
+	require.Equal(t, 300, next())
+	b.travel(t)
+	b.attempt(t)
+	require.Equal(t, 600, next())
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND why LIKE '%marks skipped: 2; mark 4 is 5 min after the first attempt'"))
+}
+
+// A delivery whose time passes while nobody delivers is given up without a request.
+func TestExpiredWhileTheEngineWasAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "rows", e.URL, nil)
+	b.subscribe(t, "none", e.URL, func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
+	b.publishOne(t, "e")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '24 hours', next_attempt_at = now() - interval '24 hours'")
+	b.start(t, nil)
+	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 AND last_outcome IS NULL")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'rows' AND state = 'dead_lettered'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped'"))
+	require.Empty(t, e.requests())
+}
