@@ -17,15 +17,17 @@ WITH due AS (
      WHERE state = $1 AND queue = 'deliveries' AND priority = 1 AND (%s)
      ORDER BY scheduled_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
 ), moved AS (
-    UPDATE postrider_internal.river_job j SET state = 'available' FROM due WHERE j.id = due.id RETURNING j.id
+    UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM due WHERE j.id = due.id RETURNING j.id
 )
 SELECT count(*) FROM moved`
 
-// A retryable job failed before its attempt began. Its time was set by River with the clock of the process, which may be
-// an hour off: the database's own stamp of the fetch bounds the wait.
+// Two of the times are River's own, for jobs that failed or were put off before their attempt began, and made with the
+// clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
+// retryable; an available job is never meant for more than 5 s ahead.
 var dueConditions = map[string]string{
 	"scheduled": "scheduled_at <= now()",
 	"retryable": "scheduled_at <= now() OR attempted_at < now() - interval '3 minutes'",
+	"available": "scheduled_at > now() + interval '10 seconds'",
 }
 
 // Promote makes the jobs available whose time has come and says how many. Every node calls it every 250 ms; nodes

@@ -21,6 +21,8 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 		UNION ALL SELECT 'scheduled', now() + interval '1 hour', NULL FROM generate_series(1, 10)
 		UNION ALL SELECT 'retryable', now() - interval '1 second', now()
 		UNION ALL SELECT 'retryable', now() + interval '1 hour', now() - interval '4 minutes'
+		UNION ALL SELECT 'available', now() + interval '1 hour', now()
+		UNION ALL SELECT 'available', now() + interval '4 seconds', now()
 		UNION ALL SELECT 'retryable', now() + interval '1 minute', now()) j`)
 	require.NoError(t, err)
 	other, _ := newStore(t, b.url, "node-2")
@@ -36,10 +38,11 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	}
 	group.Wait()
 
-	require.Equal(t, 12002, moved[0]+moved[1], "two nodes share the work and neither does it twice")
+	require.Equal(t, 12003, moved[0]+moved[1], "two nodes share the work and neither does it twice")
 	require.Equal(t, 10, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'retryable'"),
 		"a process whose clock is an hour ahead delays nothing for longer than 3 minutes")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at > now()"))
 }
 
 func TestPromoteUsesTheFetchingIndex(t *testing.T) {

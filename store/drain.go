@@ -25,27 +25,39 @@ WITH doomed AS (
            first_attempt_at, last_attempt_at, now(), 'canceled', 'EventSubscriptionDeleted', last_outcome, redelivered_from
       FROM finished
 )
-SELECT coalesce(max(id), 0), count(*) FROM doomed`
+SELECT coalesce(max(id), 0), count(*), (SELECT count(*) FROM finished) FROM doomed`
 
-// drainSubscription cancels everything a deleted event subscription is still owed, step by step, until nothing is.
+// drainSubscription cancels what a deleted event subscription is still owed, step by step, and passes over it again for
+// those that were in a worker's hands. What a whole pass cannot cancel is left to Drain, a minute later.
 func (s *Store) drainSubscription(ctx context.Context, id int64) error {
-	cursor, met := int64(0), 0
 	for {
-		var last int64
-		var n int
-		if err := s.pool.QueryRow(ctx, drainStatement, id, cursor, drainStep).Scan(&last, &n); err != nil {
+		met, canceled, err := s.drainPass(ctx, id)
+		if err != nil {
 			return fmt.Errorf("cancel the deliveries of a deleted event subscription: %w", err)
 		}
-		met += n
-		switch {
-		case n > 0:
-			cursor = last
-		case met > 0: // once more from the start, for those that had been in a worker's hands
-			cursor, met = 0, 0
-		default:
+		if met == 0 {
 			_, err := s.pool.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET drained_at = now() WHERE id = $1", id)
 			return err
 		}
+		if canceled == 0 {
+			s.log.Warn("deliveries of a deleted event subscription could not be canceled yet", "subscription", id, "deliveries", met)
+			return nil
+		}
+	}
+}
+
+// drainPass goes once over everything that is owed.
+func (s *Store) drainPass(ctx context.Context, id int64) (met, canceled int, err error) {
+	for cursor := int64(0); ; {
+		var last int64
+		var n, done int
+		if err := s.pool.QueryRow(ctx, drainStatement, id, cursor, drainStep).Scan(&last, &n, &done); err != nil {
+			return met, canceled, err
+		}
+		if n == 0 {
+			return met, canceled, nil
+		}
+		cursor, met, canceled = last, met+n, canceled+done
 	}
 }
 
