@@ -95,7 +95,8 @@ func parseTime(text []byte) (t time.Time, ok bool) {
 	if !isTimeShaped(text) || t.UnmarshalText(text) != nil {
 		return time.Time{}, false
 	}
-	return t.UTC(), true
+	t = t.UTC()
+	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may carry it over the edge, where RFC 3339 ends
 }
 
 // isTimeShaped checks that digits and marks stand where they must, and the offset's range; the calendar is left to the reader.

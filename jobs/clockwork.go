@@ -10,6 +10,7 @@ const (
 	beatInterval      = time.Second
 	deadAfterBeats    = 4
 	housekeepInterval = time.Minute
+	drainInterval     = 5 * time.Second
 	// A statement of the clockwork that takes longer is stuck; the next tick tries again.
 	clockworkTimeout = 10 * time.Second
 )
@@ -103,13 +104,13 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// housekeep keeps a week of partitions ahead and finishes what a stopped node left half done. Every minute, though a
-// partition is needed once a day: a database that was away over midnight must not cost a day.
-func (e *Engine) housekeep(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "housekeeping", func(ctx context.Context) error {
-		if err := e.store.EnsurePartitions(ctx); err != nil {
-			return err
-		}
-		return e.store.Drain(ctx)
-	})
+// keepPartitions keeps a week of partitions ahead. Every minute, though a partition is needed once a day: a database that
+// was away over midnight must not cost a day.
+func (e *Engine) keepPartitions(ctx context.Context) {
+	e.every(ctx, housekeepInterval, "making partitions", e.store.EnsurePartitions)
+}
+
+// drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
+func (e *Engine) drain(ctx context.Context) {
+	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Drain)
 }

@@ -110,6 +110,8 @@ func (a *attempt) run(ctx context.Context) error {
 		return err
 	case !found:
 		return a.record(policy.Verdict{Action: store.Cancel, Reason: policy.ReasonEventSubscriptionDeleted})
+	case work.EventMissing:
+		return a.record(policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing})
 	case a.reruns >= maxReruns:
 		return a.record(a.giveUp(policy.ReasonTooManyReruns))
 	}
@@ -134,9 +136,8 @@ func (a *attempt) configure(ctx context.Context) (bool, error) {
 	if a.policy, ok = a.engine.store.Catalogue().Policy(sub.RetryPolicy); !ok {
 		return false, fmt.Errorf("event subscription %q of topic %q: %w", sub.Name, sub.Topic, errNoPolicy)
 	}
-	var err error
-	a.limits, err = a.policy.Limits(sub.MaxDeliveryAttempts, sub.EventTimeToLiveInMinutes)
-	return true, err
+	a.limits = a.policy.Clamp(sub.MaxDeliveryAttempts, sub.EventTimeToLiveInMinutes)
+	return true, nil
 }
 
 func (a *attempt) giveUp(reason policy.Reason) policy.Verdict {
@@ -152,8 +153,11 @@ func (a *attempt) post() error {
 	if err != nil {
 		return fmt.Errorf("write the body of delivery %d: %w", a.work.DeliveryID, err)
 	}
+	a.work.Event.Body = nil // the request has its own copy
 	started := a.work.Now()
-	met, err := a.engine.endpoint.post(a.sub.EndpointURL, a.header(), body, a.policy.AckTimeout)
+	sent := newPayload(body, a.work.Release)
+	met, err := a.engine.endpoint.post(a.sub.EndpointURL, a.header(), sent, a.policy.AckTimeout)
+	sent.drop()
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ const (
 	// Node.js closes idle connections after 5 s by default. A request that meets the close is a socket error, which
 	// namespace-2023 never retries: idle connections are given up before that.
 	idleConnTimeout = 4 * time.Second
+
+	dialTimeout      = 30 * time.Second
+	handshakeTimeout = 30 * time.Second
 )
 
 // errInterrupted: our own stop cut the request. That is no outcome; the attempt is made again.
@@ -46,16 +49,21 @@ type endpointClient struct {
 }
 
 func newEndpointClient(requests context.Context, o Options) *endpointClient {
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: guard(o.AllowCIDR)}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: guard(o.AllowCIDR)}
 	return &endpointClient{requests: requests, userAgent: o.UserAgent, transport: &http.Transport{
 		// No proxy from the environment: a proxy would resolve names itself, past the address guard.
-		Proxy:                  nil,
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           o.MaxWorkers,
-		MaxIdleConnsPerHost:    o.MaxWorkers,
-		IdleConnTimeout:        idleConnTimeout,
+		Proxy:               nil,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        o.MaxWorkers,
+		MaxIdleConnsPerHost: o.MaxWorkers,
+		IdleConnTimeout:     idleConnTimeout,
+		// A dial and its handshake go on when the request they were for has given up: without a limit of their own, an
+		// endpoint that accepts and never speaks keeps a socket and three goroutines for ever.
+		TLSHandshakeTimeout: handshakeTimeout,
+		// A connection of HTTP/2 that went dead in silence would fail request after request until TCP notices.
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 		MaxResponseHeaderBytes: maxResponseHead,
 		DisableCompression:     true,
 	}}
@@ -89,17 +97,20 @@ type answer struct {
 
 // post sends one request and waits for its answer, at most until the ack timeout. The error is errInterrupted or nil:
 // an endpoint's failure is an outcome.
-func (c *endpointClient) post(url string, header http.Header, body []byte, ackTimeout time.Duration) (answer, error) {
+func (c *endpointClient) post(url string, header http.Header, body *payload, ackTimeout time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.requests, ackTimeout)
 	defer cancel()
 	started := time.Now()
 	a := answer{}
 	stopwatch := &stopwatch{started: started}
-	ctx = httptrace.WithClientTrace(ctx, stopwatch.trace())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	trace := stopwatch.trace()
+	trace.WroteRequest = body.wrote
+	ctx = httptrace.WithClientTrace(ctx, trace)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: time.Since(started)}, nil
 	}
+	body.attach(req)
 	req.Header = header
 	req.Header.Set("User-Agent", c.userAgent)
 	// RoundTrip and not Client.Do: a redirect is an answer like any other, and must never be followed.
@@ -141,7 +152,7 @@ func (a *answer) boring() bool {
 
 func headerBytes(header http.Header) []byte {
 	var out bytes.Buffer
-	_ = header.Write(&out) // a bytes.Buffer cannot fail
+	_ = header.WriteSubset(&out, map[string]bool{"Set-Cookie": true}) // a bytes.Buffer cannot fail; cookies are secrets
 	return out.Bytes()[:min(out.Len(), maxExcerptBytes)]
 }
 

@@ -151,7 +151,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.housekeep} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.keepPartitions, e.drain} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
@@ -171,6 +171,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		err = fmt.Errorf("stop River: %w", err)
 	}
 	e.cut()
+	e.endpoint.transport.CloseIdleConnections()
 	e.stopClockwork()
 	e.clockwork.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockworkTimeout)

@@ -17,9 +17,10 @@ ALTER TABLE postrider_internal.river_job SET (
 
 -- +goose StatementBegin
 -- A body is accepted as any valid JSON text, and PostgreSQL's jsonb cannot hold all of that (\u0000, a lone surrogate,
--- 1e999999). One such row must never fail the query over all the others, so questions go through this function.
+-- 1e999999). One such row must never fail the query over all the others, so questions go through this function. Not
+-- PARALLEL SAFE: catching an error takes a subtransaction, which PostgreSQL refuses in parallel queries up to 16.
 CREATE FUNCTION postrider.try_jsonb(body bytea) RETURNS jsonb
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN convert_from(body, 'UTF8')::jsonb;
 EXCEPTION WHEN OTHERS THEN
@@ -27,7 +28,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 CREATE FUNCTION postrider.jsonb_error(body bytea) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     PERFORM convert_from(body, 'UTF8')::jsonb;
     RETURN NULL;
@@ -37,7 +38,7 @@ END $$;
 
 -- Response excerpts are bytes of strangers: valid UTF-8 is shown as text, anything else as PostgreSQL's escape format.
 CREATE FUNCTION postrider.try_text(body bytea) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN convert_from(body, 'UTF8');
 EXCEPTION WHEN OTHERS THEN

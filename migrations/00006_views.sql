@@ -1,6 +1,6 @@
 -- +goose Up
 -- +goose StatementBegin
--- Whole milliseconds of an interval as a number: what people compare and sort by.
+-- An interval in seconds as a number: what people compare and sort by.
 CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
 -- +goose StatementEnd
@@ -41,7 +41,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.event_time_to_live_in_minutes IS
 COMMENT ON COLUMN postrider.event_subscriptions.filter IS 'Which events it wants; {} = all.';
 COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS 'Effective destination of events that are given up: endpointType Rows or None.';
 COMMENT ON COLUMN postrider.event_subscriptions.behavior IS 'safe, or documented: Event Grid''s behaviour taken literally.';
-COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Grid''s provisioning state; deliveries are made in Succeeded only.';
+COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Grid''s provisioning state; Succeeded once it is ready for deliveries.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold IS 'Why its deliveries wait without being attempted; NULL = they do not.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Outcome that began the hold.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
@@ -244,7 +244,7 @@ COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS 'Whether ti
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS 'rows or none: what explain assumes where no destination is named.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS 'Delay between the last attempt and the write of a dead letter to an outside location.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried.';
-COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS 'How long after its start a success that came too late still cancels the queued retry.';
+COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS 'How long after its start a success that came too late still counts, by the page.';
 COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS 'What rests after failures: none, endpoint or event_subscription.';
 COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that begin the rest.';

@@ -61,7 +61,8 @@ func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	if err := checkServer(ctx, conn); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockKey); err != nil {
+	// Another process may migrate for minutes; the pool's lock_timeout is for the service.
+	if _, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = 0; SELECT pg_advisory_lock(%d); RESET lock_timeout", lockKey)); err != nil {
 		return fmt.Errorf("wait for other migrations: %w", err)
 	}
 	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", lockKey) }()

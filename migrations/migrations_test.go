@@ -137,6 +137,27 @@ func TestUpWithoutTheRightToCreateRolesSaysWhatToRun(t *testing.T) {
 	require.Contains(t, notices.String(), "CREATE ROLE postrider_reader")
 }
 
+func TestViewsAnswerInParallelQueries(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription,
+		endpoint_base_url, reason, attempts, owed_since, published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body, last_response)
+		SELECT gen_random_uuid(), now(), i, 1, 1, 't', 's', '', 'r', 1, now(), now(), gen_random_uuid(), 'e', '', '', '', '', '', '', convert_to('{"a":"\u0000"}', 'UTF8'), '\xff'
+		FROM generate_series(1, 5000) i`)
+	require.NoError(t, err)
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL max_parallel_workers_per_gather = 2")
+	require.NoError(t, err)
+	var rows, errors int
+	query := "SELECT count(*), count(body_error) FROM postrider.dead_letters WHERE body IS NULL AND last_response <> ''"
+	require.NoError(t, tx.QueryRow(t.Context(), query).Scan(&rows, &errors))
+	require.Equal(t, 5000, rows)
+	require.Equal(t, 5000, errors)
+}
+
 func TestDownAndUpAgain(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))

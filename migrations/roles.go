@@ -13,7 +13,7 @@ import (
 const (
 	// ReaderRole may read every view of schema postrider and nothing else.
 	ReaderRole = "postrider_reader"
-	// PublisherRole may execute postrider.publish and nothing else.
+	// PublisherRole is for programs that publish from SQL; it may read nothing.
 	PublisherRole = "postrider_publisher"
 )
 

@@ -5,15 +5,16 @@ package policy
 type Reason string
 
 // The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead letters,
-// and TimeToLiveExceeded is formed after them. The last two are ours.
+// and TimeToLiveExceeded is formed after them. The last three are ours.
 const (
 	ReasonMaxDeliveryAttemptsExceeded Reason = "MaxDeliveryAttemptsExceeded"
 	ReasonTimeToLiveExceeded          Reason = "TimeToLiveExceeded"
 	ReasonHTTPBadRequest              Reason = "UndeliverableDueToHttpBadRequest"
 	ReasonClientError                 Reason = "UndeliverableDueToClientError"
 	ReasonProbation                   Reason = "UndeliverableDueToProbationCausedByClientError"
-	ReasonTooManyReruns               Reason = "TooManyReruns"            // internal: the attempt was interrupted 20 times
+	ReasonTooManyReruns               Reason = "TooManyReruns"            // the attempt was interrupted, or failed on our side, 20 times
 	ReasonEventSubscriptionDeleted    Reason = "EventSubscriptionDeleted" // of canceled deliveries
+	ReasonEventMissing                Reason = "EventMissing"             // of dropped deliveries: the event's row was removed by hand
 )
 
 var reasonSentences = map[Reason]string{
@@ -24,6 +25,7 @@ var reasonSentences = map[Reason]string{
 	ReasonProbation:                   "Undeliverable due to probation caused by client error.",
 	ReasonTooManyReruns:               "The delivery attempt was interrupted too many times.",
 	ReasonEventSubscriptionDeleted:    "The event subscription was deleted.",
+	ReasonEventMissing:                "The event was removed from the database.",
 }
 
 // Sentence returns the reason as dead letters of namespace topics carry it: a sentence, not a word. The first is

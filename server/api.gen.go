@@ -70,6 +70,81 @@ func (e PolicyBasis) Valid() bool {
 	}
 }
 
+// Defines values for PolicyDeadLetterDefault.
+const (
+	PolicyDeadLetterDefaultNone PolicyDeadLetterDefault = "none"
+	PolicyDeadLetterDefaultRows PolicyDeadLetterDefault = "rows"
+)
+
+// Valid indicates whether the value is a known member of the PolicyDeadLetterDefault enum.
+func (e PolicyDeadLetterDefault) Valid() bool {
+	switch e {
+	case PolicyDeadLetterDefaultNone:
+		return true
+	case PolicyDeadLetterDefaultRows:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyExpiry.
+const (
+	PolicyExpiryAtTtl       PolicyExpiry = "at_ttl"
+	PolicyExpiryNextAttempt PolicyExpiry = "next_attempt"
+)
+
+// Valid indicates whether the value is a known member of the PolicyExpiry enum.
+func (e PolicyExpiry) Valid() bool {
+	switch e {
+	case PolicyExpiryAtTtl:
+		return true
+	case PolicyExpiryNextAttempt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProbationAction.
+const (
+	ProbationActionDocumented ProbationAction = "documented"
+	ProbationActionHold       ProbationAction = "hold"
+)
+
+// Valid indicates whether the value is a known member of the ProbationAction enum.
+func (e ProbationAction) Valid() bool {
+	switch e {
+	case ProbationActionDocumented:
+		return true
+	case ProbationActionHold:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ProbationScope.
+const (
+	ProbationScopeEndpoint          ProbationScope = "endpoint"
+	ProbationScopeEventSubscription ProbationScope = "event_subscription"
+	ProbationScopeNone              ProbationScope = "none"
+)
+
+// Valid indicates whether the value is a known member of the ProbationScope enum.
+func (e ProbationScope) Valid() bool {
+	switch e {
+	case ProbationScopeEndpoint:
+		return true
+	case ProbationScopeEventSubscription:
+		return true
+	case ProbationScopeNone:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Schema.
 const (
 	SchemaCloudEventSchemaV10 Schema = "CloudEventSchemaV1_0"
@@ -179,24 +254,60 @@ type FilterSettings struct {
 	SubjectEndsWith        *string   `json:"subjectEndsWith,omitempty"`
 }
 
-// Policy A retry policy.
+// Policy A retry policy, with everything that decides the course of a delivery.
 type Policy struct {
 	// AckTimeoutInSeconds How long an endpoint may take to answer.
 	AckTimeoutInSeconds float64 `json:"ackTimeoutInSeconds"`
 
 	// Basis gap: a step is the wait after an attempt; offset: a mark after the first attempt.
-	Basis   PolicyBasis `json:"basis"`
-	BuiltIn bool        `json:"builtIn"`
+	Basis PolicyBasis `json:"basis"`
+
+	// Batching May an event subscription ask for more than one event per call?
+	Batching bool `json:"batching"`
+	BuiltIn  bool `json:"builtIn"`
+
+	// DeadLetterDefault What becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
+	DeadLetterDefault PolicyDeadLetterDefault `json:"deadLetterDefault"`
+
+	// DeadLetterDelayInSeconds From the last attempt to the export of the dead letter.
+	DeadLetterDelayInSeconds float64 `json:"deadLetterDelayInSeconds"`
+
+	// DeadLetterGiveUpInSeconds How long an unavailable dead-letter destination is tried.
+	DeadLetterGiveUpInSeconds float64 `json:"deadLetterGiveUpInSeconds"`
 
 	// EventTimeToLiveInMinutes A setting's default and the values it may have.
 	EventTimeToLiveInMinutes Range `json:"eventTimeToLiveInMinutes"`
 
+	// Expiry When a delivery past its time to live is ended: at_ttl: at that moment; next_attempt: at the next attempt, which is then not made.
+	Expiry PolicyExpiry `json:"expiry"`
+
+	// HonorRetryAfter Does an endpoint's Retry-After put off the next attempt?
+	HonorRetryAfter bool `json:"honorRetryAfter"`
+
 	// IsDefault Taken by an event subscription that names none.
 	IsDefault bool `json:"isDefault"`
+
+	// JitterCapInSeconds No jitter is longer than this.
+	JitterCapInSeconds float64 `json:"jitterCapInSeconds"`
+
+	// JitterFraction Share of the step, 0 to 1, that is added to it at most.
+	JitterFraction float64 `json:"jitterFraction"`
+
+	// LateAnswerWindowInSeconds How long after the send a success still cancels the queued retry; 0 means not at all.
+	LateAnswerWindowInSeconds float64 `json:"lateAnswerWindowInSeconds"`
 
 	// MaxDeliveryAttempts A setting's default and the values it may have.
 	MaxDeliveryAttempts Range  `json:"maxDeliveryAttempts"`
 	Name                string `json:"name"`
+
+	// Probation When deliveries are held back because an endpoint keeps failing.
+	Probation Probation `json:"probation"`
+
+	// RetryTransportErrors true: an attempt without an answer is retried even where the status table says never.
+	RetryTransportErrors bool `json:"retryTransportErrors"`
+
+	// RetryWindowInSeconds No attempt is made later than this after publishing; null means no such bound.
+	RetryWindowInSeconds *float64 `json:"retryWindowInSeconds"`
 
 	// Source Page and date its values were taken from.
 	Source         string       `json:"source"`
@@ -210,11 +321,44 @@ type Policy struct {
 // PolicyBasis gap: a step is the wait after an attempt; offset: a mark after the first attempt.
 type PolicyBasis string
 
+// PolicyDeadLetterDefault What becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
+type PolicyDeadLetterDefault string
+
+// PolicyExpiry When a delivery past its time to live is ended: at_ttl: at that moment; next_attempt: at the next attempt, which is then not made.
+type PolicyExpiry string
+
 // PolicyPage The retry policies.
 type PolicyPage struct {
 	NextLink *string  `json:"nextLink"`
 	Value    []Policy `json:"value"`
 }
+
+// Probation When deliveries are held back because an endpoint keeps failing.
+type Probation struct {
+	// Action An event whose turn comes meanwhile: hold: waits; documented: may be dead-lettered or dropped without an attempt.
+	Action ProbationAction `json:"action"`
+
+	// ByOutcome Where the cause decides: the hold in seconds by outcome, instead of the first and the longest; other outcomes then start none.
+	ByOutcome map[string]float64 `json:"byOutcome"`
+
+	// FirstInSeconds The first hold, doubled each time the probe fails.
+	FirstInSeconds float64 `json:"firstInSeconds"`
+
+	// MaxInSeconds The longest hold.
+	MaxInSeconds float64 `json:"maxInSeconds"`
+
+	// Scope What is held back: nothing, every event subscription with the same endpoint, or the one that met the failure.
+	Scope ProbationScope `json:"scope"`
+
+	// Trigger Failures of different events in a row that start it.
+	Trigger int `json:"trigger"`
+}
+
+// ProbationAction An event whose turn comes meanwhile: hold: waits; documented: may be dead-lettered or dropped without an attempt.
+type ProbationAction string
+
+// ProbationScope What is held back: nothing, every event subscription with the same endpoint, or the one that met the failure.
+type ProbationScope string
 
 // Range A setting's default and the values it may have.
 type Range struct {

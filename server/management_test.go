@@ -5,12 +5,10 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy"
 	"postrider/server"
 )
 
@@ -281,24 +279,4 @@ func TestPaging(t *testing.T) {
 		require.Equal(t, "Invalid format for parameter limit", refusal.Message, "nothing of the generated code's own error")
 	}
 	require.Empty(t, b.manage(http.MethodGet, "/v1/topics/topic-1/subscriptions", "").json(http.StatusOK)["value"])
-}
-
-func TestPolicies(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	list := b.manage(http.MethodGet, "/v1/policies", "").json(http.StatusOK)["value"].([]any)
-	var names []string
-	for i, built := range policy.Builtins() {
-		shown := list[i].(map[string]any)
-		names = append(names, shown["name"].(string))
-		require.Equal(t, built.Name, shown["name"])
-		require.Equal(t, built.Source, shown["source"])
-		require.Equal(t, built.Name == policy.DefaultName, shown["isDefault"])
-		require.Len(t, shown["stepsInSeconds"], len(built.Steps))
-		require.Len(t, shown["statusTable"], len(built.Cells))
-		require.Equal(t, built.DefaultMaxAttempts == 0, shown["maxDeliveryAttempts"].(map[string]any)["default"] == nil, "no limit is null")
-		require.Equal(t, shown, b.manage(http.MethodGet, "/v1/policies/"+built.Name, "").json(http.StatusOK))
-	}
-	require.True(t, slices.Contains(names, policy.DefaultName))
-	b.manage(http.MethodGet, "/v1/policies/ga-2020", "").refused(404, "NotFound")
 }

@@ -51,22 +51,50 @@ func (m *management) policy(ctx context.Context, name string) (*policy.Policy, e
 	return p, nil
 }
 
-// DescribePolicy is the policy as the REST API and `policy show -o json` write it.
+// DescribePolicy is the policy as the REST API and `policy show -o json` write it: every column, so that what is read can
+// be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it.
 func DescribePolicy(p *policy.Policy) Policy {
-	shown := Policy{
+	return Policy{
 		Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: p.Source,
-		AckTimeoutInSeconds: seconds(p.AckTimeout), Basis: PolicyBasis(p.Basis), TailInSeconds: seconds(p.Tail), StepsInSeconds: []float64{},
+		AckTimeoutInSeconds: seconds(p.AckTimeout), LateAnswerWindowInSeconds: seconds(p.LateAnswerWindow),
+		Basis: PolicyBasis(p.Basis), StepsInSeconds: describeSteps(p.Steps), TailInSeconds: seconds(p.Tail), RetryWindowInSeconds: boundOf(p.RetryWindow),
+		JitterFraction: p.JitterFraction, JitterCapInSeconds: seconds(p.JitterCap), Expiry: PolicyExpiry(p.Expiry),
 		MaxDeliveryAttempts:      Range{Default: limitOf(p.DefaultMaxAttempts), Least: p.MinMaxAttempts, Most: p.MaxMaxAttempts},
 		EventTimeToLiveInMinutes: Range{Default: limitOf(minutes(p.DefaultTTL)), Least: minutes(p.MinTTL), Most: minutes(p.MaxTTL)},
-		StatusTable:              []StatusCell{},
+		HonorRetryAfter:          p.HonorRetryAfter, RetryTransportErrors: p.RetryTransportErrors,
+		DeadLetterDefault:        PolicyDeadLetterDefault(p.DeadLetterDefault),
+		DeadLetterDelayInSeconds: seconds(p.DeadLetterDelay), DeadLetterGiveUpInSeconds: seconds(p.DeadLetterGiveUp),
+		Batching: p.Batching, Probation: describeProbation(p.Probation), StatusTable: describeCells(p.Cells),
 	}
-	for _, step := range p.Steps {
-		shown.StepsInSeconds = append(shown.StepsInSeconds, seconds(step))
+}
+
+// The lists and the map below are never nil: JSON has [] and {} where a policy has none, not null.
+
+func describeSteps(steps []time.Duration) []float64 {
+	shown := make([]float64, 0, len(steps))
+	for _, step := range steps {
+		shown = append(shown, seconds(step))
 	}
-	for _, c := range p.Cells {
-		shown.StatusTable = append(shown.StatusTable, StatusCell{
+	return shown
+}
+
+func describeCells(cells []policy.Cell) []StatusCell {
+	shown := make([]StatusCell, 0, len(cells))
+	for _, c := range cells {
+		shown = append(shown, StatusCell{
 			EndpointKind: EndpointKind(c.EndpointKind), Condition: c.Condition, Action: StatusCellAction(c.Action), MinDelayInSeconds: seconds(c.MinDelay),
 		})
+	}
+	return shown
+}
+
+func describeProbation(p policy.Probation) Probation {
+	shown := Probation{
+		Scope: ProbationScope(p.Scope), Trigger: p.Trigger, FirstInSeconds: seconds(p.First), MaxInSeconds: seconds(p.Max),
+		Action: ProbationAction(p.Action), ByOutcome: make(map[string]float64, len(p.ByOutcome)),
+	}
+	for outcome, hold := range p.ByOutcome {
+		shown.ByOutcome[string(outcome)] = seconds(hold)
 	}
 	return shown
 }
@@ -77,6 +105,15 @@ func limitOf(n int) *int {
 		return nil
 	}
 	return &n
+}
+
+// boundOf reads package policy's 0, which means no bound.
+func boundOf(d time.Duration) *float64 {
+	if d == 0 {
+		return nil
+	}
+	s := seconds(d)
+	return &s
 }
 
 func minutes(d time.Duration) int { return int(d / time.Minute) }

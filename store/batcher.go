@@ -41,7 +41,7 @@ func (b *batcher[T]) take(fits func(T) bool) []T {
 	return group
 }
 
-// run calls flush with group after group until ctx ends. newFits makes the measure of one group.
+// run calls flush with group after group until ctx ends and nothing waits. newFits makes the measure of one group.
 func (b *batcher[T]) run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {
 		for {
@@ -53,22 +53,29 @@ func (b *batcher[T]) run(ctx context.Context, newFits func() func(T) bool, flush
 		}
 		select {
 		case <-ctx.Done():
-			return
+			if b.empty() {
+				return
+			}
 		case <-b.wake:
 		}
 	}
 }
 
+func (b *batcher[T]) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting) == 0
+}
+
 // isolate hands the group to do. When the database blames the data, the group is halved until the guilty item stands
 // alone: only it is blamed, all others succeed. Any other error is returned; then some items may already be done.
-func isolate[T any](group []T, do func([]T) error, blame func(T, error)) error {
+func isolate[T any](group []T, do func([]T) error, blame func(T, error) error) error {
 	err := do(group)
 	if err == nil || !isPoison(err) {
 		return err
 	}
 	if len(group) == 1 {
-		blame(group[0], err)
-		return nil
+		return blame(group[0], err)
 	}
 	middle := len(group) / 2
 	if err := isolate(group[:middle], do, blame); err != nil {

@@ -92,12 +92,13 @@ func (s *Store) Unregister(ctx context.Context, node string, beat *int64) error 
 }
 
 // reclaimStatement replaces the running jobs of the lost. The replacement is a new row with one rerun more, and the
-// delivery's token follows in the same statement: whoever ran the old row can record nothing any more.
+// delivery's token follows in the same statement: whoever ran the old row can record nothing any more. Rows that are
+// being recorded at this moment are locked, and skipped.
 const reclaimStatement = `
-WITH lost AS (
-    DELETE FROM postrider_internal.river_job j
-     WHERE j.queue = 'deliveries' AND %s
-    RETURNING j.id, j.args
+WITH found AS (
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'deliveries' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
+), lost AS (
+    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id, j.args
 ), again AS MATERIALIZED (
     SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, (args ->> 'd')::bigint AS delivery_id,
            args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + 1) AS args

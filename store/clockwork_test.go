@@ -186,3 +186,56 @@ func TestPoliciesAreReadFromTheirRows(t *testing.T) {
 	p, _ := b.store.Catalogue().Policy("ga-2021")
 	require.Equal(t, 77*time.Second, p.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay, "a change of a cell is a change of the catalogue")
 }
+
+func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 3)
+	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' = (SELECT min(id)::text FROM postrider_internal.deliveries)")
+	require.NoError(t, err)
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "all"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+}
+
+func TestLoadOfARemovedEventSaysSo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 1)
+	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
+	require.NoError(t, err)
+	d, j := b.fetched(t, "node-1")
+	work, err := b.store.Load(t.Context(), d[0], j[0])
+	require.NoError(t, err)
+	require.True(t, work.EventMissing)
+	work.Release()
+	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing})
+	r.Number = 0
+	require.NoError(t, b.store.Record(t.Context(), r))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
+}
+
+func TestReclaimingWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 2)
+	_, j := b.fetched(t, "dead-node")
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0]) // being recorded
+	require.NoError(t, err)
+	n, err := b.store.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, tx.Rollback(t.Context()))
+	n, err = b.store.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Zero(t, b.count(t, brokenTokens))
+}

@@ -109,7 +109,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	}
 	c.store.notifier.poke()
 	for _, req := range group {
-		req.done <- nil
+		req.answer(nil)
 	}
 	return nil
 }

@@ -56,15 +56,14 @@ func fitsGroup() func(*publishRequest) bool {
 }
 
 func (c *committer) commitOrQueue(ctx context.Context, req *publishRequest) error {
-	if c.bytes.Add(req.bytes) > maxQueuedBytes || c.length.Add(1) > maxQueuedRequests {
-		c.bytes.Add(-req.bytes)
-		c.length.Add(-1)
-		return fmt.Errorf("%w: too many publish requests wait for the database", ErrUnavailable)
-	}
+	bytes, length := c.bytes.Add(req.bytes), c.length.Add(1)
 	defer func() {
 		c.bytes.Add(-req.bytes)
 		c.length.Add(-1)
 	}()
+	if bytes > maxQueuedBytes || length > maxQueuedRequests {
+		return fmt.Errorf("%w: too many publish requests wait for the database", ErrUnavailable)
+	}
 	if len(req.receipt.Events) >= aloneEvents {
 		return c.commitAlone(ctx, req)
 	}
@@ -99,7 +98,7 @@ func (c *committer) flush(group []*publishRequest) {
 		switch {
 		case !req.claimed.CompareAndSwap(false, true): // the client went away before its turn
 		case time.Since(req.queued) > maxQueuedTime:
-			req.done <- fmt.Errorf("%w: the request waited %s for the database", ErrUnavailable, maxQueuedTime)
+			req.answer(fmt.Errorf("%w: the request waited %s for the database", ErrUnavailable, maxQueuedTime))
 		default:
 			live = append(live, req)
 		}
@@ -117,12 +116,12 @@ func (c *committer) finish(ctx context.Context, group []*publishRequest) {
 			commit = c.commitFiltered
 		}
 		err = isolate(group, func(part []*publishRequest) error { return commit(ctx, part) }, refuse)
-		if group = unanswered(group); !c.again(ctx, err) {
+		if group = unanswered(group); len(group) == 0 || !c.again(ctx, err) {
 			break
 		}
 	}
 	for _, req := range group {
-		req.done <- fmt.Errorf("%w: %w", ErrUnavailable, err)
+		req.answer(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
 }
 
@@ -136,10 +135,10 @@ func (c *committer) again(ctx context.Context, err error) bool {
 
 // refilter answers the requests that the catalogue refuses and returns the others, all of its version.
 func refilter(group []*publishRequest, catalogue *Catalogue) []*publishRequest {
-	kept := group[:0:len(group)]
+	kept := make([]*publishRequest, 0, len(group)) // not in place: the caller still holds group
 	for _, req := range group {
 		if err := req.refilter(catalogue); err != nil {
-			req.done <- err
+			req.answer(err)
 			continue
 		}
 		kept = append(kept, req)
@@ -147,15 +146,15 @@ func refilter(group []*publishRequest, catalogue *Catalogue) []*publishRequest {
 	return kept
 }
 
-func refuse(req *publishRequest, err error) {
-	req.done <- fmt.Errorf("%w: %w", ErrPoison, err)
+func refuse(req *publishRequest, err error) error {
+	req.answer(fmt.Errorf("%w: %w", ErrPoison, err))
+	return nil
 }
 
-// unanswered are those without an answer yet: done has room for one.
 func unanswered(group []*publishRequest) []*publishRequest {
-	rest := group[:0:len(group)]
+	rest := make([]*publishRequest, 0, len(group))
 	for _, req := range group {
-		if len(req.done) == 0 {
+		if !req.answered {
 			rest = append(rest, req)
 		}
 	}

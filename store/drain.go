@@ -3,17 +3,24 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
-const drainStep = 5000
+const (
+	drainStep = 5000
+	// drainPatience is how long the deletion itself waits for the canceling: about a hundred thousand deliveries.
+	drainPatience = 5 * time.Second
+)
 
 // A delivery is only canceled together with its job row: one whose attempt is just being recorded has another row by
 // then and is met in the next step.
 const drainStatement = `
 WITH doomed AS (
     SELECT id, job_id FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 ORDER BY id LIMIT $3
+), free AS (
+    SELECT j.id FROM postrider_internal.river_job j JOIN doomed ON doomed.job_id = j.id ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), gone AS (
-    DELETE FROM postrider_internal.river_job j USING doomed WHERE j.id = doomed.job_id RETURNING j.id
+    DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING doomed
      WHERE d.id = doomed.id AND (d.job_id IS NULL OR d.job_id IN (SELECT id FROM gone))

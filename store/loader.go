@@ -24,6 +24,8 @@ type Work struct {
 	NextAttemptAt  time.Time
 	FirstAttemptAt *time.Time
 	Event          event.Event
+	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped.
+	EventMissing bool
 
 	readAt   time.Time // database clock
 	loadedAt time.Time // the same moment on the process's monotonic clock
@@ -145,10 +147,10 @@ func (l *loader) take(bytes int64) (release func()) {
 // the planner may prefer to read whole partitions. The length of a body is known without reading it.
 const loadStatement = `
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.first_attempt_at, clock_timestamp(),
-       e.schema, e.event_id, e.event_type, e.subject, e.source, e.data_version,
+       e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
        CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END
   FROM postrider_internal.deliveries d
- CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e
+  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
  WHERE d.id = ANY ($1)`
 
 // load answers what fits into the memory that is free and returns the rest.
@@ -165,7 +167,7 @@ func (l *loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 		switch {
 		case work == nil || work.JobID == nil || *work.JobID != req.jobID:
 			req.done <- loadAnswer{err: fmt.Errorf("delivery %d: %w", req.deliveryID, ErrNotFound)}
-		case work.Event.Body == nil:
+		case work.Event.Body == nil && !work.EventMissing:
 			rest = append(rest, req)
 		default:
 			work.release = l.take(int64(len(work.Event.Body)))
@@ -188,7 +190,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	w := new(Work)
 	_, err = pgx.ForEachRow(rows, []any{
 		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.FirstAttemptAt, &w.readAt,
-		&w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion, &w.Event.Body,
+		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion, &w.Event.Body,
 	}, func() error {
 		work := *w
 		work.loadedAt = time.Now()

@@ -26,6 +26,8 @@ func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, err
 	setParam(config, "application_name", "postrider")
 	setParam(config, "plan_cache_mode", "force_custom_plan")
 	setParam(config, "idle_in_transaction_session_timeout", "30s")
+	// Preparing a statement waits for table locks too: a table that somebody locked must cost 2 s and an error, not a node.
+	setParam(config, "lock_timeout", "2s")
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the connection pool: %w", err)

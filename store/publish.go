@@ -51,7 +51,18 @@ type publishRequest struct {
 	bytes   int64
 	queued  time.Time
 	claimed atomic.Bool // by the committer's group, or by a client that went away
-	done    chan error
+	// answered is only the committer's: a request with an answer must never be in another transaction.
+	answered bool
+	done     chan error
+}
+
+// answer tells the waiting publisher. A second answer is dropped.
+func (req *publishRequest) answer(err error) {
+	if req.answered {
+		return
+	}
+	req.answered = true
+	req.done <- err
 }
 
 // Publish stores the events with a delivery and a job for each event subscription that wants them, and answers after

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -222,4 +224,33 @@ func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
 	require.NoError(t, <-first)
 	b.publish(t, "orders", "last", 1)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = 'gone-0'"))
+}
+
+func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := store.AccessKeys{Key1: "one", Key2: "two"}
+	_, _, err := b.store.PutTopic(t.Context(), "orders", store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.EventGrid, Keys: &old})
+	require.NoError(t, err)
+	other, _ := newStore(t, b.url, "node-2")
+	with := func(key string) store.Publication {
+		sum := sha256.Sum256([]byte(key))
+		p := publication("orders", key, 1)
+		p.Authorize = func(topic *store.Topic) bool {
+			return bytes.Equal(topic.Key1Hash, sum[:]) || bytes.Equal(topic.Key2Hash, sum[:])
+		}
+		return p
+	}
+	for _, key := range []string{"one", "two"} {
+		_, err := other.Publish(t.Context(), with(key))
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.store.SetTopicKeys(t.Context(), "orders", store.AccessKeys{Key1: "three", Key2: "two"}))
+	_, err = other.Publish(t.Context(), with("one"))
+	require.ErrorIs(t, err, store.ErrUnauthorized, "it is checked again in the transaction, by the catalogue of that moment")
+	for _, key := range []string{"two", "three"} {
+		_, err := other.Publish(t.Context(), with(key))
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, b.store.SetTopicKeys(t.Context(), "never", old), store.ErrNotFound)
 }

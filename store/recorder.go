@@ -139,14 +139,17 @@ func fitsFlush() func(*recordRequest) bool {
 // flush repeats until the group is recorded or the process stops. Repeating is safe: a result whose job row is gone
 // records nothing.
 func (r *recorder) flush(ctx context.Context, group []*recordRequest) {
-	// Every transaction takes job rows, then deliveries, each in the order of their ids: two of them never wait for one
-	// another in a circle.
+	// In the order of ids, so that two transactions seldom wait for one another in a circle; reclaiming and canceling
+	// skip what is locked and never wait.
 	slices.SortFunc(group, func(a, b *recordRequest) int { return int(a.JobID - b.JobID) })
 	pause := recordMinPause
 	for {
 		err := isolate(group, r.write, r.blame)
 		if err == nil {
 			break
+		}
+		if isTransient(err) && ctx.Err() == nil {
+			continue // rolled back by PostgreSQL to let another through: at once again
 		}
 		r.setHealthy(false)
 		r.store.log.Warn("results could not be recorded and are kept in memory; no new requests until they are", "results", len(group), "retry_in", pause, "error", err)
@@ -164,12 +167,15 @@ func (r *recorder) flush(ctx context.Context, group []*recordRequest) {
 }
 
 // blame records a result that PostgreSQL refuses once more, without the bytes that strangers sent.
-func (r *recorder) blame(req *recordRequest, err error) {
+func (r *recorder) blame(req *recordRequest, err error) error {
 	r.store.log.Error("a response could not be stored and is left out", "delivery", req.DeliveryID, "subscription", req.SubscriptionID, "error", err)
 	req.ResponseHeaders, req.ResponseExcerpt = nil, []byte("(postrider: the response could not be stored)")
 	req.Error, req.Verdict.Why = "", policy.Why{}
-	if err := r.write([]*recordRequest{req}); err != nil {
-		r.store.log.Error("a result could not be recorded; its job will be run again", "delivery", req.DeliveryID, "error", err)
-		req.failed = fmt.Errorf("%w: %w", ErrPoison, err)
+	err = r.write([]*recordRequest{req})
+	if !isPoison(err) {
+		return err // recorded, or an outage: the group is tried again
 	}
+	r.store.log.Error("a result could not be recorded; its job will be run again", "delivery", req.DeliveryID, "error", err)
+	req.failed = fmt.Errorf("%w: %w", ErrPoison, err)
+	return nil
 }

@@ -98,11 +98,18 @@ const proofText = "postrider"
 func (s *Sealer) CheckKey(ctx context.Context, pool *pgxpool.Pool) error {
 	const insert = `INSERT INTO postrider_internal.encryption_keys (key_id, proof)
 		SELECT $1, $2 WHERE NOT EXISTS (SELECT FROM postrider_internal.encryption_keys) ON CONFLICT DO NOTHING`
-	if _, err := pool.Exec(ctx, insert, s.KeyID(), s.Seal("encryption_keys.proof", proofText)); err != nil {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // locked: of two first nodes with different keys, one must fail
+		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, insert, s.KeyID(), s.Seal("encryption_keys.proof", proofText))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("store the encryption key's proof: %w", err)
 	}
 	var proof []byte
-	err := pool.QueryRow(ctx, "SELECT proof FROM postrider_internal.encryption_keys WHERE key_id = $1", s.KeyID()).Scan(&proof)
+	err = pool.QueryRow(ctx, "SELECT proof FROM postrider_internal.encryption_keys WHERE key_id = $1", s.KeyID()).Scan(&proof)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("this database was set up with another encryption key than %s: set the key it was set up with", s.KeyID())
 	}

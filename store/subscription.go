@@ -199,7 +199,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 }
 
 // DeleteSubscription removes an event subscription and cancels what it is still owed. History and dead letters stay.
-// The name is free at once; a node that stops half way leaves the rest of the canceling to Drain. ErrNotFound.
+// The name is free at once. What takes longer than drainPatience, or is cut by a crash, is left to Drain. ErrNotFound.
 func (s *Store) DeleteSubscription(ctx context.Context, topic, name string) error {
 	var id int64
 	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
@@ -214,5 +214,10 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string) erro
 	if err != nil {
 		return err
 	}
-	return s.drainSubscription(ctx, id)
+	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+	if err := s.drainSubscription(ctx, id); err != nil {
+		s.log.Warn("deliveries of a deleted event subscription are canceled in the background", "topic", topic, "subscription", name, "error", err)
+	}
+	return nil
 }

@@ -138,6 +138,23 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 	return nil
 }
 
+// SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound.
+func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
+	const update = `UPDATE postrider_internal.topics SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
+	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		topic, err := s.topic(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, update, topic.ID, s.sealer.Seal("topics.key1_sealed", keys.Key1), s.sealer.Seal("topics.key2_sealed", keys.Key2),
+			hashKey(keys.Key1), hashKey(keys.Key2))
+		if err != nil {
+			return fmt.Errorf("replace the keys of topic %q: %w", name, err)
+		}
+		return nil
+	})
+}
+
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
 // deliveries, and that must be said one by one.
 func (s *Store) DeleteTopic(ctx context.Context, name string) error {

@@ -145,16 +145,18 @@ func (a *app) wait(ctx context.Context) error {
 	}
 }
 
-// stop takes no new requests, lets attempts in flight finish, records them, and closes.
+// stop takes no new requests, lets those in progress and attempts in flight finish, records them, and closes.
 func (a *app) stop(ctx context.Context) error {
 	a.ready.Store(false)
 	var errs []error
+	var doors sync.WaitGroup
 	if a.http != nil {
-		errs = append(errs, a.http.Shutdown(ctx))
+		doors.Go(func() { a.stopHTTP(ctx) })
 	}
 	if a.engine != nil {
 		errs = append(errs, a.engine.Stop(ctx))
 	}
+	doors.Wait()
 	if a.stopRun != nil {
 		a.stopRun()
 	}
@@ -163,6 +165,18 @@ func (a *app) stop(ctx context.Context) error {
 		a.pool.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// httpGrace is what requests in progress get before their connections are closed: a publish takes milliseconds, and a
+// client that sends half a request must not hold up the stop.
+const httpGrace = 2 * time.Second
+
+func (a *app) stopHTTP(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, httpGrace)
+	defer cancel()
+	if err := a.http.Shutdown(ctx); err != nil {
+		_ = a.http.Close()
+	}
 }
 
 // openDatabase waits for a database that is just starting, as after a reboot or in compose.

@@ -25,8 +25,14 @@ type demo struct {
 func (d *demo) setUp(ctx context.Context) error {
 	keys := &store.AccessKeys{Key1: d.key, Key2: newSecret()}
 	spec := store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.EventGrid, Keys: keys}
-	if _, _, err := d.store.PutTopic(ctx, demoTopic, spec); err != nil {
+	_, made, err := d.store.PutTopic(ctx, demoTopic, spec)
+	if err != nil {
 		return err
+	}
+	if made == nil { // kept from an earlier run, with that run's keys
+		if err := d.store.SetTopicKeys(ctx, demoTopic, *keys); err != nil {
+			return err
+		}
 	}
 	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
 		url := d.sink + path

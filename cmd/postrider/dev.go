@@ -127,7 +127,7 @@ func (d *dev) startListeners(ctx context.Context) error {
 	if d.sink, err = listenOrFree(ctx, d.options.SinkListen, d.out); err != nil {
 		return err
 	}
-	d.ready.API, d.ready.Sink = "http://"+reachable(d.api), "http://"+reachable(d.sink)
+	d.ready.API, d.ready.Sink = "http://"+reachable(d.api.Addr()), "http://"+reachable(d.sink.Addr())
 	go func() {
 		if err := serveSink(ctx, d.sink, bench.NewDemoSink(nil)); err != nil {
 			d.out.line("The demo endpoint stopped: " + err.Error())
@@ -141,11 +141,8 @@ func (d *dev) startService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	local := isLoopback(d.api)
-	d.ready.AdminToken, d.ready.TopicKey = devAdminToken, devAccessKey
-	if !local { // whoever reaches this port must not know the secrets from our documentation
-		d.ready.AdminToken, d.ready.TopicKey = newSecret(), newSecret()
-	}
+	local := isLoopback(d.api.Addr())
+	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
 	d.app, err = startApp(ctx, appOptions{
 		databaseURL: d.ready.DatabaseURL, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken, listener: d.api,
 		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
@@ -190,16 +187,24 @@ func listenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 	return free, nil
 }
 
-func isLoopback(l net.Listener) bool {
-	addr, ok := l.Addr().(*net.TCPAddr)
+// devSecrets are well known on loopback. Whoever else can reach the port must not know them from our documentation.
+func devSecrets(local bool) (adminToken, topicKey string) {
+	if local {
+		return devAdminToken, devAccessKey
+	}
+	return newSecret(), newSecret()
+}
+
+func isLoopback(a net.Addr) bool {
+	addr, ok := a.(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()
 }
 
 // reachable is the address to call a listener by from this machine.
-func reachable(l net.Listener) string {
-	addr, ok := l.Addr().(*net.TCPAddr)
+func reachable(a net.Addr) string {
+	addr, ok := a.(*net.TCPAddr)
 	if ok && addr.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", fmt.Sprint(addr.Port))
 	}
-	return l.Addr().String()
+	return a.String()
 }

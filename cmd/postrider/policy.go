@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -81,7 +83,9 @@ type policyShowCmd struct {
 }
 
 // Help is shown by policy show --help.
-func (policyShowCmd) Help() string { return "Example:\n  postrider policy show ga-2021" }
+func (policyShowCmd) Help() string {
+	return "Examples:\n  postrider policy show ga-2021\n  postrider policy show namespace-2023 -o json"
+}
 
 // Run executes policy show.
 func (c *policyShowCmd) Run() error {
@@ -89,20 +93,96 @@ func (c *policyShowCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	return c.print(server.DescribePolicy(p), func(w io.Writer) {
-		fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, p.Source)
-		steps := make([]string, len(p.Steps))
-		for i, step := range p.Steps {
-			steps[i] = span(step)
-		}
-		fmt.Fprintf(w, "schedule\t%s, then every %s (%s)\n", strings.Join(steps, " "), span(p.Tail), basisWords(p.Basis))
-		fmt.Fprintf(w, "attempts\t%s (may be set to %d-%d)\n", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)
-		fmt.Fprintf(w, "time to live\t%s (may be set to %s-%s), expires %s\n", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL), p.Expiry)
-		fmt.Fprintf(w, "ack timeout\t%s\n\nENDPOINT\tANSWER\tACTION\tNO SOONER THAN\n", span(p.AckTimeout))
-		for _, cell := range p.Cells {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
-		}
-	})
+	return c.print(server.DescribePolicy(p), func(w io.Writer) { printPolicy(w, p) })
+}
+
+func printPolicy(w io.Writer, p *policy.Policy) {
+	fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, p.Source)
+	for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
+		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+	}
+	fmt.Fprintln(w, "\nENDPOINT\tANSWER\tACTION\tNO SOONER THAN")
+	for _, cell := range p.Cells {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
+	}
+}
+
+func scheduleLines(p *policy.Policy) [][2]string {
+	steps := make([]string, len(p.Steps))
+	for i, step := range p.Steps {
+		steps[i] = span(step)
+	}
+	window, jitter := "none", "none"
+	if p.RetryWindow > 0 {
+		window = fmt.Sprintf("no attempt later than %s after publishing", span(p.RetryWindow))
+	}
+	if p.JitterFraction > 0 && p.JitterCap > 0 { // either 0 leaves nothing to add
+		jitter = fmt.Sprintf("up to %.4g %%, %s at most", p.JitterFraction*100, span(p.JitterCap))
+	}
+	return [][2]string{
+		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basisWords(p.Basis))},
+		{"retry window", window},
+		{"jitter", jitter},
+		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)},
+		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL), p.Expiry)},
+		{"ack timeout", span(p.AckTimeout)},
+	}
+}
+
+func optionLines(p *policy.Policy) [][2]string {
+	late := "not taken"
+	if p.LateAnswerWindow > 0 {
+		late = fmt.Sprintf("a success up to %s after the send cancels the queued retry", span(p.LateAnswerWindow))
+	}
+	return [][2]string{
+		{"late answers", late},
+		{"no answer", either(p.RetryTransportErrors, "retried, also where the table says never", "as the table says")},
+		{"Retry-After", either(p.HonorRetryAfter, "puts off the next attempt", "not honored")},
+		{"dead letters", deadLetterWords(p)},
+		{"batching", either(p.Batching, "if the event subscription asks for it", "never: one event per call")},
+	}
+}
+
+func either(holds bool, yes, no string) string {
+	if holds {
+		return yes
+	}
+	return no
+}
+
+func deadLetterWords(p *policy.Policy) string {
+	words := fmt.Sprintf("%s, unless set otherwise", p.DeadLetterDefault)
+	if p.DeadLetterDelay > 0 {
+		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
+	}
+	if p.DeadLetterGiveUp > 0 {
+		words += fmt.Sprintf("; export given up after %s", span(p.DeadLetterGiveUp))
+	}
+	return words
+}
+
+// probationLines says when a hold starts and how long it lasts; where the outcome decides, one line for each length.
+func probationLines(p policy.Probation) [][2]string {
+	if p.Scope == policy.ProbationNone {
+		return [][2]string{{"probation", "none"}}
+	}
+	rule := fmt.Sprintf("%s, after %d of its events failed in a row (%s)", p.Scope, p.Trigger, p.Action)
+	if p.Trigger == 1 {
+		rule = fmt.Sprintf("%s, after one failure (%s)", p.Scope, p.Action)
+	}
+	if len(p.ByOutcome) == 0 {
+		return [][2]string{{"probation", rule + fmt.Sprintf(": %s, doubled up to %s", span(p.First), span(p.Max))}}
+	}
+	causes := map[time.Duration][]string{}
+	for outcome, hold := range p.ByOutcome {
+		causes[hold] = append(causes[hold], string(outcome))
+	}
+	lines := [][2]string{{"probation", rule + ", by outcome:"}}
+	for _, hold := range slices.Sorted(maps.Keys(causes)) {
+		slices.Sort(causes[hold])
+		lines = append(lines, [2]string{"", fmt.Sprintf("%s after %s", span(hold), strings.Join(causes[hold], " "))})
+	}
+	return lines
 }
 
 func basisWords(b policy.Basis) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/pgdev"
+	"postrider/policy"
 )
 
 const (
@@ -153,7 +154,14 @@ func (s *service) topic(name string) string {
 
 func (s *service) subscribe(topic, name, endpoint string) {
 	s.t.Helper()
-	s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, fmt.Sprintf(`{"endpointUrl":%q}`, endpoint))
+	s.subscribeUnder(policy.DefaultName, topic, name, endpoint)
+}
+
+// subscribeUnder does so with a retry policy of one's choice.
+func (s *service) subscribeUnder(retryPolicy, topic, name, endpoint string) {
+	s.t.Helper()
+	s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name,
+		fmt.Sprintf(`{"endpointUrl":%q,"retryPolicy":{"policy":%q}}`, endpoint, retryPolicy))
 }
 
 // publish posts one CloudEvent, or an array of them. It may be used from any goroutine.

@@ -166,6 +166,18 @@ func plainLines(text string) string {
 	}, text)
 }
 
+// jsonValue makes what encoding/json writes wrongly or not at all into text: ids, and times beyond the year 9999.
+func jsonValue(value any) any {
+	switch v := value.(type) {
+	case [16]byte:
+		return cell(v)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano)
+	default:
+		return value
+	}
+}
+
 func printJSONRows(out io.Writer, rows pgx.Rows) error {
 	names := columnNames(rows)
 	for rows.Next() {
@@ -175,10 +187,7 @@ func printJSONRows(out io.Writer, rows pgx.Rows) error {
 		}
 		object := make(map[string]any, len(names))
 		for i, name := range names {
-			if id, ok := values[i].([16]byte); ok {
-				values[i] = cell(id)
-			}
-			object[name] = values[i]
+			object[name] = jsonValue(values[i])
 		}
 		encoded, err := json.Marshal(object)
 		if err == nil {

@@ -1,0 +1,75 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
+	t.Parallel()
+	released := 0
+	p := newPayload([]byte("hello"), func() { released++ })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com", nil)
+	require.NoError(t, err)
+	p.attach(req)
+	require.EqualValues(t, 5, req.ContentLength)
+	for range 2 {
+		body, err := req.GetBody()
+		require.NoError(t, err)
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(text))
+	}
+	p.wrote(httptrace.WroteRequestInfo{Err: errors.New("connection found closed")})
+	require.Zero(t, released)
+	p.wrote(httptrace.WroteRequestInfo{})
+	p.drop()
+	require.Equal(t, 1, released, "its memory is given back once")
+	body, err := req.GetBody()
+	require.NoError(t, err)
+	_, err = io.ReadAll(body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "what was written is never sent again")
+}
+
+// An endpoint that accepts and never speaks TLS must not keep the connection for longer than the handshake may take.
+func TestHandshakeThatNeverAnswersIsGivenUp(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := make(chan struct{})
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+		close(closed)
+	}()
+	t.Cleanup(func() { _ = listener.Close() })
+	options := Options{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	options.withDefaults()
+	client := newEndpointClient(context.Background(), options)
+	require.Equal(t, handshakeTimeout, client.transport.TLSHandshakeTimeout)
+	client.transport.TLSHandshakeTimeout = 200 * time.Millisecond
+
+	met, err := client.post("https://"+listener.Addr().String(), http.Header{}, newPayload([]byte("{}"), func() {}), 50*time.Millisecond)
+
+	require.NoError(t, err)
+	require.Equal(t, policy.ErrorTimeout, met.result.Err)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the connection is still open")
+	}
+}
