@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -233,8 +234,9 @@ func (a *attempt) result(verdict policy.Verdict) store.Result {
 }
 
 func (a *attempt) report(number int, met answer, verdict policy.Verdict, now time.Time) {
-	a.engine.log.Debug("delivery attempted", "topic", a.sub.Topic, "subscription", a.sub.Name, "event_id", a.work.Event.ID,
-		"attempt", number, "result", met.result.String(), "duration", met.duration, "verdict", verdict.Action, "why", verdict.Why.String())
+	if a.engine.log.Enabled(context.Background(), slog.LevelDebug) {
+		a.log(number, met, verdict)
+	}
 	if a.engine.options.OnAttempt == nil {
 		return
 	}
@@ -242,6 +244,11 @@ func (a *attempt) report(number int, met answer, verdict policy.Verdict, now tim
 		Topic: a.sub.Topic, Subscription: a.sub.Name, EventID: a.work.Event.ID, EventType: a.work.Event.Type,
 		Number: number, Result: met.result, Duration: met.duration, Verdict: verdict, Now: now,
 	})
+}
+
+func (a *attempt) log(number int, met answer, verdict policy.Verdict) {
+	a.engine.log.Debug("delivery attempted", "topic", a.sub.Topic, "subscription", a.sub.Name, "event_id", a.work.Event.ID,
+		"attempt", number, "result", met.result.String(), "duration", met.duration, "verdict", verdict.Action, "why", verdict.Why.String())
 }
 
 // retryAfter reads both forms of the header (RFC 9110, 10.2.3): seconds, or a date. 0 when absent or unreadable.

@@ -36,10 +36,8 @@ func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
 	p.wrote(httptrace.WroteRequestInfo{})
 	p.drop()
 	require.Equal(t, 1, released, "its memory is given back once")
-	body, err := req.GetBody()
-	require.NoError(t, err)
-	_, err = io.ReadAll(body)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "what was written is never sent again")
+	_, err = req.GetBody()
+	require.ErrorIs(t, err, errWritten)
 }
 
 // An endpoint that accepts and never speaks TLS must not keep the connection for longer than the handshake may take.

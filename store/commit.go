@@ -19,9 +19,6 @@ const (
 	DeliverQueue = "deliveries"
 )
 
-// T1 waits for nobody's lock but that of a person who locked a whole table: 2 s, then the publishers are told to come again.
-const shortLocks = "SET LOCAL lock_timeout = '2s'"
-
 // publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
 // filters were taken from. It answers the version it found. Job and delivery name each other, so both ids are drawn
 // first. The day of the event travels in the delivery: it finds the partition.
@@ -53,7 +50,7 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
-		return c.transact(ctx, conn, group, "BEGIN", shortLocks)
+		return c.transact(ctx, conn, group, "BEGIN")
 	})
 }
 
@@ -63,7 +60,7 @@ func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
-		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; "+shortLocks); err != nil {
+		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
 		catalogue, err := c.store.readCatalogue(ctx, conn, c.store.Catalogue())

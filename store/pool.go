@@ -25,6 +25,8 @@ func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, err
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	setParam(config, "application_name", "postrider")
 	setParam(config, "plan_cache_mode", "force_custom_plan")
+	// Compiling a statement takes longer than running any of ours.
+	setParam(config, "jit", "off")
 	setParam(config, "idle_in_transaction_session_timeout", "30s")
 	// Preparing a statement waits for table locks too: a table that somebody locked must cost 2 s and an error, not a node.
 	setParam(config, "lock_timeout", "2s")

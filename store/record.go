@@ -45,7 +45,7 @@ WITH input AS (
        SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
            first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at
       FROM result r
-     WHERE d.id = r.delivery_id AND d.id = ANY ($2::bigint[]) AND r.next_job IS NOT NULL
+     WHERE d.id = r.delivery_id AND r.next_job IS NOT NULL
 ), successors AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT next_job, CASE WHEN next_at <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
@@ -53,7 +53,7 @@ WITH input AS (
       FROM result WHERE next_job IS NOT NULL
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING result r
-     WHERE d.id = r.delivery_id AND d.id = ANY ($2::bigint[]) AND r.next_job IS NULL
+     WHERE d.id = r.delivery_id AND r.next_job IS NULL
     RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, CASE WHEN r.number > 0 THEN r.number ELSE d.attempts END AS attempts, d.reruns,
               CASE WHEN r.number > 0 THEN r.status ELSE d.last_status END AS last_status, CASE WHEN r.number > 0 THEN r.outcome ELSE d.last_outcome END AS last_outcome,
               d.owed_since, coalesce(d.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END) AS first_attempt_at,
