@@ -119,6 +119,9 @@ func (a *attempt) run(ctx context.Context) error {
 	if verdict, due := policy.Due(a.policy, work.OwedSince, work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
 		return a.record(verdict)
 	}
+	if work.Hold != "" { // begun after the publish, or while this job waited for its time
+		return a.record(policy.Verdict{Action: store.Hold, Reason: policy.Reason(work.Hold)})
+	}
 	return a.post()
 }
 

@@ -153,17 +153,22 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
 -- What the engine knows of an event subscription from moment to moment, apart from its configuration: updated often,
--- without touching the catalogue's version. A row exists only where something differs from the open state.
+-- without touching the catalogue's version. A row exists only where something differs, or differed, from the open state.
+-- Several causes may hold at once (a person pauses what is on probation); hold names the one that is told.
 CREATE TABLE postrider_internal.event_subscription_states (
     subscription_id      bigint PRIMARY KEY REFERENCES postrider_internal.event_subscriptions,
-    hold                 text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
-    hold_cause           text,
-    hold_since           timestamptz,
-    hold_until           timestamptz,
-    hold_step            integer NOT NULL DEFAULT 0,
+    paused_since         timestamptz,
+    not_validated_since  timestamptz,
+    probation_since      timestamptz,
+    probation_until      timestamptz,
+    probation_cause      text,
+    probation_step       integer NOT NULL DEFAULT 0,
     failures_in_a_row    integer NOT NULL DEFAULT 0,
     probe_job_id         bigint,
     in_flight_cap        integer,
+    hold                 text GENERATED ALWAYS AS (CASE WHEN paused_since IS NOT NULL THEN 'paused'
+                              WHEN not_validated_since IS NOT NULL THEN 'not_validated'
+                              WHEN probation_since IS NOT NULL THEN 'probation' END) STORED,
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 

@@ -55,6 +55,8 @@ CREATE TABLE postrider_internal.deliveries (
 ALTER SEQUENCE postrider_internal.deliveries_id_seq OWNED BY postrider_internal.deliveries.id;
 CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subscription_id, id);
 CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
+-- Whom a hold keeps waiting, the oldest first: what a release and the end of a time to live look for.
+CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id) WHERE hold IS NOT NULL;
 
 CREATE TABLE postrider_internal.delivery_history (
     id               bigint NOT NULL,

@@ -23,7 +23,9 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        coalesce(s.max_delivery_attempts, p.default_max_attempts) AS max_delivery_attempts,
        coalesce(s.event_time_to_live_in_minutes, (extract(epoch FROM p.default_ttl) / 60)::integer) AS event_time_to_live_in_minutes,
        s.filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
-       s.behavior, s.provisioning_state, st.hold, st.hold_cause, st.hold_since, st.hold_until, s.labels, s.created_at, s.updated_at
+       s.behavior, s.provisioning_state, st.hold, CASE st.hold WHEN 'probation' THEN st.probation_cause END AS hold_cause,
+       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since WHEN 'probation' THEN st.probation_since END AS hold_since,
+       CASE st.hold WHEN 'probation' THEN st.probation_until END AS hold_until, s.labels, s.created_at, s.updated_at
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy

@@ -422,9 +422,15 @@ type Subscription struct {
 
 	// Filter Which events are wanted.
 	Filter Filter `json:"filter"`
-	Name   string `json:"name"`
 
-	// ProvisioningState Deliveries are made in Succeeded only.
+	// Hold Why its deliveries wait without being attempted, for example paused; null means they do not.
+	Hold *string `json:"hold"`
+
+	// HoldSince When the hold began.
+	HoldSince *time.Time `json:"holdSince"`
+	Name      string     `json:"name"`
+
+	// ProvisioningState Succeeded once it is ready for deliveries.
 	ProvisioningState string `json:"provisioningState"`
 
 	// RetryPolicy Effective limits of a delivery.
@@ -590,6 +596,12 @@ type ServerInterface interface {
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// PauseSubscription Hold the deliveries of an event subscription
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/pause)
+	PauseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// ResumeSubscription End a pause
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
+	ResumeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -799,6 +811,54 @@ func (w *ServerInterfaceWrapper) PutSubscription(ctx echo.Context) error {
 	return err
 }
 
+// PauseSubscription converts echo context to params.
+func (w *ServerInterfaceWrapper) PauseSubscription(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PauseSubscription(ctx, topic, subscription)
+	return err
+}
+
+// ResumeSubscription converts echo context to params.
+func (w *ServerInterfaceWrapper) ResumeSubscription(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResumeSubscription(ctx, topic, subscription)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -854,6 +914,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.DeleteSubscription, options.OperationMiddlewares["deleteSubscription"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.GetSubscription, options.OperationMiddlewares["getSubscription"]...)
 	router.PUT(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.PutSubscription, options.OperationMiddlewares["putSubscription"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/pause", wrapper.PauseSubscription, options.OperationMiddlewares["pauseSubscription"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/resume", wrapper.ResumeSubscription, options.OperationMiddlewares["resumeSubscription"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
 
@@ -1436,6 +1498,108 @@ func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w ht
 	return err
 }
 
+type PauseSubscriptionRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type PauseSubscriptionResponseObject interface {
+	VisitPauseSubscriptionResponse(w http.ResponseWriter) error
+}
+
+type PauseSubscription200JSONResponse Subscription
+
+func (response PauseSubscription200JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PauseSubscription401JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response PauseSubscription404JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscriptionRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type ResumeSubscriptionResponseObject interface {
+	VisitResumeSubscriptionResponse(w http.ResponseWriter) error
+}
+
+type ResumeSubscription200JSONResponse Subscription
+
+func (response ResumeSubscription200JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ResumeSubscription401JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscription404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ResumeSubscription404JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListPolicies List the built-in retry policies
@@ -1468,6 +1632,12 @@ type StrictServerInterface interface {
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx context.Context, request PutSubscriptionRequestObject) (PutSubscriptionResponseObject, error)
+	// PauseSubscription Hold the deliveries of an event subscription
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/pause)
+	PauseSubscription(ctx context.Context, request PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error)
+	// ResumeSubscription End a pause
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
+	ResumeSubscription(ctx context.Context, request ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -1777,6 +1947,58 @@ func (sh *strictHandler) PutSubscription(ctx echo.Context, topic TopicName, subs
 		return err
 	} else if validResponse, ok := response.(PutSubscriptionResponseObject); ok {
 		return validResponse.VisitPutSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PauseSubscription operation middleware
+func (sh *strictHandler) PauseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request PauseSubscriptionRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PauseSubscription(ctx.Request().Context(), request.(PauseSubscriptionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PauseSubscription")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PauseSubscriptionResponseObject); ok {
+		return validResponse.VisitPauseSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ResumeSubscription operation middleware
+func (sh *strictHandler) ResumeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request ResumeSubscriptionRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ResumeSubscription(ctx.Request().Context(), request.(ResumeSubscriptionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResumeSubscription")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ResumeSubscriptionResponseObject); ok {
+		return validResponse.VisitResumeSubscriptionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

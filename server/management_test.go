@@ -130,7 +130,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	times := map[string]any{"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
 	want := map[string]any{
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
-		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded",
+		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil, "holdSince": nil,
 		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
 		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false},
 		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
@@ -279,4 +279,27 @@ func TestPaging(t *testing.T) {
 		require.Equal(t, "Invalid format for parameter limit", refusal.Message, "nothing of the generated code's own error")
 	}
 	require.Empty(t, b.manage(http.MethodGet, "/v1/topics/topic-1/subscriptions", "").json(http.StatusOK)["value"])
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	const path = "/v1/topics/orders/subscriptions/billing"
+	b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in"}`).json(http.StatusCreated)
+	for range 2 {
+		paused := b.manage(http.MethodPost, path+"/pause", "").json(http.StatusOK)
+		require.Equal(t, "paused", paused["hold"])
+		require.NotEmpty(t, paused["holdSince"])
+		require.Equal(t, paused, b.manage(http.MethodGet, path, "").json(http.StatusOK), "pausing again changes nothing")
+	}
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'paused' AND hold_since IS NOT NULL"))
+	for range 2 {
+		resumed := b.manage(http.MethodPost, path+"/resume", "").json(http.StatusOK)
+		require.Nil(t, resumed["hold"])
+		require.Nil(t, resumed["holdSince"])
+	}
+	for _, action := range []string{"pause", "resume"} {
+		b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/never/"+action, "").refused(http.StatusNotFound, "NotFound")
+	}
 }

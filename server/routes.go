@@ -37,6 +37,8 @@ func (s *Server) routes() []route {
 		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
 		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.GetSubscription},
 		{http.MethodDelete, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.DeleteSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/pause", administrators, v1.PauseSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", administrators, v1.ResumeSubscription},
 		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
 		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},
 

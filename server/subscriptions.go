@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"postrider/policy"
 	"postrider/store"
@@ -70,6 +71,37 @@ func (m *management) GetSubscription(ctx context.Context, r GetSubscriptionReque
 	return GetSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
 }
 
+// PauseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
+func (m *management) PauseSubscription(ctx context.Context, r PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error) {
+	sub, err := m.change(ctx, r.Topic, r.Subscription, m.store.PauseSubscription)
+	if err != nil {
+		return nil, err
+	}
+	return PauseSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
+}
+
+// ResumeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/resume.
+func (m *management) ResumeSubscription(ctx context.Context, r ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error) {
+	sub, err := m.change(ctx, r.Topic, r.Subscription, m.store.ResumeSubscription)
+	if err != nil {
+		return nil, err
+	}
+	return ResumeSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
+}
+
+type stateChange func(ctx context.Context, topic, name string) (*store.Subscription, error)
+
+func (m *management) change(ctx context.Context, topic, name string, change stateChange) (*store.Subscription, error) {
+	if !storable(topic) || !storable(name) {
+		return nil, subscriptionNotFound(topic, name)
+	}
+	sub, err := change(ctx, topic, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, subscriptionNotFound(topic, name)
+	}
+	return sub, err
+}
+
 // DeleteSubscription answers DELETE /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *management) DeleteSubscription(ctx context.Context, r DeleteSubscriptionRequestObject) (DeleteSubscriptionResponseObject, error) {
 	if !storable(r.Topic) || !storable(r.Subscription) {
@@ -95,7 +127,7 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
 		EventDeliverySchema: Schema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
-		ProvisioningState:     s.ProvisioningState, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		ProvisioningState:     s.ProvisioningState, Hold: textOrNull(s.Hold), HoldSince: utcOrNull(s.HoldSince), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 
@@ -123,4 +155,19 @@ func filterJSON(f policy.Filter) Filter {
 		IncludedEventTypes: types, SubjectBeginsWith: f.SubjectBeginsWith, SubjectEndsWith: f.SubjectEndsWith,
 		IsSubjectCaseSensitive: f.IsSubjectCaseSensitive,
 	}
+}
+
+func textOrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func utcOrNull(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	utc := t.UTC()
+	return &utc
 }

@@ -22,6 +22,9 @@ const (
 // publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
 // filters were taken from. It answers the version it found. Job and delivery name each other, so both ids are drawn
 // first. The day of the event travels in the delivery: it finds the partition.
+//
+// A delivery to an event subscription on hold gets the hold instead of a job. The state rows of those are locked against
+// change until the commit: a release waits, and what it then looks for includes this publish's deliveries.
 const publishStatement = `
 WITH fresh AS (
     SELECT version FROM postrider_internal.catalogue WHERE version = $1
@@ -30,15 +33,19 @@ WITH fresh AS (
     SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body
       FROM fresh, unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::int[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[])
            AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
+), held AS MATERIALIZED (
+    SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
+     WHERE subscription_id = ANY ($15::bigint[]) AND hold IS NOT NULL FOR SHARE
 ), owed AS MATERIALIZED (
-    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, nextval('postrider_internal.river_job_id_seq') AS job_id, d.*
-      FROM fresh, unnest($13::uuid[], $14::bigint[], $15::bigint[]) AS d(event_uuid, topic_id, subscription_id)
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, CASE WHEN held.hold IS NULL THEN nextval('postrider_internal.river_job_id_seq') END AS job_id, held.hold, d.*
+      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[]) AS d(event_uuid, topic_id, subscription_id)
+      LEFT JOIN held ON held.subscription_id = d.subscription_id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed
+    SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE hold IS NULL
 ), deliveries AS (
-    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, owed_since, next_attempt_at)
-    SELECT id, subscription_id, topic_id, event_uuid, (now() AT TIME ZONE 'UTC')::date, job_id, now(), now() FROM owed
+    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, next_attempt_at)
+    SELECT id, subscription_id, topic_id, event_uuid, (now() AT TIME ZONE 'UTC')::date, job_id, hold, now(), now() FROM owed
 )
 SELECT version FROM postrider_internal.catalogue`
 

@@ -24,6 +24,8 @@ type Work struct {
 	NextAttemptAt  time.Time
 	FirstAttemptAt *time.Time
 	Event          event.Event
+	// Hold is why the event subscription's deliveries must not be attempted now; "" when they may.
+	Hold string
 	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped.
 	EventMissing bool
 
@@ -148,8 +150,10 @@ func (l *loader) take(bytes int64) (release func()) {
 const loadStatement = `
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
+       coalesce(st.hold, ''),
        CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END
   FROM postrider_internal.deliveries d
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = d.subscription_id
   LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
  WHERE d.id = ANY ($1)`
 
@@ -190,7 +194,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	w := new(Work)
 	_, err = pgx.ForEachRow(rows, []any{
 		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.FirstAttemptAt, &w.readAt,
-		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion, &w.Event.Body,
+		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion, &w.Hold, &w.Event.Body,
 	}, func() error {
 		work := *w
 		work.loadedAt = time.Now()

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// owedWithOneToken is I2 for deliveries that are not batched or held: each has exactly one job, which names it.
+// brokenTokens counts what contradicts that each unfinished delivery has exactly one job, which names it, or a hold.
 const brokenTokens = `
 SELECT (SELECT count(*) FROM postrider_internal.deliveries d
-         WHERE NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = d.job_id AND (j.args ->> 'd')::bigint = d.id))
+         WHERE (d.hold IS NULL) IS DISTINCT FROM EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = d.job_id AND (j.args ->> 'd')::bigint = d.id))
      + (SELECT count(*) FROM postrider_internal.river_job j
          WHERE j.queue = 'deliveries' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.job_id = j.id))`
 

@@ -51,9 +51,11 @@ WITH input AS (
     SELECT next_job, CASE WHEN next_at <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
            jsonb_build_object('d', delivery_id, 's', subscription_id, 'n', number + 1), 'deliver', 'deliveries', 1, 1000, next_at
       FROM result WHERE next_job IS NOT NULL
+), parked AS (
+    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason FROM result r WHERE d.id = r.delivery_id AND r.verdict = 'hold'
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING result r
-     WHERE d.id = r.delivery_id AND r.next_job IS NULL
+     WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL
     RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, CASE WHEN r.number > 0 THEN r.number ELSE d.attempts END AS attempts, d.reruns,
               CASE WHEN r.number > 0 THEN r.status ELSE d.last_status END AS last_status, CASE WHEN r.number > 0 THEN r.outcome ELSE d.last_outcome END AS last_outcome,
               d.owed_since, coalesce(d.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END) AS first_attempt_at,

@@ -13,8 +13,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cancel is the verdict of a delivery whose event subscription was deleted: neither delivered nor given up.
-const Cancel policy.VerdictAction = "cancel"
+// Verdicts that no policy gives.
+const (
+	// Cancel ends a delivery whose event subscription was deleted: neither delivered nor given up.
+	Cancel policy.VerdictAction = "cancel"
+	// Hold takes the job away and lets the delivery wait; Verdict.Reason is the hold.
+	Hold policy.VerdictAction = "hold"
+)
 
 // Result is what became of one delivery attempt, or of a delivery's turn that ended without one (Number 0).
 type Result struct {

@@ -44,7 +44,10 @@ type Subscription struct {
 	Topic   string
 	Name    string
 	SubscriptionSpec
-	ProvisioningState    string
+	ProvisioningState string
+	// Hold is why its deliveries waited when this was read ("" = they did not), HoldSince since when.
+	Hold                 string
+	HoldSince            *time.Time
 	Version              int64
 	CreatedAt, UpdatedAt time.Time
 	DeletedAt            *time.Time
@@ -66,6 +69,8 @@ type subscriptionRow struct {
 	EventTimeToLiveInMinutes          *int
 	Filter                            []byte
 	DeadLetter, ProvisioningState     string
+	Hold                              string
+	HoldSince                         *time.Time
 	Version                           int64
 	CreatedAt, UpdatedAt              time.Time
 	DeletedAt                         *time.Time
@@ -73,9 +78,11 @@ type subscriptionRow struct {
 
 const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_kind,
        s.event_delivery_schema, s.retry_policy, s.max_delivery_attempts, s.event_time_to_live_in_minutes, s.filter,
-       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state, s.version, s.created_at, s.updated_at, s.deleted_at
+       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state, coalesce(st.hold, '') AS hold,
+       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since WHEN 'probation' THEN st.probation_since END AS hold_since, s.version, s.created_at, s.updated_at, s.deleted_at
   FROM postrider_internal.event_subscriptions s
-  JOIN postrider_internal.topics t ON t.id = s.topic_id `
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id `
 
 func (s *Store) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, subscriptionColumns+where, args...)
@@ -105,7 +112,7 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 		return nil, err
 	}
 	sub := &Subscription{
-		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: r.ProvisioningState,
+		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: r.ProvisioningState, Hold: r.Hold, HoldSince: r.HoldSince,
 		Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
 		SubscriptionSpec: SubscriptionSpec{
 			EndpointURL: endpoint, EndpointBaseURL: r.EndpointBaseURL, EndpointKind: policy.EndpointKind(r.EndpointKind),

@@ -1,0 +1,179 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+const heldQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"
+
+func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "paused", nil)
+	b.subscription(t, "orders", "open", nil)
+	other, _ := newStore(t, b.url, "node-2")
+	for i := range 10 {
+		sub, err := b.store.PauseSubscription(t.Context(), "orders", "paused")
+		require.NoError(t, err)
+		require.Equal(t, store.HoldPaused, sub.Hold)
+		require.NotNil(t, sub.HoldSince)
+		_, err = other.Publish(t.Context(), publication("orders", fmt.Sprintf("held-%d", i), 1))
+		require.NoError(t, err)
+		sub, err = b.store.ResumeSubscription(t.Context(), "orders", "paused")
+		require.NoError(t, err)
+		require.Empty(t, sub.Hold)
+		_, err = other.Publish(t.Context(), publication("orders", fmt.Sprintf("free-%d", i), 1))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 10, b.count(t, heldQuery), "a pause that was answered is obeyed by the next publish on another node")
+	require.Equal(t, 10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'paused'"))
+	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'open'"))
+	require.Zero(t, b.count(t, brokenTokens))
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "never")
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "all")
+	require.NoError(t, err)
+	b.publish(t, "orders", "e", 300)
+	waiting, err := b.store.WaitingSubscriptions(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldPaused}}, waiting)
+	_, err = b.store.ResumeSubscription(t.Context(), "orders", "all")
+	require.NoError(t, err)
+	waiting, err = b.store.WaitingSubscriptions(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID}}, waiting)
+
+	other, _ := newStore(t, b.url, "node-2")
+	var group sync.WaitGroup
+	var released [2]int
+	for i, s := range []*store.Store{b.store, other} {
+		group.Go(func() {
+			n, err := s.Refill(t.Context(), sub.ID, 100)
+			require.NoError(t, err)
+			released[i] = n
+		})
+	}
+	group.Wait()
+
+	require.Equal(t, 300-released[0]-released[1], b.count(t, heldQuery))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries h JOIN postrider_internal.deliveries r ON h.hold IS NOT NULL AND r.hold IS NULL AND r.id > h.id"))
+	require.Zero(t, b.count(t, brokenTokens))
+	queued, err := b.store.QueuedJobs(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[int64]int{sub.ID: released[0] + released[1]}, queued)
+}
+
+func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 1)
+	d, j := b.fetched(t, "node-1")
+	later := time.Now().Add(time.Hour)
+	require.NoError(t, b.store.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: later})))
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.river_job SET state = 'available'")
+	require.NoError(t, err)
+	d, j = b.fetched(t, "node-1")
+	parked := result(d[0], j[0], sub, policy.Verdict{Action: store.Hold, Reason: store.HoldPaused})
+	parked.Number = 0
+	require.NoError(t, b.store.Record(t.Context(), parked))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1", later.Truncate(time.Microsecond)))
+
+	n, err := b.store.Refill(t.Context(), sub.ID, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+func TestReleaseExpired(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "all")
+	require.NoError(t, err)
+	b.publish(t, "orders", "e", 3)
+	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours',
+		next_attempt_at = CASE WHEN id = (SELECT max(id) FROM postrider_internal.deliveries) THEN now() + interval '1 hour' ELSE next_attempt_at END
+		WHERE id > (SELECT min(id) FROM postrider_internal.deliveries)`)
+	require.NoError(t, err)
+	n, err := b.store.ReleaseExpired(t.Context(), sub.ID, 3*time.Hour, false, 10)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = b.store.ReleaseExpired(t.Context(), sub.ID, time.Hour, true, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "the other one's next attempt is still to come")
+	n, err = b.store.ReleaseExpired(t.Context(), sub.ID, time.Hour, false, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 1, b.count(t, heldQuery))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// Publishes, pauses, resumes and waves at once: whatever a race leaves on hold is found by the next wave.
+func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	other, _ := newStore(t, b.url, "node-2")
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	var published [4]int
+	for worker := range published {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				_, err := other.Publish(context.Background(), publication("orders", fmt.Sprintf("%d-%d", worker, i), 1))
+				require.True(t, err == nil || errors.Is(err, store.ErrUnavailable), "%v", err)
+				if err == nil {
+					published[worker]++
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for ctx.Err() == nil {
+			_, err := other.Refill(context.Background(), sub.ID, 50)
+			require.NoError(t, err)
+		}
+	})
+	for range 30 {
+		_, err := b.store.PauseSubscription(t.Context(), "orders", "all")
+		require.NoError(t, err)
+		_, err = b.store.ResumeSubscription(t.Context(), "orders", "all")
+		require.NoError(t, err)
+	}
+	cancel()
+	group.Wait()
+	require.Zero(t, b.count(t, brokenTokens))
+	for b.count(t, heldQuery) > 0 {
+		_, err := b.store.Refill(t.Context(), sub.ID, 1000)
+		require.NoError(t, err)
+	}
+	total := 0
+	for _, n := range published {
+		total += n
+	}
+	require.Equal(t, total, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
