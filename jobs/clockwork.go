@@ -2,7 +2,10 @@ package jobs
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"postrider/store"
 )
 
 const (
@@ -113,4 +116,10 @@ func (e *Engine) keepPartitions(ctx context.Context) {
 // drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
 func (e *Engine) drain(ctx context.Context) {
 	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Drain)
+}
+
+// KeepPartitions makes partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it by
+// itself.
+func KeepPartitions(ctx context.Context, s *store.Store, log *slog.Logger) {
+	(&Engine{store: s, log: log}).keepPartitions(ctx)
 }

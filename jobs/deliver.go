@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -94,12 +95,19 @@ type attempt struct {
 	sub    *store.Subscription
 	policy *policy.Policy
 	limits policy.Limits
+	leave  func() // gives the place at the endpoint back, once
 }
 
 func (a *attempt) run(ctx context.Context) error {
 	if err := a.engine.store.WaitRecording(ctx); err != nil {
 		return err
 	}
+	if !a.engine.gate.enter(ctx, a.args.Subscription) {
+		return a.park(ctx)
+	}
+	leave := sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
+	defer leave()
+	a.leave = leave
 	work, err := a.engine.store.Load(ctx, a.args.Delivery, a.jobID)
 	if err != nil {
 		return err
@@ -123,6 +131,17 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.record(policy.Verdict{Action: store.Hold, Reason: policy.Reason(work.Hold)})
 	}
 	return a.post()
+}
+
+// park puts a delivery on hold that found no place at its endpoint; a later wave brings it back.
+func (a *attempt) park(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return a.engine.store.Record(context.Background(), store.Result{
+		JobID: a.jobID, DeliveryID: a.args.Delivery, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
+		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
+	})
 }
 
 // configure finds the event subscription and its policy; false when it was deleted.
@@ -160,12 +179,24 @@ func (a *attempt) post() error {
 	a.work.Event.Body = nil // the request has its own copy
 	started := a.work.Now()
 	sent := newPayload(body, a.work.Release)
-	met, err := a.engine.endpoint.post(a.sub.EndpointURL, a.header(), sent, a.policy.AckTimeout)
+	met, late, err := a.send(sent)
 	sent.drop()
 	if err != nil {
 		return err
 	}
-	return a.conclude(started, met)
+	err = a.conclude(started, met)
+	if late != nil {
+		a.follow(late, started, err)
+	}
+	return err
+}
+
+func (a *attempt) send(sent *payload) (met answer, late *call, err error) {
+	if a.policy.LateAnswerWindow > a.policy.AckTimeout {
+		return a.engine.endpoint.postOpen(newCall(a.sub.EndpointURL, a.header(), sent), a.policy.AckTimeout, a.policy.LateAnswerWindow)
+	}
+	met, err = a.engine.endpoint.post(a.sub.EndpointURL, a.header(), sent, a.policy.AckTimeout)
+	return met, nil, err
 }
 
 // header carries what Event Grid sends with every delivery, see docs/delivery-and-retry.md.
@@ -202,6 +233,8 @@ func (a *attempt) conclude(started time.Time, met answer) error {
 		first = *a.work.FirstAttemptAt
 	}
 	number := a.work.Attempts + 1
+	a.leave() // recording is no load on the endpoint
+	a.engine.gate.learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
 	verdict := policy.Decide(a.policy, policy.Attempt{
 		Result: met.result, Kind: a.sub.EndpointKind, Number: number, SkippedMarks: a.work.SkippedMarks,
 		OwedSince: a.work.OwedSince, FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
@@ -211,16 +244,21 @@ func (a *attempt) conclude(started time.Time, met answer) error {
 		HonorRetryAfter: true, RetryAfter: retryAfter(met.retryAfter, now),
 		Jitter: a.engine.options.Jitter(),
 	})
-	result := a.result(verdict)
-	result.Number, result.StartedAt, result.Duration, result.Timings = number, started, met.duration, met.timings
-	result.Status, result.Error = met.result.Status, met.errText
-	result.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
-	result.ResponseHeaders, result.ResponseExcerpt = met.headers, met.excerpt
-	if err := a.engine.store.Record(context.Background(), result); err != nil {
+	if err := a.engine.store.Record(context.Background(), a.attempted(verdict, started, met)); err != nil {
 		return err
 	}
 	a.report(number, met, verdict, now)
 	return nil
+}
+
+// attempted is the result of a turn that had a request.
+func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
+	r := a.result(verdict)
+	r.Number, r.StartedAt, r.Duration, r.Timings = a.work.Attempts+1, started, met.duration, met.timings
+	r.Status, r.Error = met.result.Status, met.errText
+	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
+	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
+	return r
 }
 
 // record ends a turn that had no request.

@@ -46,11 +46,12 @@ type endpointClient struct {
 	requests  context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
 	transport *http.Transport
 	userAgent string
+	late      *lateCalls
 }
 
 func newEndpointClient(requests context.Context, o Options) *endpointClient {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: guard(o.AllowCIDR)}
-	return &endpointClient{requests: requests, userAgent: o.UserAgent, transport: &http.Transport{
+	return &endpointClient{requests: requests, userAgent: o.UserAgent, late: newLateCalls(), transport: &http.Transport{
 		// No proxy from the environment: a proxy would resolve names itself, past the address guard.
 		Proxy:               nil,
 		DialContext:         dialer.DialContext,
@@ -100,22 +101,24 @@ type answer struct {
 func (c *endpointClient) post(url string, header http.Header, body *payload, ackTimeout time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.requests, ackTimeout)
 	defer cancel()
-	started := time.Now()
+	return c.exchange(ctx, newCall(url, header, body))
+}
+
+// exchange makes the call until ctx ends it.
+func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) {
 	a := answer{}
-	stopwatch := &stopwatch{started: started}
-	trace := stopwatch.trace()
-	trace.WroteRequest = body.wrote
-	ctx = httptrace.WithClientTrace(ctx, trace)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	trace := k.watch.trace()
+	trace.WroteRequest = k.body.wrote
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, k.url, nil)
 	if err != nil {
-		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: time.Since(started)}, nil
+		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: k.elapsed()}, nil
 	}
-	body.attach(req)
-	req.Header = header
+	k.body.attach(req)
+	req.Header = k.header
 	req.Header.Set("User-Agent", c.userAgent)
 	// RoundTrip and not Client.Do: a redirect is an answer like any other, and must never be followed.
 	resp, err := c.transport.RoundTrip(req)
-	a.duration, a.timings = time.Since(started), stopwatch.read()
+	a.duration, a.timings = k.elapsed(), k.watch.read()
 	if err != nil {
 		if c.requests.Err() != nil {
 			return a, errInterrupted
@@ -124,8 +127,9 @@ func (c *endpointClient) post(url string, header http.Header, body *payload, ack
 		return a, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
+	defer k.answered()()
 	a.read(resp)
-	a.duration = time.Since(started)
+	a.duration = k.elapsed()
 	return a, nil
 }
 

@@ -60,6 +60,13 @@ func (p *payload) wrote(info httptrace.WroteRequestInfo) {
 	p.drop()
 }
 
+// written says that the endpoint's system took every byte, or that the payload was dropped.
+func (p *payload) written() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.data == nil
+}
+
 // drop gives the memory's share back; more than once is nothing. After a request that was cut in the middle, net/http
 // may still be reading: the readers are its own then.
 func (p *payload) drop() {

@@ -10,9 +10,12 @@ import (
 
 const (
 	refillInterval = time.Second
-	// A wave fills an event subscription's queue up to this: one node's workers for a second. A million deliveries that
-	// were paused come back without a million jobs in front of everybody else's.
-	maxWave = 2000
+	// A wave fills an event subscription's queue up to four jobs for each call it may have in flight, more where the
+	// endpoint answers quickly, and to 10,000 at most. An endpoint that hangs gets four jobs a second however many
+	// deliveries it is owed, and a million deliveries that were paused come back without a million jobs in front of
+	// everybody else's.
+	wavesPerCall = 4
+	maxWave      = 10_000
 )
 
 // refill releases what is on hold without cause, and what has waited out its time to live. It looks at the state and
@@ -28,7 +31,7 @@ func (e *Engine) refill(ctx context.Context) {
 			return err
 		}
 		for _, w := range waiting {
-			if err := e.releaseFrom(ctx, w, maxWave-queued[w.SubscriptionID]); err != nil {
+			if err := e.releaseFrom(ctx, w, e.gate.room(w.SubscriptionID)-queued[w.SubscriptionID]); err != nil {
 				return err
 			}
 		}

@@ -243,6 +243,9 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	}
 }
 
+// busyMachine is how late, in seconds, attempts may come to be made on one. It is less than the shortest step.
+const busyMachine = 10
+
 // The examples that Microsoft's pages give themselves.
 func TestWorkedExamplesOfThePages(t *testing.T) {
 	t.Parallel()
@@ -276,7 +279,8 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 		list := b.made(t, row.name)
 		require.Len(t, list, len(row.began), row.name)
 		for i, began := range row.began {
-			require.InDelta(t, began, list[i].Began, askedWithin.Seconds(), "%s: attempt %d", row.name, i+1)
+			require.GreaterOrEqual(t, list[i].Began, began, "%s: attempt %d", row.name, i+1)
+			require.Less(t, list[i].Began, began+busyMachine, "%s: attempt %d", row.name, i+1)
 		}
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = $2 AND attempts = $3 AND last_outcome = $4 AND last_status = $5",
 			row.name, row.reason, len(row.began), row.outcome, row.status), row.name)

@@ -37,6 +37,8 @@ CREATE TABLE postrider_internal.deliveries (
     attempts         integer NOT NULL DEFAULT 0,
     skipped_marks    integer NOT NULL DEFAULT 0,
     reruns           integer NOT NULL DEFAULT 0,
+    -- Of the attempt that is due, kept while the delivery is on hold and has no job that could carry it.
+    held_reruns      integer NOT NULL DEFAULT 0,
     last_status      integer,
     job_id           bigint,
     batch_id         bigint,

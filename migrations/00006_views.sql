@@ -123,7 +123,7 @@ SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.num
   FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
-COMMENT ON VIEW postrider.delivery_attempts IS 'One row for each HTTP request made, with what it met and why the next one comes when it comes.';
+COMMENT ON VIEW postrider.delivery_attempts IS 'One row for each HTTP request made, with what it met and why the next one comes when it comes; a second row (late) where the answer came after the ack timeout.';
 COMMENT ON COLUMN postrider.delivery_attempts.delivery_id IS 'Delivery it belongs to; NULL for a batch.';
 COMMENT ON COLUMN postrider.delivery_attempts.batch_id IS 'Batch it sent; NULL for a single delivery.';
 COMMENT ON COLUMN postrider.delivery_attempts.topic IS 'Topic.';
@@ -139,7 +139,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS 'From the start t
 COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL when there was no answer.';
 COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'What the attempt came to, in Event Grid''s words.';
 COMMENT ON COLUMN postrider.delivery_attempts.error IS 'What went wrong below HTTP.';
-COMMENT ON COLUMN postrider.delivery_attempts.verdict IS 'What the policy decided: deliver, retry, dead_letter or drop.';
+COMMENT ON COLUMN postrider.delivery_attempts.verdict IS 'What the policy decided: deliver, retry, dead_letter or drop; note: a late answer that changed nothing.';
 COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'When the next attempt was scheduled for.';
 COMMENT ON COLUMN postrider.delivery_attempts.why IS 'Why, in one line.';
 COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';
@@ -147,7 +147,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Least delay that the 
 COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Randomisation added, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'What the endpoint''s Retry-After asked for, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.hold IS 'Hold that the delivery had been in before this attempt.';
-COMMENT ON COLUMN postrider.delivery_attempts.late IS 'The answer came after the ack timeout.';
+COMMENT ON COLUMN postrider.delivery_attempts.late IS 'An answer that came after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a success that canceled the queued retry; note: a failure, or a success that found no retry in the queue, because it was under way or on hold or the delivery had ended; it changed nothing.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that made it.';

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,37 +51,68 @@ type Status struct {
 func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverVersion }
 
 // Up brings the database to the newest schema: schema, River's tables, ours, roles. It is safe to call from many
-// processes at once; one works and the others wait. Where the roles cannot be created, it writes the statements for
-// an administrator to notices and goes on.
+// processes at once; one works and the others wait. It needs two connections, and works through PgBouncer in
+// transaction mode as well. Where the roles cannot be created, it writes the statements for an administrator to notices
+// and goes on.
 func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	defer conn.Release()
-	if err := checkServer(ctx, conn); err != nil {
+	if err := checkServer(ctx, pool); err != nil {
 		return err
 	}
-	// Another process may migrate for minutes; the pool's lock_timeout is for the service.
-	if _, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = 0; SELECT pg_advisory_lock(%d); RESET lock_timeout", lockKey)); err != nil {
-		return fmt.Errorf("wait for other migrations: %w", err)
-	}
-	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", lockKey) }()
-	if _, err := conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
-		return fmt.Errorf("create schema %s: %w", Schema, err)
-	}
-	if err := upRiver(ctx, pool); err != nil {
-		return err
-	}
-	if err := upOurs(ctx, pool); err != nil {
-		return err
-	}
-	return ensureRoles(ctx, conn, notices)
+	return alone(ctx, pool, func() error {
+		if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
+			return fmt.Errorf("create schema %s: %w", Schema, err)
+		}
+		if err := upRiver(ctx, pool); err != nil {
+			return err
+		}
+		if err := upOurs(ctx, pool); err != nil {
+			return err
+		}
+		return ensureRoles(ctx, pool, notices)
+	})
 }
 
-func checkServer(ctx context.Context, conn *pgxpool.Conn) error {
+// lockPause is how often a process asks whether the one that migrates is done.
+const lockPause = 100 * time.Millisecond
+
+// alone runs do while no other process migrates this database. Those who wait ask again and again instead of waiting
+// in line: behind a pooler, a transaction that waits keeps one of its few server connections from the process that works.
+func alone(ctx context.Context, pool *pgxpool.Pool, do func() error) error {
+	for {
+		locked, err := tryAlone(ctx, pool, do)
+		if locked || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for other migrations: %w", ctx.Err())
+		}
+	}
+}
+
+// tryAlone holds the lock in a transaction of its own. A session's lock would be lost behind PgBouncer in transaction
+// mode, where the next statement may run in another session.
+func tryAlone(ctx context.Context, pool *pgxpool.Pool, do func() error) (locked bool, err error) {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return false, fmt.Errorf("connect to the database: %w", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	// The work is done in other transactions, for minutes perhaps, and this one is idle meanwhile.
+	const lock = "SELECT pg_try_advisory_xact_lock($1) FROM set_config('idle_in_transaction_session_timeout', '0', true)"
+	if err := tx.QueryRow(ctx, lock, lockKey).Scan(&locked); err != nil {
+		return false, fmt.Errorf("lock out other migrations: %w", err)
+	}
+	if !locked {
+		return false, nil
+	}
+	return true, do()
+}
+
+func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
-	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+	if err := pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		return fmt.Errorf("read the server's version: %w", err)
 	}
 	if version < MinServerVersion {

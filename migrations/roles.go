@@ -29,9 +29,9 @@ REVOKE ALL ON SCHEMA postrider_internal FROM PUBLIC;
 GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher;
 GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader;`
 
-func ensureRoles(ctx context.Context, conn *pgxpool.Conn, notices io.Writer) error {
+func ensureRoles(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	for _, script := range []string{createRoles, grantRoles} {
-		_, err := conn.Exec(ctx, script)
+		_, err := pool.Exec(ctx, script)
 		var pgErr *pgconn.PgError
 		if errors.As(err, &pgErr) && (pgErr.Code == "42501" || pgErr.Code == "42704") {
 			_, err = fmt.Fprintf(notices, "The roles %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",

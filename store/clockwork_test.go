@@ -196,8 +196,8 @@ func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' = (SELECT min(id)::text FROM postrider_internal.deliveries)")
 	require.NoError(t, err)
 	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "all"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
 
 func TestLoadOfARemovedEventSaysSo(t *testing.T) {

@@ -13,7 +13,7 @@ const (
 )
 
 // A delivery is only canceled together with its job row: one whose attempt is just being recorded has another row by
-// then and is met in the next step.
+// then and is met in the next step. One whose job row is missing, which should not be, ends all the same.
 const drainStatement = `
 WITH doomed AS (
     SELECT id, job_id FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 ORDER BY id LIMIT $3
@@ -23,7 +23,8 @@ WITH doomed AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING doomed
-     WHERE d.id = doomed.id AND (d.job_id IS NULL OR d.job_id IN (SELECT id FROM gone))
+     WHERE d.id = doomed.id AND (d.job_id IS NULL OR d.job_id IN (SELECT id FROM gone)
+           OR NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = d.job_id))
     RETURNING d.*
 ), history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,

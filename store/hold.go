@@ -78,17 +78,17 @@ func (s *Store) WaitingSubscriptions(ctx context.Context) ([]Waiting, error) {
 // at once leave every delivery with exactly one of the two. A delivery that waits for a later retry goes on waiting.
 const waveStatement = `
 WITH chosen AS (
-    SELECT d.id, d.attempts, greatest(now(), d.next_attempt_at) AS due FROM postrider_internal.deliveries d
+    SELECT d.id, d.attempts, d.held_reruns, greatest(now(), d.next_attempt_at) AS due FROM postrider_internal.deliveries d
      WHERE d.subscription_id = $1 AND d.hold IS NOT NULL AND d.owed_since <= $2 AND ($3 OR d.next_attempt_at <= now())
      ORDER BY d.owed_since, d.id LIMIT $4 FOR UPDATE SKIP LOCKED
 ), wave AS MATERIALIZED (
     SELECT chosen.*, nextval('postrider_internal.river_job_id_seq') AS job_id FROM chosen
 ), released AS (
-    UPDATE postrider_internal.deliveries d SET hold = NULL, job_id = wave.job_id FROM wave WHERE d.id = wave.id
+    UPDATE postrider_internal.deliveries d SET hold = NULL, job_id = wave.job_id, held_reruns = 0 FROM wave WHERE d.id = wave.id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
-           jsonb_build_object('d', id, 's', $1::bigint, 'n', attempts + 1), 'deliver', 'deliveries', 1, 1000, due
+           jsonb_strip_nulls(jsonb_build_object('d', id, 's', $1::bigint, 'n', attempts + 1, 'r', nullif(held_reruns, 0))), 'deliver', 'deliveries', 1, 1000, due
       FROM wave
 )
 SELECT count(*) FROM wave`

@@ -94,14 +94,15 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	require.NoError(t, err)
 	d, j = b.fetched(t, "node-1")
 	parked := result(d[0], j[0], sub, policy.Verdict{Action: store.Hold, Reason: store.HoldPaused})
-	parked.Number = 0
+	parked.Number, parked.Reruns = 0, 3
 	require.NoError(t, b.store.Record(t.Context(), parked))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1", later.Truncate(time.Microsecond)))
 
 	n, err := b.store.Refill(t.Context(), sub.ID, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
+		"a crash before the hold is still counted after it")
 	require.Zero(t, b.count(t, brokenTokens))
 }
 

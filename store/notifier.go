@@ -15,6 +15,8 @@ type notifier struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	wake chan struct{}
+	// mute: nobody listens. Behind PgBouncer in transaction mode no session stays ours to LISTEN in; the fetchers poll.
+	mute bool
 }
 
 const (
@@ -24,10 +26,13 @@ const (
 )
 
 func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
-	return &notifier{pool: pool, log: log, wake: make(chan struct{}, 1)}
+	return &notifier{pool: pool, log: log, wake: make(chan struct{}, 1), mute: ThroughPgBouncer(pool)}
 }
 
 func (n *notifier) poke() {
+	if n.mute {
+		return
+	}
 	select {
 	case n.wake <- struct{}{}:
 	default:

@@ -52,7 +52,7 @@ WITH input AS (
            jsonb_build_object('d', delivery_id, 's', subscription_id, 'n', number + 1), 'deliver', 'deliveries', 1, 1000, next_at
       FROM result WHERE next_job IS NOT NULL
 ), parked AS (
-    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason FROM result r WHERE d.id = r.delivery_id AND r.verdict = 'hold'
+    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason, held_reruns = r.reruns FROM result r WHERE d.id = r.delivery_id AND r.verdict = 'hold'
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING result r
      WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL

@@ -43,6 +43,7 @@ type Store struct {
 	recorder  *recorder
 	loader    *loader
 	notifier  *notifier
+	sweeper   sweeper
 }
 
 // New makes a store and reads the catalogue once.

@@ -136,8 +136,9 @@ func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*sto
 
 func (b *bundle) hold(t *testing.T, subscription, hold string) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.event_subscription_states (subscription_id, hold)
-		SELECT id, $2 FROM postrider_internal.event_subscriptions WHERE name = $1`, subscription, hold)
+	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, paused_since, probation_since)
+		SELECT id, CASE $2 WHEN 'paused' THEN now() END, CASE $2 WHEN 'probation' THEN now() END FROM postrider_internal.event_subscriptions WHERE name = $1
+		ON CONFLICT (subscription_id) DO UPDATE SET paused_since = excluded.paused_since, probation_since = excluded.probation_since`, subscription, hold)
 	require.NoError(t, err)
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/jobs"
-	"postrider/migrations"
 	"postrider/server"
 	"postrider/store"
 	"postrider/web"
@@ -25,7 +24,8 @@ import (
 
 // appOptions is what serve and dev say of one running service.
 type appOptions struct {
-	databaseURL string
+	database    databaseFlags
+	role        role
 	maxConns    int
 	sealer      *store.Sealer
 	adminToken  string
@@ -68,13 +68,10 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 			_ = a.stop(context.WithoutCancel(ctx))
 		}
 	}()
-	if a.pool, err = openDatabase(ctx, o.databaseURL, o.maxConns, o.log); err != nil {
+	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
 		return nil, err
 	}
-	if err = requireSchema(ctx, a.pool); err != nil {
-		return nil, err
-	}
-	if err = o.sealer.CheckKey(ctx, a.pool); err != nil {
+	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
 	if a.store, err = store.New(ctx, store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: nodeName(), Version: version()}); err != nil {
@@ -83,16 +80,30 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	run, stopRun := context.WithCancel(context.Background())
 	a.stopRun = stopRun
 	a.running.Go(func() { a.store.Run(run) })
-	if err = a.startEngine(ctx, o); err != nil {
+	start := a.startEngine
+	if !o.role.delivers() {
+		start = func(ctx context.Context, o appOptions) error { return a.keepPartitions(ctx, run, o) }
+	}
+	if err = start(ctx, o); err != nil {
 		return nil, err
 	}
 	return a, a.listen(o)
 }
 
+func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error {
+	if err := requireSchema(ctx, pool); err != nil {
+		return err
+	}
+	if err := adviseOnSettings(ctx, pool, o.log); err != nil {
+		return err
+	}
+	return o.sealer.CheckKey(ctx, pool)
+}
+
 func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
-		UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt,
+		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt,
 	})
 	if err != nil {
 		return err
@@ -112,10 +123,14 @@ func (a *app) listen(o appOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := web.Mount(srv.Echo(), web.Options{Store: a.store, AdminToken: o.adminToken, Open: o.openUI, Logger: o.log}); err != nil {
-		return err
+	handler := healthOnly(srv.Handler())
+	if o.role.answers() {
+		if err := web.Mount(srv.Echo(), web.Options{Store: a.store, AdminToken: o.adminToken, Open: o.openUI, Logger: o.log}); err != nil {
+			return err
+		}
+		handler = srv.Handler()
 	}
-	a.http = server.NewHTTPServer(o.listener.Addr().String(), srv.Handler())
+	a.http = server.NewHTTPServer(o.listener.Addr().String(), handler)
 	a.running.Go(func() {
 		if err := a.http.Serve(o.listener); !errors.Is(err, http.ErrServerClosed) {
 			a.failed <- fmt.Errorf("serve HTTP: %w", err)
@@ -177,38 +192,4 @@ func (a *app) stopHTTP(ctx context.Context) {
 	if err := a.http.Shutdown(ctx); err != nil {
 		_ = a.http.Close()
 	}
-}
-
-// openDatabase waits for a database that is just starting, as after a reboot or in compose.
-func openDatabase(ctx context.Context, url string, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
-	const patience, pause = 30 * time.Second, 500 * time.Millisecond
-	pool, err := store.OpenPool(ctx, url, maxConns)
-	if err != nil {
-		return nil, usagef("POSTRIDER_DATABASE_URL: %v", err)
-	}
-	for deadline := time.Now().Add(patience); ; {
-		if err = pool.Ping(ctx); err == nil {
-			return pool, nil
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			pool.Close()
-			return nil, fmt.Errorf("connect to the database: %w", err)
-		}
-		log.Warn("the database does not answer yet", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
-}
-
-func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	status, err := migrations.ReadStatus(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if !status.Ready() {
-		return fmt.Errorf("the database's schema is at version %d and this build needs %d: run `postrider migrate up` first", status.Current, status.Target)
-	}
-	return nil
 }

@@ -15,13 +15,14 @@ import (
 // databaseFlags are shared by every verb that needs the database.
 type databaseFlags struct {
 	DatabaseURL string `help:"PostgreSQL 15 or newer, for example postgres://user:password@host:5432/name." env:"POSTRIDER_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
+	PgBouncer   bool   `name:"pgbouncer" help:"The URL leads to PgBouncer in transaction mode: prepare nothing, poll instead of listening." env:"POSTRIDER_PGBOUNCER"`
 }
 
-func (f databaseFlags) require() (string, error) {
+func (f databaseFlags) require() error {
 	if f.DatabaseURL == "" {
-		return "", usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
+		return usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
 	}
-	return f.DatabaseURL, nil
+	return nil
 }
 
 // logFlags choose what is logged, to stderr.

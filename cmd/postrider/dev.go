@@ -80,7 +80,7 @@ func (d *dev) start(ctx context.Context) error {
 	if err := d.startPostgres(ctx); err != nil {
 		return err
 	}
-	if err := migrateUp(ctx, d.ready.DatabaseURL, logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
+	if err := migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL}, logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
 		return err
 	}
 	if err := d.startListeners(ctx); err != nil {
@@ -144,7 +144,7 @@ func (d *dev) startService(ctx context.Context) error {
 	local := isLoopback(d.api.Addr())
 	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
 	d.app, err = startApp(ctx, appOptions{
-		databaseURL: d.ready.DatabaseURL, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken, listener: d.api,
+		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken, listener: d.api,
 		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		stopTimeout: devStopTimeout, log: slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: d.options.LogLevel})),
 		openUI: local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +101,13 @@ func (g *gate) cutIDs() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]string{}, g.cut...)
+}
+
+// arrivalsSoFar are the events that arrived, in no order.
+func (g *gate) arrivalsSoFar() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.arrivals))
 }
 
 // again is when the event arrived for the second time; zero before.

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) int {
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Exit(func(code int) { os.Exit(min(code, 2)) }), // kong's own code for wrong usage is 80
+		kong.Exit(func(code int) { os.Exit(min(code*2, 2)) }), // kong's own: 80 for wrong usage, 1 for a bad value in the environment
 	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "postrider:", err)

@@ -32,15 +32,14 @@ else the statements for an administrator are printed.`
 
 // Run executes migrate up.
 func (c *migrateUpCmd) Run(ctx context.Context) error {
-	url, err := c.require()
-	if err != nil {
+	if err := c.require(); err != nil {
 		return err
 	}
-	return migrateUp(ctx, url, c.logFlags, os.Stdout)
+	return migrateUp(ctx, c.databaseFlags, c.logFlags, os.Stdout)
 }
 
-func migrateUp(ctx context.Context, url string, flags logFlags, out io.Writer) error {
-	pool, err := openDatabase(ctx, url, 4, flags.logger())
+func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out io.Writer) error {
+	pool, err := openDatabase(ctx, database, 4, flags.logger())
 	if err != nil {
 		return err
 	}
@@ -67,11 +66,10 @@ func (migrateStatusCmd) Help() string {
 
 // Run executes migrate status.
 func (c *migrateStatusCmd) Run(ctx context.Context) error {
-	url, err := c.require()
-	if err != nil {
+	if err := c.require(); err != nil {
 		return err
 	}
-	pool, err := openDatabase(ctx, url, 4, c.logger())
+	pool, err := openDatabase(ctx, c.databaseFlags, 4, c.logger())
 	if err != nil {
 		return err
 	}

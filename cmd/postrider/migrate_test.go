@@ -105,6 +105,9 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 		{"negative stop timeout", []string{url, key}, []string{"--stop-timeout=-1s"}, "--stop-timeout -1s"},
 		{"unknown log level", []string{url, key}, []string{"--log-level", "loud"}, "--log-level"},
 		{"unknown log format in the environment", []string{url, key, "POSTRIDER_LOG_FORMAT=xml"}, nil, "--log-format"},
+		{"unknown role", []string{url, key}, []string{"--role", "both"}, "--role"},
+		{"unknown role in the environment", []string{url, key, "POSTRIDER_ROLE=both"}, nil, "--role"},
+		{"pgbouncer that is neither yes nor no", []string{url, key, "POSTRIDER_PGBOUNCER=perhaps"}, nil, "POSTRIDER_PGBOUNCER"},
 		{"unknown flag", []string{url, key}, []string{"--maximum"}, "--maximum"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -11,7 +11,11 @@ import (
 // A change that was answered by one node is seen by the next publish at the other.
 func TestAnsweredChangeIsSeenByEveryNode(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
+	changeIsSeenByEveryNode(t, migratedDatabase(t))
+}
+
+func changeIsSeenByEveryNode(t *testing.T, db *database) {
+	t.Helper()
 	this, other := startNode(t, db), startNode(t, db)
 	key := this.topic("orders")
 	for round := range 20 {

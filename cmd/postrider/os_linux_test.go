@@ -1,8 +1,34 @@
 package main
 
-import "syscall"
+import (
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // childAttributes has the kernel end a child when this test process ends in whatever way, and keeps Ctrl-C from it.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// unprivilegedAttributes are childAttributes for a program that refuses to run as root; dir becomes its user's.
+func unprivilegedAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
+	t.Helper()
+	attributes := childAttributes()
+	if os.Geteuid() != 0 {
+		return attributes
+	}
+	nobody, err := user.Lookup("nobody")
+	require.NoError(t, err)
+	uid, err := strconv.Atoi(nobody.Uid)
+	require.NoError(t, err)
+	gid, err := strconv.Atoi(nobody.Gid)
+	require.NoError(t, err)
+	require.NoError(t, os.Chown(dir, uid, gid))
+	attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return attributes
 }

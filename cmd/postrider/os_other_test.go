@@ -2,6 +2,11 @@
 
 package main
 
-import "syscall"
+import (
+	"syscall"
+	"testing"
+)
 
 func childAttributes() *syscall.SysProcAttr { return nil }
+
+func unprivilegedAttributes(*testing.T, string) *syscall.SysProcAttr { return nil }

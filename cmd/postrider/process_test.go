@@ -65,10 +65,15 @@ type process struct {
 // startProcess runs a program with nothing but env as its environment.
 func startProcess(t *testing.T, env []string, name string, args ...string) *process {
 	t.Helper()
+	return startProcessWith(t, childAttributes(), env, name, args...)
+}
+
+func startProcessWith(t *testing.T, attributes *syscall.SysProcAttr, env []string, name string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{})}
 	p.cmd.Env = append([]string{}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = attributes
 	p.cmd.WaitDelay = 5 * time.Second // a grandchild that holds on to the output
 	started := make(chan error, 1)
 	go p.run(started)

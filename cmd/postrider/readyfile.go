@@ -10,6 +10,7 @@ import (
 // readyInfo tells another program where everything is. Written with mode 0600: it holds secrets in dev.
 type readyInfo struct {
 	API         string `json:"api,omitempty"`
+	Health      string `json:"health,omitempty"` // instead of api, where there is nothing else
 	Sink        string `json:"sink,omitempty"`
 	DatabaseURL string `json:"databaseUrl,omitempty"`
 	AdminToken  string `json:"adminToken,omitempty"`

@@ -14,6 +14,7 @@ const stopGrace = 10 * time.Second
 type serveCmd struct {
 	databaseFlags
 	logFlags
+	Role          role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz and /readyz)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
 	EncryptionKey string        `help:"Base64 of 32 random bytes; seals endpoints and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
 	AdminToken    string        `help:"Token for /v1 and the dashboard; generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen        string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
@@ -46,9 +47,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	base := "http://" + o.listener.Addr().String()
-	o.log.Info("ready", "api", base, "dashboard", base+"/ui/", "version", version(), "node", a.store.Node())
-	if err := writeReadyFile(c.ReadyFile, readyInfo{API: base}); err != nil {
+	if err := writeReadyFile(c.ReadyFile, c.announce(a, o)); err != nil {
 		_ = a.stop(context.WithoutCancel(ctx))
 		return err
 	}
@@ -57,9 +56,20 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	return stopApp(a, c.StopTimeout+stopGrace, err)
 }
 
+// announce logs where the node answers, and returns it.
+func (c *serveCmd) announce(a *app, o appOptions) readyInfo {
+	base := "http://" + o.listener.Addr().String()
+	log := o.log.With("version", version(), "node", a.store.Node(), "role", c.Role)
+	if !c.Role.answers() {
+		log.Info("ready", "health", base+"/healthz")
+		return readyInfo{Health: base}
+	}
+	log.Info("ready", "api", base, "dashboard", base+"/ui/")
+	return readyInfo{API: base}
+}
+
 func (c *serveCmd) options() (appOptions, error) {
-	url, err := c.require()
-	if err != nil {
+	if err := c.require(); err != nil {
 		return appOptions{}, err
 	}
 	sealer, err := parseSealer(c.EncryptionKey)
@@ -79,7 +89,7 @@ func (c *serveCmd) options() (appOptions, error) {
 		return appOptions{}, usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
 	}
 	return appOptions{
-		databaseURL: url, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
+		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: c.logger(), devKey: devAccessKey,
 	}, nil
 }
@@ -89,6 +99,9 @@ func (c *serveCmd) token() string {
 		return c.AdminToken
 	}
 	token := newSecret()
+	if !c.Role.answers() {
+		return token // a worker has no door that it would open
+	}
 	fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
 	return token
 }

@@ -28,9 +28,10 @@ var caller = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleC
 
 // database is one database, asked by SQL as a user would.
 type database struct {
-	t    *testing.T
-	url  string
-	pool *pgxpool.Pool
+	t     *testing.T
+	url   string // the program's way
+	pool  *pgxpool.Pool
+	extra []string // environment beside the URL
 }
 
 // openDatabaseAt asks the database at url; its sessions end with the test.
@@ -42,7 +43,7 @@ func openDatabaseAt(t *testing.T, url string) *database {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	return &database{t, url, pool}
+	return &database{t: t, url: url, pool: pool}
 }
 
 func emptyDatabase(t *testing.T) *database {
@@ -54,12 +55,19 @@ func emptyDatabase(t *testing.T) *database {
 func migratedDatabase(t *testing.T) *database {
 	t.Helper()
 	db := emptyDatabase(t)
-	done := postrider(t, db.env(), "migrate", "up")
-	require.Zero(t, done.code, done.stderr)
+	db.migrate()
 	return db
 }
 
-func (d *database) env() []string { return []string{"POSTRIDER_DATABASE_URL=" + d.url} }
+func (d *database) migrate() {
+	d.t.Helper()
+	done := postrider(d.t, d.env(), "migrate", "up")
+	require.Zero(d.t, done.code, done.stderr)
+}
+
+func (d *database) env() []string {
+	return append([]string{"POSTRIDER_DATABASE_URL=" + d.url}, d.extra...)
+}
 
 // one reads a row of one column.
 func one[T any](d *database, query string, args ...any) (value T) {
@@ -93,7 +101,7 @@ func startNode(t *testing.T, db *database, flags ...string) *node {
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)
 	p := startProcess(t, serveEnv(db), program, args...)
 	info := p.ready(file)
-	return &node{service{p, info.API, testAdminToken}, nodeNameOf(p)}
+	return &node{service{p, info.API + info.Health, testAdminToken}, nodeNameOf(p)}
 }
 
 func serveEnv(db *database) []string {

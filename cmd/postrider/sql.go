@@ -31,11 +31,11 @@ Example:
 
 // Run executes sql.
 func (c *sqlCmd) Run(ctx context.Context) error {
-	url, err := c.require()
-	if err != nil {
+	if err := c.require(); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, url)
+	// No settings, and nothing prepared below: this works through PgBouncer as it is.
+	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
@@ -59,7 +59,7 @@ func (c *sqlCmd) Run(ctx context.Context) error {
 func becomeReader(ctx context.Context, tx pgx.Tx) error {
 	var may bool
 	const query = `SELECT coalesce((SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = 'postrider_reader'), false)`
-	if err := tx.QueryRow(ctx, query).Scan(&may); err != nil {
+	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec).Scan(&may); err != nil {
 		return fmt.Errorf("look for the reader role: %w", err)
 	}
 	if !may {

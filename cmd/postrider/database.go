@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/migrations"
+	"postrider/store"
+)
+
+// openDatabase waits for a database that is just starting, as after a reboot or in compose.
+func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
+	open := store.OpenPool
+	if f.PgBouncer {
+		open = store.OpenPoolThroughPgBouncer
+	}
+	pool, err := open(ctx, f.DatabaseURL, maxConns)
+	if err != nil {
+		return nil, usagef("POSTRIDER_DATABASE_URL: %v", err)
+	}
+	if err = awaitDatabase(ctx, pool, log); err == nil {
+		err = f.checkPooler(ctx, pool)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	const patience, pause = 30 * time.Second, 500 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; {
+		err := pool.Ping(ctx)
+		if err == nil {
+			return nil
+		}
+		if refused := poolerRefusal(err, store.ThroughPgBouncer(pool)); refused != nil {
+			return refused
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("connect to the database: %w", err)
+		}
+		log.Warn("the database does not answer yet", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// poolerRefusal tells what to do about a pooler that refuses our session settings; nil for every other error. PgBouncer
+// says "unsupported startup parameter: plan_cache_mode" (protocol violation, 08P01).
+func poolerRefusal(err error, switchedOn bool) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != "08P01" || !strings.Contains(pgErr.Message, "startup parameter") {
+		return nil
+	}
+	if switchedOn {
+		return usagef("POSTRIDER_DATABASE_URL: PgBouncer says: %s; take that parameter out of the URL", pgErr.Message)
+	}
+	return usagef("POSTRIDER_DATABASE_URL leads to PgBouncer (%s): set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself", pgErr.Message)
+}
+
+// checkPooler finds a pooler that swallows settings instead of refusing them.
+func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) error {
+	if f.PgBouncer {
+		return nil
+	}
+	dropped, err := store.SettingsDropped(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if dropped {
+		return usagef("POSTRIDER_DATABASE_URL leads to a connection pooler that drops the session's settings: set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself")
+	}
+	return nil
+}
+
+// adviseOnSettings says which settings the role should have where sessions cannot bring them.
+func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	if !store.ThroughPgBouncer(pool) {
+		return nil
+	}
+	statements, err := store.MissingSettings(ctx, pool)
+	if err == nil && statements != "" {
+		log.Warn("PgBouncer passes no session settings on; give them to the role, or a forgotten lock holds statements up for 15 s instead of 2", "sql", statements)
+	}
+	return err
+}
+
+func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	status, err := migrations.ReadStatus(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if !status.Ready() {
+		return fmt.Errorf("the database's schema is at version %d and this build needs %d: run `postrider migrate up` first", status.Current, status.Target)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+const lane1, lane2 = int64(1), int64(2)
+
+func timeouts(g *gate, subscription int64, n int) {
+	for range n {
+		g.learn(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout})
+	}
+}
+
+func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	timeouts(g, lane1, 10)
+	require.True(t, g.enter(t.Context(), lane1), "a call is always let through: nothing else would tell that the endpoint is back")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.False(t, g.enter(canceled, lane1))
+	for range 64 {
+		require.True(t, g.enter(t.Context(), lane2))
+	}
+	require.False(t, g.enter(canceled, lane2))
+	g.leave(lane1)
+	require.True(t, g.enter(t.Context(), lane1))
+}
+
+func TestGateLetsFewWaitAndGivesTheTurnInOrder(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	timeouts(g, lane1, 10)
+	require.True(t, g.enter(t.Context(), lane1))
+	g.lane(lane1).sign = time.Now().Add(-gateWait) // silent
+	first, entered := g.join(lane1)
+	require.False(t, entered)
+	second, _ := g.join(lane1)
+	require.NotNil(t, second)
+	third, entered := g.join(lane1)
+	require.Nil(t, third, "with a cap of 1 two wait, and the next gives its worker back")
+	require.False(t, entered)
+
+	g.leave(lane1)
+	<-first
+	select {
+	case <-second:
+		t.Fatal("one place, one turn")
+	default:
+	}
+	g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
+	<-second
+	require.False(t, g.giveUp(lane1, second), "the turn came: it must be taken")
+}
+
+func TestGateWaiterGivesUp(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	timeouts(g, lane1, 10)
+	require.True(t, g.enter(t.Context(), lane1))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.False(t, g.enter(ctx, lane1))
+	g.leave(lane1)
+	require.True(t, g.enter(t.Context(), lane1), "who gave up takes no turn away")
+}
+
+func TestGateNeverExceedsItsCap(t *testing.T) {
+	t.Parallel()
+	g := newGate(20) // at most 10 in flight
+	var mu sync.Mutex
+	inFlight, most := 0, 0
+	var group sync.WaitGroup
+	for range 200 {
+		group.Go(func() {
+			if !g.enter(context.Background(), lane1) {
+				return
+			}
+			mu.Lock()
+			inFlight++
+			most = max(most, inFlight)
+			mu.Unlock()
+			g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
+			mu.Lock()
+			inFlight--
+			mu.Unlock()
+			g.leave(lane1)
+		})
+	}
+	group.Wait()
+	require.LessOrEqual(t, most, 10)
+	require.True(t, g.enter(t.Context(), lane1), "all places were given back")
+}
+
+func TestGateRoomFollowsTheCap(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	require.Equal(t, wavesPerCall*64, g.room(lane1))
+	require.True(t, g.enter(t.Context(), lane1))
+	timeouts(g, lane1, 10)
+	require.Equal(t, wavesPerCall, g.room(lane1))
+	for range 1000 {
+		g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
+	}
+	require.Equal(t, 2000, g.room(lane1))
+}
+
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var m meter
+	start := time.Now()
+	require.Zero(t, m.perSecond(start))
+	for i := range 100 {
+		m.add(start.Add(time.Duration(i) * 5 * time.Millisecond))
+	}
+	require.Equal(t, 100, m.perSecond(start.Add(500*time.Millisecond)), "this second's count, before it is over")
+	m.add(start.Add(2 * time.Second))
+	require.Equal(t, 50, m.perSecond(start.Add(2*time.Second)))
+	require.Zero(t, m.perSecond(start.Add(6*time.Second)), "an endpoint that fell silent is not known to be quick")
+}
+
+func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
+	t.Parallel()
+	g := newGate(100)
+	for range 50 {
+		require.True(t, g.enter(t.Context(), lane1))
+	}
+	for range 50 {
+		turn, _ := g.join(lane1)
+		require.NotNil(t, turn, "half the workers may wait for an endpoint that is just being called")
+	}
+	turn, entered := g.join(lane1)
+	require.Nil(t, turn)
+	require.False(t, entered)
+}

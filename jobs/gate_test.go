@@ -1,0 +1,55 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/store"
+)
+
+// One endpoint hangs and is owed far more than there are workers: the others are served all the same, and nothing that
+// the hanging one is owed is lost.
+func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const workers, owed = 40, 400
+	var inFlight, most atomic.Int64
+	open := make(chan struct{})
+	release := sync.OnceFunc(func() { close(open) })
+	hanging := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		if now := inFlight.Add(1); now > most.Load() {
+			most.Store(now)
+		}
+		<-open
+		inFlight.Add(-1)
+		w.WriteHeader(http.StatusOK)
+	})
+	t.Cleanup(release) // before the endpoint is closed, which waits for its requests
+	healthy := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
+	only := func(eventType string) func(*store.SubscriptionSpec) {
+		return func(s *store.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
+	}
+	b.subscribe(t, "hanging", hanging.URL, only("test"))
+	b.subscribe(t, "healthy", healthy.URL, only("other"))
+	b.publishMany(t, owed)
+	b.start(t, func(o *jobs.Options) { o.MaxWorkers = workers })
+	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider.deliveries WHERE hold = 'admission'", owed-workers*4)
+
+	for i := range 60 {
+		b.publish(t, "application/json", "["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
+	}
+	b.attemptsMade(t, 60)
+
+	require.Len(t, healthy.requests(), 60)
+	require.LessOrEqual(t, most.Load(), int64(workers/2))
+	release()
+	b.attemptsMade(t, owed)
+	require.Equal(t, owed+60, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}

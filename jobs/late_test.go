@@ -1,0 +1,260 @@
+package jobs_test
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// turns is an endpoint whose n-th request waits until the test answers it.
+type turns struct {
+	*endpoint
+	begun chan *turn
+}
+
+type turn struct{ status chan int }
+
+func (r *turn) answer(status int) { r.status <- status }
+
+func newTurns(t *testing.T) *turns {
+	t.Helper()
+	x := &turns{begun: make(chan *turn, 100)}
+	end := make(chan struct{})
+	x.endpoint = newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		r := &turn{status: make(chan int, 1)}
+		x.begun <- r
+		select {
+		case status := <-r.status:
+			w.WriteHeader(status)
+		case <-end:
+		}
+	})
+	t.Cleanup(func() { close(end) }) // before the server closes, which waits for its handlers
+	return x
+}
+
+func (x *turns) next(t *testing.T) *turn {
+	t.Helper()
+	select {
+	case r := <-x.begun:
+		return r
+	case <-time.After(patience):
+		require.FailNow(t, "no request came")
+		panic("unreachable")
+	}
+}
+
+// lateSetup has an event subscription under a policy that waits a second for an answer and takes late ones.
+func lateSetup(t *testing.T) (*bundle, *turns) {
+	t.Helper()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2019", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes"}`)
+	x := newTurns(t)
+	b.subscribe(t, "all", x.URL, under("impatient"))
+	return b, x
+}
+
+// timedOut publishes an event and waits until its first attempt has timed out.
+func (b *bundle) timedOut(t *testing.T, x *turns, id string) *turn {
+	t.Helper()
+	b.publishOne(t, id)
+	r := x.next(t)
+	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, b.attempt(t).Result)
+	return r
+}
+
+// patiently lets the attempts that follow wait for their answers: a test decides when these come.
+func (b *bundle) patiently(t *testing.T, x *turns) {
+	t.Helper()
+	b.subscribe(t, "all", x.URL, under("ga-2019"))
+}
+
+const lateRows = "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = $1 AND outcome = $2 AND verdict = $3 AND why = $4"
+
+func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.start(t, nil)
+	r := b.timedOut(t, x, "e")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
+	r.answer(http.StatusOK)
+
+	report := b.attempt(t)
+	require.Equal(t, policy.Delivered, report.Verdict.Action)
+	require.Equal(t, 1, report.Number)
+	require.Greater(t, report.Duration, time.Second, "counted from the send")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_outcome = 'Delivered' AND last_status = 200 AND reason IS NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE NOT late AND number = 1 AND outcome = 'TimedOut' AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
+	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver", "answered after the ack timeout: 200: success; the queued retry was canceled"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Len(t, x.requests(), 1)
+}
+
+func TestLateSuccessWhileTheRetryRuns(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.start(t, nil)
+	first := b.timedOut(t, x, "e")
+	b.patiently(t, x)
+	b.travel(t)
+	second := x.next(t)
+	first.answer(http.StatusOK)
+	b.become(t, 1, lateRows, 1, "Delivered", "note", "answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	second.answer(http.StatusNoContent)
+	b.attempt(t)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 204"))
+	require.Empty(t, b.attempts)
+}
+
+func TestLateSuccessAfterTheDeliveryEnded(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.start(t, nil)
+	first := b.timedOut(t, x, "e")
+	b.patiently(t, x)
+	b.travel(t)
+	x.next(t).answer(http.StatusBadRequest)
+	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
+	first.answer(http.StatusOK)
+	b.become(t, 1, lateRows, 1, "Delivered", "note", "answered after the ack timeout: 200: success; only noted: the delivery had ended")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND attempts = 2 AND last_status = 400"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+}
+
+// The event arrived: whichever retry waits is one too many, also that of a later attempt.
+func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.start(t, nil)
+	first := b.timedOut(t, x, "e")
+	b.patiently(t, x)
+	b.travel(t)
+	x.next(t).answer(http.StatusServiceUnavailable)
+	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	first.answer(http.StatusOK)
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 200"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = 'deliver'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Len(t, x.requests(), 2)
+}
+
+// A late failure is no second verdict, not even one that is never retried.
+func TestLateFailureIsOnlyNoted(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.start(t, nil)
+	r := b.timedOut(t, x, "e")
+	const waiting = "SELECT extract(epoch FROM next_attempt_at)::int FROM postrider_internal.deliveries WHERE attempts = 1 AND last_outcome = 'TimedOut' AND job_id IS NOT NULL"
+	next := b.count(t, waiting)
+	r.answer(http.StatusBadRequest)
+	b.become(t, 1, lateRows, 1, "BadRequest", "note", "answered after the ack timeout: 400; only noted")
+	require.Equal(t, next, b.count(t, waiting))
+	b.patiently(t, x)
+	b.travel(t)
+	x.next(t).answer(http.StatusOK)
+	require.Equal(t, 2, b.attempt(t).Number)
+}
+
+// The last allowed attempt times out: its dead letter is written, and a late success is told beside it.
+func TestLateSuccessOfTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.subscribe(t, "all", x.URL, func(s *store.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "impatient", new(1) })
+	b.start(t, nil)
+	b.timedOut(t, x, "e").answer(http.StatusOK)
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' AND why LIKE '%the delivery had ended'")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND reason = 'MaxDeliveryAttemptsExceeded' AND last_outcome = 'TimedOut'"))
+}
+
+func TestNoLateAnswerAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2021", "brief", `{"ack_timeout": "500 milliseconds", "late_answer_window": "2 seconds"}`)
+	requireCut(t, b, "brief")
+}
+
+func TestPolicyWithoutAWindowCutsAtTheAckTimeout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "preview-2017", "brief", `{"ack_timeout": "200 milliseconds"}`)
+	requireCut(t, b, "brief")
+}
+
+// requireCut sends one event to an endpoint that waits until its client goes away.
+func requireCut(t *testing.T, b *bundle, retryPolicy string) {
+	t.Helper()
+	gone := make(chan struct{}, 1)
+	e := newGoneEndpoint(t, gone)
+	b.subscribe(t, "all", e, under(retryPolicy))
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	require.Equal(t, policy.ErrorTimeout, b.attempt(t).Result.Err)
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		require.FailNow(t, "the call was not cut")
+	}
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' AND error LIKE '%deadline exceeded' AND NOT late"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+}
+
+func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
+	t.Parallel()
+	b, x := lateSetup(t)
+	b.start(t, func(o *jobs.Options) { o.MaxWorkers = 1 })
+	first := b.timedOut(t, x, "first")
+	b.publishOne(t, "second")
+	x.next(t).answer(http.StatusOK)
+	require.Equal(t, "second", b.attempt(t).EventID)
+	first.answer(http.StatusOK)
+	require.Equal(t, "first", b.attempt(t).EventID)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}
+
+// Stop lets requests finish for a minute here, and calls of finished attempts not at all.
+func TestStopCutsLateCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "1 hour"}`)
+	gone := make(chan struct{}, 1)
+	b.subscribe(t, "all", newGoneEndpoint(t, gone), under("impatient"))
+	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = time.Minute })
+	require.NoError(t, engine.Start(t.Context()))
+	b.publishOne(t, "e")
+	b.attempt(t)
+	select {
+	case <-gone:
+		require.FailNow(t, "the call was cut at the ack timeout")
+	default:
+	}
+	before := time.Now()
+	requireStops(t, engine)
+	require.Less(t, time.Since(before), patience)
+	<-gone
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late OR reruns > 0"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 AND reruns = 0"), "its retry waits for another node")
+}
+
+// newGoneEndpoint never answers and tells when its first client has gone away.
+func newGoneEndpoint(t *testing.T, gone chan struct{}) (url string) {
+	t.Helper()
+	url, _ = rawEndpoint(t, func(conn *net.TCPConn) {
+		hang(conn)
+		select {
+		case gone <- struct{}{}:
+		default: // one is told already
+		}
+	})
+	return url
+}

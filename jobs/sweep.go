@@ -1,0 +1,21 @@
+package jobs
+
+import (
+	"context"
+	"time"
+)
+
+const sweepInterval = time.Minute
+
+// sweep is the net under everything else: it should find nothing, ever. What it does find is mended, and told as an error,
+// because some statement of ours let a delivery and its job part.
+func (e *Engine) sweep(ctx context.Context) {
+	e.every(ctx, sweepInterval, "sweeping", func(ctx context.Context) error {
+		found, err := e.store.Sweep(ctx)
+		if found.Mended+found.Removed > 0 {
+			e.log.Error("deliveries and jobs had come apart and were mended; this should never happen",
+				"deliveries_without_job", found.Mended, "jobs_without_delivery", found.Removed)
+		}
+		return err
+	})
+}

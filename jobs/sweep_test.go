@@ -1,0 +1,51 @@
+package jobs_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+)
+
+// logged is a log that a test may read while it is written.
+type logged struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sink := newEndpoint(t, answering(200))
+	b.subscribe(t, "all", sink.URL, nil)
+	b.publishOne(t, "lost")
+	b.exec(t, "DELETE FROM postrider_internal.river_job")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at = next_attempt_at - interval '2 minutes'")
+	var log logged
+	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+
+	require.Equal(t, "lost", b.attempt(t).EventID)
+
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1")
+	require.Eventually(t, func() bool {
+		return strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
+	}, patience, tick)
+	require.EqualValues(t, 1, b.store.SweeperFinds())
+}

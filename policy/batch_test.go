@@ -1,0 +1,171 @@
+package policy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBatchSettings(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name                 string
+		maxEvents, kilobytes *int
+		want                 policy.BatchSettings
+		on                   bool
+	}{
+		{"both absent: off", nil, nil, policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
+		{"only the maximum: 64 KB", ptr(100), nil, policy.BatchSettings{MaxEvents: 100, PreferredKilobytes: 64}, true},
+		{"only the size: 10 events", nil, ptr(256), policy.BatchSettings{MaxEvents: 10, PreferredKilobytes: 256}, true},
+		{"both", ptr(5000), ptr(1024), policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024}, true},
+		{"the least that is a batch", ptr(2), ptr(1), policy.BatchSettings{MaxEvents: 2, PreferredKilobytes: 1}, true},
+		{"the management API's defaults, written out: off", ptr(1), ptr(64), policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
+		{"a maximum of one: off", ptr(1), nil, policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, on := policy.ResolveBatch(tt.maxEvents, tt.kilobytes)
+			require.Equal(t, tt.want, got)
+			require.Equal(t, tt.on, on)
+			for _, name := range []string{"ga-2021", "namespace-2023"} {
+				got, on, err := builtin(t, name).Batch(tt.maxEvents, tt.kilobytes)
+				require.NoError(t, err)
+				require.Equal(t, tt.want, got)
+				require.Equal(t, tt.on, on)
+			}
+		})
+	}
+}
+
+func TestBatchSettingsAreRefused(t *testing.T) {
+	t.Parallel()
+	const eventsField, kilobytesField = "maxEventsPerBatch", "preferredBatchSizeInKilobytes"
+	tests := []struct {
+		name                 string
+		policy               string
+		maxEvents, kilobytes *int
+		field, message       string
+	}{
+		{"no events", "ga-2021", ptr(0), nil, eventsField, "must be between 1 and 5000, not 0"},
+		{"fewer than none", "ga-2021", ptr(-1), ptr(64), eventsField, "must be between 1 and 5000, not -1"},
+		{"5,001 events", "namespace-2023", ptr(5001), nil, eventsField, "must be between 1 and 5000, not 5001"},
+		{"no kilobytes", "ga-2021", nil, ptr(0), kilobytesField, "must be between 1 and 1024, not 0"},
+		{"1,025 KB", "namespace-2023", ptr(10), ptr(1025), kilobytesField, "must be between 1 and 1024, not 1025"},
+		{"a range comes before the policy", "ga-2019", nil, ptr(0), kilobytesField, "must be between 1 and 1024, not 0"},
+		{
+			"the page of 2019 has no batches", "ga-2019", ptr(2), ptr(64), eventsField,
+			"must be 1 or absent under retry policy ga-2019, which delivers every event by itself",
+		},
+		{
+			"the page of 2018 has none, not by size either", "ga-2018", nil, ptr(64), kilobytesField,
+			"must be absent under retry policy ga-2018, which delivers every event by itself",
+		},
+		{
+			"the page of 2017 has none", "preview-2017", ptr(10), nil, eventsField,
+			"must be 1 or absent under retry policy preview-2017, which delivers every event by itself",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			settings, on, err := builtin(t, tt.policy).Batch(tt.maxEvents, tt.kilobytes)
+			var invalid *policy.ValidationError
+			require.ErrorAs(t, err, &invalid)
+			require.Equal(t, policy.ValidationError{Field: tt.field, Message: tt.message}, *invalid)
+			require.False(t, on)
+			require.Zero(t, settings)
+		})
+	}
+}
+
+// A maximum of one is what such a policy does anyhow: what an export from Azure writes out is taken.
+func TestBatchOfOneIsTakenUnderEveryPolicy(t *testing.T) {
+	t.Parallel()
+	for _, p := range policy.Builtins() {
+		_, on, err := p.Batch(ptr(1), ptr(64))
+		require.NoError(t, err, p.Name)
+		require.False(t, on, p.Name)
+		_, on, err = p.Batch(nil, nil)
+		require.NoError(t, err, p.Name)
+		require.False(t, on, p.Name)
+	}
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	const kilobyte = 1024
+	fourKB := policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 4}
+	three := policy.BatchSettings{MaxEvents: 3, PreferredKilobytes: 1024}
+	tests := []struct {
+		name     string
+		settings policy.BatchSettings
+		sizes    []int
+		overhead int
+		want     int
+	}{
+		{"4 KB preferred, an event of 10 KB goes alone", fourKB, []int{10 * kilobyte}, 0, 1},
+		{"… without those behind it", fourKB, []int{10 * kilobyte, 10, 10}, 0, 1},
+		{"… and without those before it", fourKB, []int{10, 10, 10 * kilobyte, 10}, 0, 2},
+		{"nothing waits", fourKB, nil, 0, 0},
+		{"a lone event waits for no other", fourKB, []int{100}, 0, 1},
+		{"never more than the maximum", three, []int{1, 1, 1, 1}, 0, 3},
+		{"fewer than the maximum go at once", three, []int{1, 1}, 0, 2},
+		{"1,000 bytes: four are 4,005 with brackets and commas", fourKB, []int{1000, 1000, 1000, 1000, 1000}, 0, 4},
+		{"exactly 4,096 bytes: [ 2,046 , 2,047 ]", fourKB, []int{2046, 2047, 1}, 0, 2},
+		{"one byte more", fourKB, []int{2047, 2047}, 0, 1},
+		{"exactly 4,096 bytes alone", fourKB, []int{4094, 1}, 0, 1},
+		{"what the delivery schema adds counts", fourKB, []int{2000, 2000, 10}, 46, 2},
+		{"what the delivery schema adds is too much", fourKB, []int{2000, 2000}, 47, 1},
+		{"1 KB holds 511 events of one byte: 1,023 with brackets and commas", policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1}, slices.Repeat([]int{1}, 600), 0, 511},
+		{"5,000 small events are one body", policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024}, slices.Repeat([]int{200}, 6000), 0, 5000},
+		{"the zero settings send one", policy.BatchSettings{}, []int{1, 1}, 0, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, tt.settings.Cut(tt.sizes, tt.overhead))
+		})
+	}
+}
+
+// FuzzCut cuts a row of events into bodies until none is left, and writes every body out. No body is empty, holds more
+// than the maximum, or is larger than the target unless it is one event; and none could have taken the next event too.
+func FuzzCut(f *testing.F) {
+	f.Add(uint16(10), uint16(4), uint8(0), []byte{10, 200, 255, 0, 3, 3, 3})
+	f.Add(uint16(2), uint16(1), uint8(60), []byte{1, 1, 1, 1, 1})
+	f.Add(uint16(4999), uint16(1023), uint8(0), slices.Repeat([]byte{255}, 300))
+	f.Add(uint16(0), uint16(0), uint8(0), []byte{0, 0, 21})
+	f.Fuzz(func(t *testing.T, maxEvents, kilobytes uint16, overhead uint8, row []byte) {
+		b := policy.BatchSettings{MaxEvents: 1 + int(maxEvents)%5000, PreferredKilobytes: 1 + int(kilobytes)%1024}
+		row = row[:min(len(row), 1000)]
+		sizes := make([]int, len(row))
+		for i, n := range row {
+			sizes[i] = int(n) * 48 // up to 12 KB
+		}
+		for len(sizes) > 0 {
+			n := b.Cut(sizes, int(overhead))
+			require.GreaterOrEqual(t, n, 1)
+			require.LessOrEqual(t, n, min(b.MaxEvents, len(sizes)))
+			target := b.PreferredKilobytes * 1024
+			require.True(t, n == 1 || bodyLength(sizes[:n], int(overhead)) <= target, "%d events: over the target", n)
+			if n < min(b.MaxEvents, len(sizes)) {
+				require.Greater(t, bodyLength(sizes[:n+1], int(overhead)), target, "the next event had its place")
+			}
+			sizes = sizes[n:]
+		}
+	})
+}
+
+// bodyLength writes a delivery's body.
+func bodyLength(sizes []int, overhead int) int {
+	events := make([]string, len(sizes))
+	for i, size := range sizes {
+		events[i] = strings.Repeat("x", size+overhead)
+	}
+	return len("[" + strings.Join(events, ",") + "]")
+}

@@ -1,0 +1,163 @@
+package policy_test
+
+import (
+	"testing"
+
+	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
+)
+
+// afterAll hands the results of several attempts to a cap, named as the default policy names them.
+func afterAll(t testing.TB, c policy.Cap, results ...policy.Result) policy.Cap {
+	t.Helper()
+	p := builtin(t, policy.DefaultName)
+	for _, r := range results {
+		c = c.After(p.Classify(policy.KindWebhook, r), r)
+	}
+	return c
+}
+
+func times(n int, r policy.Result) []policy.Result {
+	all := make([]policy.Result, n)
+	for i := range all {
+		all[i] = r
+	}
+	return all
+}
+
+func TestCapBeginsWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name           string
+		limit, workers int
+		want           int
+	}{
+		{"64 of 1,000 workers", 0, 1000, 64},
+		{"half of 128 workers", 0, 128, 64},
+		{"half of 100 workers", 0, 100, 50},
+		{"half of 5 workers, rounded down", 0, 5, 2},
+		{"one worker", 0, 1, 1},
+		{"no worker", 0, 0, 1},
+		{"maxConcurrentDeliveries 1", 1, 1000, 1},
+		{"maxConcurrentDeliveries 20", 20, 1000, 20},
+		{"maxConcurrentDeliveries 200", 200, 1000, 64},
+		{"maxConcurrentDeliveries above half the workers", 80, 100, 50},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, policy.NewCap(tt.limit, tt.workers).Value())
+		})
+	}
+}
+
+func TestCapAfter(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		met  policy.Result
+		want int // from 64
+	}{
+		{"a success", status(200), 65},
+		{"no answer within the ack timeout", failure(policy.ErrorTimeout), 32},
+		{"connection refused or reset", failure(policy.ErrorSocket), 32},
+		{"the host name has no address", failure(policy.ErrorDNS), 32},
+		{"given up on our side", failure(policy.ErrorCanceled), 64},
+		{"no credentials for the call", failure(policy.ErrorUnauthorized), 64},
+		{"an address that may not be called", failure(policy.ErrorArgument), 64},
+		{"202 is a success", status(202), 65},
+		{"302", status(302), 64},
+		{"400", status(400), 64},
+		{"408, an answer though its outcome is TimedOut", status(408), 64},
+		{"429", status(429), 64},
+		{"500", status(500), 64},
+		{"503", status(503), 64},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, afterAll(t, policy.NewCap(0, 1000), tt.met).Value())
+		})
+	}
+}
+
+// What a success is, the policy says: 201 is none under the pages of 2017 and 2018.
+func TestCapKnowsSuccessByItsOutcome(t *testing.T) {
+	t.Parallel()
+	p, created := builtin(t, "ga-2018"), status(201)
+	c := policy.NewCap(0, 1000).After(p.Classify(policy.KindWebhook, created), created)
+	require.Equal(t, 64, c.Value())
+}
+
+func TestCapFallsToOneAndRecovers(t *testing.T) {
+	t.Parallel()
+	c := policy.NewCap(0, 1000)
+	for _, want := range []int{32, 16, 8, 4, 2, 1, 1, 1} {
+		c = afterAll(t, c, failure(policy.ErrorTimeout))
+		require.Equal(t, want, c.Value())
+	}
+	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, 256, 500, 500} { // one round each: as many successes as are in flight
+		c = afterAll(t, c, times(c.Value(), status(204))...)
+		require.Equal(t, want, c.Value())
+	}
+}
+
+func TestCapAtAKeptValue(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		cap  policy.Cap
+		kept int
+		want int
+	}{
+		{"within the bounds", policy.NewCap(0, 1000), 200, 200},
+		{"learned by a node with more workers", policy.NewCap(0, 100), 200, 50},
+		{"before the limit was lowered", policy.NewCap(10, 1000), 200, 10},
+		{"no value", policy.NewCap(0, 1000), 0, 1},
+		{"no number of calls", policy.NewCap(0, 1000), -3, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, tt.cap.At(tt.kept).Value())
+		})
+	}
+}
+
+func TestZeroCapAllowsOne(t *testing.T) {
+	t.Parallel()
+	var c policy.Cap
+	require.Equal(t, 1, c.Value())
+	require.Equal(t, 1, afterAll(t, c, times(5, status(200))...).Value())
+	require.Equal(t, 1, afterAll(t, c, failure(policy.ErrorSocket)).Value())
+}
+
+// FuzzCap follows a cap through any course of attempts. Whatever happens it stays within its bounds, only the failures
+// without an answer lower it, and enough successes bring it back to the top.
+func FuzzCap(f *testing.F) {
+	f.Add(0, 1000, []byte{0, 14, 14, 14, 14, 14, 14, 14, 14})
+	f.Add(1, 1, []byte{14, 0, 0, 15, 11})
+	f.Add(70, 1000, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 17, 12})
+	f.Add(-1, -1, []byte{0, 14})
+	f.Fuzz(func(t *testing.T, limit, workers int, course []byte) {
+		limit, workers = limit%10_000, workers%10_000
+		most := max(workers/2, 1)
+		if limit > 0 {
+			most = min(most, limit)
+		}
+		c := policy.NewCap(limit, workers)
+		for _, met := range course {
+			r := fuzzResult(met)
+			before := c.Value()
+			c = afterAll(t, c, r)
+			require.GreaterOrEqual(t, c.Value(), 1)
+			require.LessOrEqual(t, c.Value(), most)
+			require.LessOrEqual(t, c.Value(), before+1)
+			unanswered := r.Err == policy.ErrorTimeout || r.Err == policy.ErrorSocket || r.Err == policy.ErrorDNS
+			require.Equal(t, unanswered && before > 1, c.Value() < before, "%s: from %d to %d", r, before, c.Value())
+		}
+		c = afterAll(t, c, times(most, status(200))...)
+		require.Equal(t, most, c.Value(), "it recovers")
+	})
+}

@@ -1,0 +1,426 @@
+package policy_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
+)
+
+// failDifferent lets n different events fail with 500, one a second from `from` on.
+func failDifferent(p *policy.Policy, r policy.Rest, n int, from time.Time) policy.Rest {
+	for i := range n {
+		r, _ = p.AfterFailure(r, policy.OutcomeGenericError, true, from.Add(time.Duration(i)*time.Second))
+	}
+	return r
+}
+
+func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ga-2019", "ga-2021"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, name)
+			require.Equal(t, policy.ProbationEndpoint, p.Probation.Scope)
+			r := failDifferent(p, policy.Rest{}, 9, published)
+			require.Equal(t, policy.Rest{FailuresInARow: 9}, r)
+			require.False(t, r.Held())
+			tenth := seconds(9)
+			r, changed := p.AfterFailure(r, policy.OutcomeBusy, true, tenth)
+			require.True(t, changed)
+			require.Equal(t, policy.Rest{
+				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Step: 1, FailuresInARow: 10,
+			}, r)
+			require.True(t, r.Held())
+		})
+	}
+}
+
+func TestSuccessBreaksTheRow(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2021")
+	r, changed := p.AfterSuccess(failDifferent(p, policy.Rest{}, 9, published), seconds(9))
+	require.True(t, changed)
+	require.Zero(t, r)
+	require.False(t, failDifferent(p, r, 9, seconds(10)).Held())
+	require.True(t, failDifferent(p, r, 10, seconds(10)).Held())
+}
+
+func TestSuccessResetsOnlyWhereThereIsSomething(t *testing.T) {
+	t.Parallel()
+	_, changed := builtin(t, "ga-2021").AfterSuccess(policy.Rest{}, published)
+	require.False(t, changed)
+}
+
+func TestRetriesOfOneEventStartNoHold(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2019")
+	r, changed := p.AfterFailure(policy.Rest{}, policy.OutcomeTimedOut, false, published)
+	require.True(t, changed, "the first failure in a row is an event of its own, retried or not")
+	for i := range 50 {
+		r, changed = p.AfterFailure(r, policy.OutcomeTimedOut, false, seconds(i))
+		require.False(t, changed)
+	}
+	require.Equal(t, policy.Rest{FailuresInARow: 1}, r)
+}
+
+func TestWhatCountsAsAFailure(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		outcome            policy.Outcome
+		classic, namespace bool
+	}{
+		{policy.OutcomeBadRequest, true, false},
+		{policy.OutcomeUnauthorized, true, true},
+		{policy.OutcomeForbidden, true, true},
+		{policy.OutcomeNotFound, true, true},
+		{policy.OutcomeTimedOut, true, true},
+		{policy.OutcomePayloadTooLarge, true, false},
+		{policy.OutcomeBusy, true, true},
+		{policy.OutcomeSocketError, true, true},
+		{policy.OutcomeResolutionError, true, true},
+		{policy.OutcomeGenericError, true, false},
+		{policy.OutcomeDisabled, true, true},
+		{policy.OutcomeFull, true, true},
+		{policy.OutcomeInvalidAzureFunctionDestination, true, true},
+		{policy.OutcomeCanceled, false, false},
+		{policy.OutcomeProbation, false, false},
+		{policy.OutcomeAborted, false, false},
+		{policy.OutcomeDelivered, false, false},
+	}
+	counts := func(name string, o policy.Outcome) bool {
+		r, changed := builtin(t, name).AfterFailure(policy.Rest{}, o, true, published)
+		require.Equal(t, r.FailuresInARow == 1, changed)
+		return changed
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.outcome), func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.classic, counts("ga-2019", tt.outcome))
+			require.Equal(t, tt.classic, counts("ga-2021", tt.outcome))
+			require.Equal(t, tt.namespace, counts("namespace-2023", tt.outcome))
+			require.False(t, counts("preview-2017", tt.outcome))
+			require.False(t, counts("ga-2018", tt.outcome))
+		})
+	}
+}
+
+// The table of Microsoft's namespace page (2023-11), written out.
+func TestProbationTable(t *testing.T) {
+	t.Parallel()
+	table := map[policy.Outcome]time.Duration{
+		"Busy": 10 * time.Second, "TimedOut": 10 * time.Second, "SocketError": 30 * time.Second,
+		"NotFound": 5 * time.Minute, "ResolutionError": 5 * time.Minute, "Disabled": 5 * time.Minute, "Full": 5 * time.Minute,
+		"Unauthorized": 5 * time.Minute, "Forbidden": 5 * time.Minute, "InvalidAzureFunctionDestination": 10 * time.Minute,
+	}
+	p := builtin(t, "namespace-2023")
+	require.Equal(t, policy.ProbationEventSubscription, p.Probation.Scope)
+	for outcome, duration := range table {
+		t.Run(string(outcome), func(t *testing.T) {
+			t.Parallel()
+			for _, differentEvent := range []bool{true, false} {
+				r, changed := p.AfterFailure(policy.Rest{}, outcome, differentEvent, published)
+				require.True(t, changed)
+				require.Equal(t, policy.Rest{
+					Since: published, Until: after(duration), Cause: outcome, Step: 1, FailuresInARow: 1,
+				}, r)
+			}
+		})
+	}
+}
+
+func TestFailedProbesDoubleTheHold(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2021")
+	r := failDifferent(p, policy.Rest{}, 10, published)
+	began := r.Since
+	for i, minutes := range []int{10, 20, 40, 80, 160, 240, 240, 240} {
+		now := r.Until
+		require.True(t, r.ProbeDue(now))
+		next, changed := p.AfterProbe(r, policy.OutcomeTimedOut, now)
+		require.True(t, changed)
+		require.Equal(t, policy.Rest{
+			Since: began, Until: now.Add(time.Duration(minutes) * time.Minute), Cause: policy.OutcomeTimedOut, Step: i + 2, FailuresInARow: 10,
+		}, next)
+		r = next
+	}
+	r, changed := p.AfterProbe(r, policy.OutcomeDelivered, r.Until)
+	require.True(t, changed)
+	require.Zero(t, r)
+	require.Equal(t, 5*time.Minute, failDifferent(p, r, 10, seconds(0)).Until.Sub(seconds(9)), "after a success it begins anew")
+}
+
+func TestProbeOfANamespaceSubscription(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "namespace-2023")
+	tests := []struct {
+		name    string
+		probe   policy.Outcome
+		changed bool
+		want    policy.Rest
+	}{
+		{"succeeds", policy.OutcomeDelivered, true, policy.Rest{}},
+		{
+			"fails in the same way: the table's time again, not doubled", policy.OutcomeBusy, true,
+			policy.Rest{Since: published, Until: seconds(30), Cause: policy.OutcomeBusy, Step: 2, FailuresInARow: 1},
+		},
+		{
+			"fails in another way", policy.OutcomeNotFound, true,
+			policy.Rest{Since: published, Until: seconds(320), Cause: policy.OutcomeNotFound, Step: 2, FailuresInARow: 1},
+		},
+		{"fails in a way that the table does not hold for", policy.OutcomeGenericError, true, policy.Rest{}},
+		{
+			"is canceled: the next one is due", policy.OutcomeCanceled, false,
+			policy.Rest{Since: published, Until: seconds(10), Cause: policy.OutcomeBusy, Step: 1, FailuresInARow: 1},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := p.AfterFailure(policy.Rest{}, policy.OutcomeBusy, true, published)
+			r, changed := p.AfterProbe(r, tt.probe, seconds(20))
+			require.Equal(t, tt.changed, changed)
+			require.Equal(t, tt.want, r)
+		})
+	}
+}
+
+// A person may release a hold while its probe is under way: whatever that one meets no longer matters.
+func TestProbeAfterARelease(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []policy.Outcome{policy.OutcomeDelivered, policy.OutcomeTimedOut} {
+		r, changed := builtin(t, "ga-2021").AfterProbe(policy.Rest{}, outcome, published)
+		require.False(t, changed)
+		require.Zero(t, r)
+	}
+}
+
+// What was under way when the hold began says nothing about the endpoint as it is now.
+func TestAnswersDuringAHold(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2021")
+	held := failDifferent(p, policy.Rest{}, 10, published)
+	for _, now := range []time.Time{held.Since, held.Until.Add(-time.Nanosecond), held.Until, held.Until.Add(time.Hour)} {
+		r, changed := p.AfterFailure(held, policy.OutcomeSocketError, true, now)
+		require.False(t, changed)
+		require.Equal(t, held, r)
+	}
+	r, changed := p.AfterSuccess(held, held.Until.Add(-time.Nanosecond))
+	require.False(t, changed)
+	require.Equal(t, held, r)
+	r, changed = p.AfterSuccess(held, held.Until)
+	require.True(t, changed, "once the probe is due, any success is as good")
+	require.Zero(t, r)
+}
+
+func TestHeldUntilASuccess(t *testing.T) {
+	t.Parallel()
+	r := policy.Rest{Since: published, Until: seconds(300), Step: 1}
+	tests := []struct {
+		name string
+		rest policy.Rest
+		now  time.Time
+		held bool
+		due  bool
+	}{
+		{"open", policy.Rest{}, seconds(0), false, false},
+		{"failures in a row, but open", policy.Rest{FailuresInARow: 9}, seconds(0), false, false},
+		{"as it begins", r, seconds(0), true, false},
+		{"just before its end", r, seconds(300).Add(-time.Microsecond), true, false},
+		{"at its end", r, seconds(300), true, true},
+		{"long after, no probe having answered", r, seconds(90_000), true, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.held, tt.rest.Held())
+			require.Equal(t, tt.due, tt.rest.ProbeDue(tt.now))
+		})
+	}
+}
+
+// An event subscription whose policy knows no probation may share its endpoint with one whose policy does.
+func TestPolicyWithoutProbationLeavesTheStateAlone(t *testing.T) {
+	t.Parallel()
+	held := failDifferent(builtin(t, "ga-2019"), policy.Rest{}, 10, published)
+	copied := builtin(t, "ga-2019")
+	copied.Probation.Scope = policy.ProbationNone
+	for _, p := range []*policy.Policy{builtin(t, "ga-2018"), copied} {
+		for _, shared := range []policy.Rest{{FailuresInARow: 9}, held} {
+			r, changed := p.AfterFailure(shared, policy.OutcomeBusy, true, seconds(9999))
+			require.False(t, changed)
+			require.Equal(t, shared, r)
+			r, changed = p.AfterSuccess(shared, seconds(9999))
+			require.False(t, changed)
+			require.Equal(t, shared, r)
+		}
+	}
+}
+
+// A copied policy may ask for several failures and still let the cause decide how long.
+func TestTriggerWithHoldsByOutcome(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "namespace-2023")
+	p.Probation.Trigger = 3
+	var r policy.Rest
+	for i, o := range []policy.Outcome{policy.OutcomeBusy, policy.OutcomeGenericError, policy.OutcomeTimedOut, policy.OutcomeBadRequest} {
+		r, _ = p.AfterFailure(r, o, true, seconds(i))
+	}
+	require.Equal(t, policy.Rest{FailuresInARow: 2}, r, "what the table does not list neither counts nor breaks the row")
+	r, _ = p.AfterFailure(r, policy.OutcomeSocketError, true, seconds(4))
+	require.Equal(t, seconds(34), r.Until)
+}
+
+func TestEndsInProbation(t *testing.T) {
+	t.Parallel()
+	ends := []policy.Outcome{policy.OutcomeNotFound, policy.OutcomeUnauthorized, policy.OutcomeForbidden}
+	forbidden := []policy.Outcome{policy.OutcomeForbidden}
+	hold := func(p *policy.Policy) { p.Probation.Action = policy.ProbationHold }
+	documented := func(p *policy.Policy) { p.Probation.Action = policy.ProbationDocumented }
+	tests := []struct {
+		name       string
+		policy     string
+		change     func(*policy.Policy)
+		kind       policy.EndpointKind
+		deadLetter bool
+		want       []policy.Outcome
+	}{
+		{"namespace-2023, webhook", "namespace-2023", nil, policy.KindWebhook, true, ends},
+		{"namespace-2023, webhook, no dead-letter destination", "namespace-2023", nil, policy.KindWebhook, false, ends},
+		{"namespace-2023, Azure resource: 401 and 404 are retried", "namespace-2023", nil, policy.KindAzureResource, true, forbidden},
+		{"namespace-2023 with probation_action hold", "namespace-2023", hold, policy.KindWebhook, true, nil},
+		{"ga-2021 holds", "ga-2021", nil, policy.KindWebhook, true, nil},
+		{"ga-2021 with probation_action documented", "ga-2021", documented, policy.KindWebhook, true, ends},
+		{"ga-2019 retries all three", "ga-2019", documented, policy.KindWebhook, true, nil},
+		{"never retried only with a dead-letter destination: there is one", "ga-2019", neverIfDeadLetter("403"), policy.KindWebhook, true, forbidden},
+		{"never retried only with a dead-letter destination: there is none", "ga-2019", neverIfDeadLetter("403"), policy.KindWebhook, false, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := builtin(t, tt.policy)
+			if tt.change != nil {
+				tt.change(p)
+			}
+			var got []policy.Outcome
+			for _, cause := range everyOutcome() {
+				if p.EndsInProbation(tt.kind, cause, tt.deadLetter) {
+					got = append(got, cause)
+				}
+			}
+			require.ElementsMatch(t, tt.want, got)
+		})
+	}
+}
+
+func neverIfDeadLetter(condition string) func(*policy.Policy) {
+	return func(p *policy.Policy) {
+		p.Probation.Action = policy.ProbationDocumented
+		for i := range p.Cells {
+			if p.Cells[i].Condition == condition {
+				p.Cells[i].Action = policy.ActionNeverIfDeadLetter
+			}
+		}
+	}
+}
+
+// everyOutcome is every word there is, and one that is none.
+func everyOutcome() []policy.Outcome {
+	return []policy.Outcome{
+		policy.OutcomeDelivered, policy.OutcomeBadRequest, policy.OutcomeUnauthorized, policy.OutcomeForbidden, policy.OutcomeNotFound,
+		policy.OutcomeTimedOut, policy.OutcomePayloadTooLarge, policy.OutcomeBusy, policy.OutcomeSocketError, policy.OutcomeResolutionError,
+		policy.OutcomeCanceled, policy.OutcomeGenericError, policy.OutcomeProbation, policy.OutcomeAborted, policy.OutcomeDisabled,
+		policy.OutcomeFull, policy.OutcomeInvalidAzureFunctionDestination, "NoSuchOutcome",
+	}
+}
+
+// FuzzProbation follows a state through any course of attempts under a policy. Whatever happens: `changed` tells the
+// truth; a hold begins only after as many failures as the policy asks for without a success between; it lasts more than
+// nothing and no longer than the policy's longest; only a probe, or a success once the probe is due, ends it; and it
+// can always be ended.
+func FuzzProbation(f *testing.F) {
+	f.Add(uint8(3), slices.Repeat([]byte{0, 5, 1}, 30))
+	f.Add(uint8(2), append(slices.Repeat([]byte{0, 7, 1}, 10), slices.Repeat([]byte{2, 7, 255}, 12)...))
+	f.Add(uint8(4), []byte{0, 7, 1, 1, 0, 1, 0, 5, 3, 2, 11, 200, 2, 0, 9, 3, 7, 1})
+	f.Add(uint8(0), []byte{0, 7, 1, 2, 7, 1})
+	f.Fuzz(func(t *testing.T, which uint8, course []byte) {
+		all := policy.Builtins()
+		p := &all[int(which)%len(all)]
+		m := probationModel{t: t, policy: p, now: published, longest: longestHold(p)}
+		for len(course) >= 3 {
+			m.now = m.now.Add(time.Duration(course[2]) * time.Second)
+			outcomes := everyOutcome()
+			m.step(course[0]%4, outcomes[int(course[1])%len(outcomes)])
+			course = course[3:]
+		}
+		if m.rest.Held() {
+			r, changed := p.AfterSuccess(m.rest, m.rest.Until)
+			require.True(t, changed)
+			require.Zero(t, r)
+		}
+	})
+}
+
+func longestHold(p *policy.Policy) time.Duration {
+	longest := p.Probation.Max
+	if holds := slices.Collect(maps.Values(p.Probation.ByOutcome)); len(holds) > 0 {
+		longest = slices.Max(holds)
+	}
+	return longest
+}
+
+type probationModel struct {
+	t        *testing.T
+	policy   *policy.Policy
+	now      time.Time
+	longest  time.Duration
+	rest     policy.Rest
+	failures int // since the last success or hold
+}
+
+func (m *probationModel) step(what byte, o policy.Outcome) {
+	before := m.rest
+	var changed bool
+	switch what {
+	case 0, 3:
+		m.failures++
+		m.rest, changed = m.policy.AfterFailure(before, o, what == 0, m.now)
+		require.True(m.t, !before.Held() || m.rest == before, "a failure beside the probe changes no hold")
+	case 1:
+		m.rest, changed = m.policy.AfterSuccess(before, m.now)
+		require.True(m.t, !m.rest.Held() || m.now.Before(m.rest.Until) || m.policy.Probation.Scope == policy.ProbationNone)
+	case 2:
+		m.rest, changed = m.policy.AfterProbe(before, o, m.now)
+		require.True(m.t, before.Held() || m.rest == before)
+		require.True(m.t, o != policy.OutcomeDelivered || !m.rest.Held())
+	}
+	require.Equal(m.t, m.rest != before, changed)
+	m.check(before)
+}
+
+func (m *probationModel) check(before policy.Rest) {
+	r := m.rest
+	if !r.Held() {
+		require.Equal(m.t, policy.Rest{FailuresInARow: r.FailuresInARow}, r)
+		require.LessOrEqual(m.t, r.FailuresInARow, max(m.policy.Probation.Trigger-1, 0))
+		if r == (policy.Rest{}) {
+			m.failures = 0
+		}
+		return
+	}
+	require.NotEqual(m.t, policy.ProbationNone, m.policy.Probation.Scope)
+	if r != before {
+		require.Greater(m.t, r.Until, m.now, "a hold of no length")
+		require.LessOrEqual(m.t, r.Until.Sub(m.now), m.longest)
+		require.Equal(m.t, before.Step+1, r.Step)
+	}
+	if !before.Held() {
+		require.Equal(m.t, m.now, r.Since)
+		require.GreaterOrEqual(m.t, m.failures, m.policy.Probation.Trigger)
+		require.Equal(m.t, m.policy.Probation.Trigger, r.FailuresInARow)
+	}
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"postrider/policy"
+)
+
+// Note is the verdict of a late answer that changed nothing: it is written down and no more.
+const Note policy.VerdictAction = "note"
+
+// lateStatement records an answer that came after the ack timeout had ended its attempt. Everything is joined to
+// timed_out, the row of that attempt: an attempt that was never recorded (its node was thought dead, its job replaced)
+// has no late answer, and none has two.
+//
+// A late success ends the delivery only through the queued retry's job row, which it deletes: the row is the token of
+// the next attempt, and whoever runs it decides. One that runs, or that is locked at this moment by a fetch, is left alone.
+// The delivery keeps its count of attempts: the answer belongs to one that is counted.
+const lateStatement = `
+WITH timed_out AS (
+    SELECT FROM postrider_internal.delivery_attempts a
+     WHERE a.delivery_id = $1 AND a.job_id = $2 AND a.day >= (now() AT TIME ZONE 'UTC')::date - 1
+    HAVING bool_and(NOT a.late)
+), free AS (
+    SELECT j.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id
+     WHERE $3 AND d.id = $1 AND j.state <> 'running' AND EXISTS (SELECT FROM timed_out)
+       FOR UPDATE OF j SKIP LOCKED
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+), finished AS (
+    DELETE FROM postrider_internal.deliveries d USING gone WHERE d.id = $1 AND d.job_id = gone.id RETURNING d.*
+), history AS (
+    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
+           first_attempt_at, last_attempt_at, finished_at, state, last_outcome, redelivered_from)
+    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, $4, batch_id, owed_since,
+           first_attempt_at, last_attempt_at, now(), 'delivered', $5, redelivered_from
+      FROM finished
+), answered AS (
+    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
+           first_byte_us, status, outcome, verdict, rule, late, node, response_headers, response_excerpt)
+    SELECT (now() AT TIME ZONE 'UTC')::date, $1, $6, $2, $7, $8, $9, $10, $11, $12, $13,
+           $14, $4, $5, CASE WHEN EXISTS (SELECT FROM finished) THEN 'deliver' ELSE 'note' END,
+           $15 || CASE WHEN EXISTS (SELECT FROM finished) THEN '; the queued retry was canceled'
+                       WHEN NOT $3 THEN '; only noted'
+                       WHEN EXISTS (SELECT FROM postrider_internal.deliveries WHERE id = $1) THEN '; only noted: no retry was waiting in the queue'
+                       ELSE '; only noted: the delivery had ended' END,
+           true, $16, $17, $18
+      FROM timed_out
+)
+SELECT EXISTS (SELECT FROM finished)`
+
+const (
+	lateTimeout = 5 * time.Second
+	lateTries   = 3 // of a statement that PostgreSQL itself rolled back to let another through
+)
+
+// RecordLate stores an answer to an attempt that was recorded before as timed out, as a second row of that attempt. A
+// verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery ended
+// so. Any other verdict is only noted. why is the beginning of the line that explains the row.
+//
+// Best effort, unlike Record: an answer that cannot be written down is lost, and the retry is made. Event Grid promises
+// no more ("attempts to remove the event from the retry queue on a best effort basis", Microsoft, Event Grid message
+// delivery and retry, 2019-05-15).
+func (s *Store) RecordLate(ctx context.Context, r Result, why string) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
+	defer cancel()
+	for range lateTries {
+		err = s.pool.QueryRow(ctx, lateStatement,
+			r.DeliveryID, r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
+			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
+			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),
+			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt,
+		).Scan(&ended)
+		if !isTransient(err) {
+			break
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("record the late answer of delivery %d: %w", r.DeliveryID, err)
+	}
+	return ended, nil
+}
