@@ -166,7 +166,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.keepPartitions, e.drain, e.refill, e.sweep} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.keepPartitions, e.drain, e.refill, e.sweep, e.mergeRollups} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

@@ -46,6 +46,7 @@ WITH fresh AS (
 ), deliveries AS (
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, next_attempt_at)
     SELECT id, subscription_id, topic_id, event_uuid, (now() AT TIME ZONE 'UTC')::date, job_id, hold, now(), now() FROM owed
+), rolled AS (` + rolledPublish + `
 )
 SELECT version FROM postrider_internal.catalogue`
 
@@ -136,9 +137,10 @@ func publishColumns(version int64, group []*publishRequest) []any {
 			}
 		}
 	}
+	topics, subscriptions, counts := publishedCounts(group)
 	return []any{
 		version, e.ids, e.topics, e.times, e.matched, e.eventIDs, e.types, e.subjects, e.sources, e.dataVersions, e.schemas, e.bodies,
-		d.events, d.topics, d.subs,
+		d.events, d.topics, d.subs, topics, subscriptions, counts,
 	}
 }
 

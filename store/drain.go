@@ -32,6 +32,7 @@ WITH doomed AS (
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
            first_attempt_at, last_attempt_at, now(), 'canceled', 'EventSubscriptionDeleted', last_outcome, redelivered_from
       FROM finished
+), rolled AS (` + rolledEnds + "'canceled', 'EventSubscriptionDeleted'" + rolledEndsFrom + `
 )
 SELECT coalesce(max(id), 0), count(*), (SELECT count(*) FROM finished) FROM doomed`
 

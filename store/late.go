@@ -37,6 +37,7 @@ WITH timed_out AS (
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, $4, batch_id, owed_since,
            first_attempt_at, last_attempt_at, now(), 'delivered', $5, redelivered_from
       FROM finished
+), rolled AS (` + rolledEnds + "'delivered', ''" + rolledEndsFrom + `
 ), answered AS (
     INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
            first_byte_us, status, outcome, verdict, rule, late, node, response_headers, response_excerpt)

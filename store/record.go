@@ -66,6 +66,8 @@ WITH input AS (
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, owed_since,
            first_attempt_at, last_attempt_at, now(), state, reason, last_outcome, redelivered_from, dead_letter_id
       FROM finished
+), rolled_attempts AS (` + rolledAttempts + `
+), rolled_ends AS (` + rolledEnds + "state, coalesce(reason, '')" + rolledEndsFrom + `
 ), letters AS (
     INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
            last_outcome, last_status, last_error, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type,

@@ -1,0 +1,36 @@
+-- +goose Up
+-- Deltas live for seconds: vacuum by count, not by share of the table.
+ALTER TABLE postrider_internal.rollup_deltas SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- +goose StatementBegin
+-- Adds up two histograms of the same bounds; no histogram is a histogram of nothing.
+CREATE FUNCTION postrider_internal.add_buckets(a bigint[], b bigint[]) RETURNS bigint[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a
+            ELSE (SELECT array_agg(coalesce(x, 0) + coalesce(y, 0) ORDER BY i) FROM unnest(a, b) WITH ORDINALITY AS u(x, y, i)) END $$;
+-- +goose StatementEnd
+CREATE AGGREGATE postrider_internal.sum_buckets(bigint[]) (SFUNC = postrider_internal.add_buckets, STYPE = bigint[], PARALLEL = SAFE);
+
+CREATE VIEW postrider.delivery_counts AS
+SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets
+  FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count, postrider_internal.sum_buckets(latency_buckets) AS latency_buckets
+          FROM (SELECT * FROM postrider_internal.rollups
+                UNION ALL
+                SELECT minute, topic_id, coalesce(subscription_id, 0), kind, detail, count, latency_buckets FROM postrider_internal.rollup_deltas) both_of
+         GROUP BY minute, topic_id, subscription_id, kind, detail) c
+  JOIN postrider_internal.topics t ON t.id = c.topic_id
+  LEFT JOIN postrider_internal.event_subscriptions s ON s.id = c.subscription_id;
+COMMENT ON VIEW postrider.delivery_counts IS 'What happened in each minute, counted exactly: written in the transactions that did it. Cheap at any number of deliveries; it outlives events and history.';
+COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.';
+COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription IS 'Event subscription; NULL for published, which is counted once however many want the event.';
+COMMENT ON COLUMN postrider.delivery_counts.kind IS 'What is counted: published (events), owed (deliveries begun), attempt (requests made), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
+COMMENT ON COLUMN postrider.delivery_counts.detail IS 'Of an attempt its outcome, of an end its reason; else empty.';
+COMMENT ON COLUMN postrider.delivery_counts.count IS 'How many.';
+COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS 'Of attempts: how many took less than 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5, 10, 30, 60 s, and longer, each without those before it; else NULL.';
+
+-- +goose Down
+DROP VIEW postrider.delivery_counts;
+DROP AGGREGATE postrider_internal.sum_buckets(bigint[]);
+DROP FUNCTION postrider_internal.add_buckets(bigint[], bigint[]);
+ALTER TABLE postrider_internal.rollup_deltas RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, autovacuum_vacuum_cost_delay);
