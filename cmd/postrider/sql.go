@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -121,6 +122,12 @@ func cell(value any) string {
 		text = fmt.Sprintf("%x-%x-%x-%x-%x", v[0:4], v[4:6], v[6:8], v[8:10], v[10:])
 	case string:
 		text = v
+	case driver.Valuer: // numeric, interval, …: pgx's own types know their text
+		plain, err := v.Value()
+		if err != nil {
+			return fmt.Sprint(v)
+		}
+		return cell(plain)
 	case map[string]any, []any:
 		encoded, err := json.Marshal(v)
 		if err != nil {

@@ -38,6 +38,10 @@ func TestSQLPrints(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "name     built_in\nga-2021  true\n(1 rows)\n", r.stdout)
 
+	r = postrider(t, db.env(), "sql", "SELECT sum(1.5) AS total, interval '90 seconds' AS span, NULL::numeric AS nothing")
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, "total  span      nothing\n1.5    00:01:30  \n(1 rows)\n", r.stdout)
+
 	r = postrider(t, db.env(), "sql", "-o", "json", "SELECT 1 AS n, NULL AS nothing, '00000000-0000-0000-0000-00000000000a'::uuid AS id")
 	require.Zero(t, r.code, r.stderr)
 	require.JSONEq(t, `{"n":1,"nothing":null,"id":"00000000-0000-0000-0000-00000000000a"}`, r.stdout)
