@@ -137,7 +137,8 @@ func TestDrain(t *testing.T) {
 		id := r.eventID()
 		w.WriteHeader(statuses[id[len(id)-1]%4])
 	})
-	b.subscribe(t, "all", e.URL, nil)
+	b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
+	b.subscribe(t, "all", e.URL, under("patient"))
 	const n = 2000
 	b.publishMany(t, n)
 	b.start(t, nil)

@@ -268,8 +268,9 @@ func (b *bundle) travel(t *testing.T) int {
 	return n
 }
 
-// settle waits until nothing is due: every attempt that could be made was made and recorded.
+// settle waits until nothing is due or waits at the gate: every attempt that could be made was made and recorded.
 func (b *bundle) settle(t *testing.T) {
 	t.Helper()
-	b.become(t, 0, `SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' OR (state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now())`)
+	b.become(t, 0, `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' OR (state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now()))
+		+ (SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission')`)
 }
