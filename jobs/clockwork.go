@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	promoteInterval   = 250 * time.Millisecond
 	beatInterval      = time.Second
 	deadAfterBeats    = 4
 	housekeepInterval = time.Minute
@@ -35,14 +34,6 @@ func (e *Engine) every(ctx context.Context, interval time.Duration, what string,
 		case <-tick.C:
 		}
 	}
-}
-
-// promote runs on every node and trusts no leader: River's own scheduler moves nothing for 15 s after its leader died.
-func (e *Engine) promote(ctx context.Context) {
-	e.every(ctx, promoteInterval, "promoting due jobs", func(ctx context.Context) error {
-		_, err := e.store.Promote(ctx)
-		return err
-	})
 }
 
 // keepLease writes this node's heartbeat and watches the others'.

@@ -102,13 +102,13 @@ func (a *attempt) run(ctx context.Context) error {
 	if err := a.engine.store.WaitRecording(ctx); err != nil {
 		return err
 	}
-	if !a.engine.gate.enter(ctx, a.args.Subscription) {
+	if !a.engine.gate.enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
 		return a.park(ctx)
 	}
 	leave := sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
 	defer leave()
 	a.leave = leave
-	work, err := a.engine.store.Load(ctx, a.args.Delivery, a.jobID)
+	work, err := a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.jobID)
 	if err != nil {
 		return err
 	}
@@ -124,13 +124,29 @@ func (a *attempt) run(ctx context.Context) error {
 	case a.reruns >= maxReruns:
 		return a.record(a.giveUp(policy.ReasonTooManyReruns))
 	}
-	if verdict, due := policy.Due(a.policy, work.OwedSince, work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
+	if verdict, due := a.turn(); !due {
 		return a.record(verdict)
 	}
-	if work.Hold != "" { // begun after the publish, or while this job waited for its time
-		return a.record(policy.Verdict{Action: store.Hold, Reason: policy.Reason(work.Hold)})
-	}
 	return a.post()
+}
+
+// turn says whether an attempt may be made now, and else what becomes of the delivery. A hold may have begun after the
+// publish, or while this job waited for its time.
+func (a *attempt) turn() (verdict policy.Verdict, due bool) {
+	hold := policy.Verdict{Action: store.Hold, Reason: policy.Reason(a.work.Hold)}
+	if a.work.Hold != "" && a.work.TimeToLiveStopped {
+		return hold, false
+	}
+	if verdict, due := policy.Due(a.policy, a.work.OwedSince, a.work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
+		return verdict, false
+	}
+	switch {
+	case a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.sub.HasDeadLetter()):
+		return a.giveUp(policy.ReasonProbation), false
+	case a.work.Hold != "":
+		return hold, false
+	}
+	return policy.Verdict{}, true
 }
 
 // park puts a delivery on hold that found no place at its endpoint; a later wave brings it back.
@@ -267,7 +283,10 @@ func (a *attempt) record(verdict policy.Verdict) error {
 }
 
 func (a *attempt) result(verdict policy.Verdict) store.Result {
-	r := store.Result{JobID: a.jobID, DeliveryID: a.work.DeliveryID, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict}
+	r := store.Result{
+		JobID: a.jobID, DeliveryID: a.work.DeliveryID, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict,
+		DueAt: a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
+	}
 	if a.policy != nil {
 		r.RetryPolicy = a.policy.Name
 	}

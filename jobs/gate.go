@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"postrider/policy"
+	"postrider/store"
 )
 
 const (
@@ -18,6 +19,22 @@ const (
 	waitersPerCall = 2
 	quickShare     = 2
 	silentShare    = 8
+
+	// Endpoints that have not answered lately share half the workers, each taking an eighth of what is left of it: 20 endpoints
+	// that hang from their first call on leave more than half of the workers to the others. A first call is always made:
+	// without it nothing would tell that an endpoint answers.
+	unprovenShare = 2
+	unprovenPart  = 8
+	provenFor     = 3 * time.Second
+	// recount: whether an endpoint is silent changes with time alone; it is looked at so often.
+	recount = 50 * time.Millisecond
+
+	// An endpoint whose last ten answers were all failures is failing: while others wait, its retries are let through a few
+	// at a time, 64 a second where its cap is what it began with. A success ends that.
+	failingStreak = 10
+	failingShare  = 4
+	// quietQueue: with fewer jobs than this waiting, nobody is kept waiting by a failing endpoint's.
+	quietQueue = 64
 )
 
 // gate bounds the attempts in flight per event subscription on this node, so that an endpoint that hangs or is slow
@@ -27,16 +44,25 @@ type gate struct {
 	workers int
 	waiting int // in all lanes
 	lanes   map[int64]*lane
+
+	silent    int // calls in flight to endpoints that are not proven, counted at countedAt
+	countedAt time.Time
 }
 
 // lane is one event subscription's place in the gate.
 type lane struct {
 	cap      policy.Cap
+	limit    int // maxConcurrentDeliveries, this node's share; 0 = none
 	inFlight int
 	waiters  []chan struct{} // closed when their turn comes, the longest waiting first
 	answers  meter
 	sign     time.Time // of life: the last answer, or the beginning of the calls now in flight
+	answered time.Time // last
+	streak   int       // answers in a row that were failures
 }
+
+// proven endpoints have answered lately, whatever they answered.
+func (l *lane) proven(now time.Time) bool { return now.Sub(l.answered) < provenFor }
 
 // meter counts answers: in this second, and per second in the last one.
 type meter struct {
@@ -63,10 +89,10 @@ func (m *meter) perSecond(now time.Time) int {
 
 func newGate(workers int) *gate { return &gate{workers: workers, lanes: map[int64]*lane{}} }
 
-// enter takes a place in flight, waiting for one if few others do; false when there is none to be had now. Whoever
-// entered must leave.
-func (g *gate) enter(ctx context.Context, subscription int64) bool {
-	turn, entered := g.join(subscription)
+// enter takes a place in flight, waiting for one if few others do; false when there is none to be had now. limit is the event
+// subscription's own, 0 for none. Whoever entered must leave.
+func (g *gate) enter(ctx context.Context, subscription int64, limit int) bool {
+	turn, entered := g.join(subscription, limit)
 	if turn == nil {
 		return entered
 	}
@@ -82,16 +108,14 @@ func (g *gate) enter(ctx context.Context, subscription int64) bool {
 }
 
 // join enters at once, or returns a turn to wait for, or neither.
-func (g *gate) join(subscription int64) (turn chan struct{}, entered bool) {
+func (g *gate) join(subscription int64, limit int) (turn chan struct{}, entered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.lane(subscription)
+	l, now := g.lane(subscription), time.Now()
+	l.bound(limit, g.workers)
 	switch {
-	case l.inFlight < l.cap.Value():
-		if l.inFlight == 0 {
-			l.sign = time.Now()
-		}
-		l.inFlight++
+	case l.inFlight < g.places(l, now):
+		g.take(l, now)
 		return nil, true
 	case g.mayWait(l):
 		turn = make(chan struct{})
@@ -100,6 +124,43 @@ func (g *gate) join(subscription int64) (turn chan struct{}, entered bool) {
 		return turn, false
 	default:
 		return nil, false
+	}
+}
+
+func (g *gate) take(l *lane, now time.Time) {
+	if l.inFlight == 0 {
+		l.sign = now
+	}
+	if !l.proven(now) {
+		g.silent++
+	}
+	l.inFlight++
+}
+
+// bound follows a change of the event subscription's own limit.
+func (l *lane) bound(limit, workers int) {
+	if limit != l.limit {
+		l.limit, l.cap = limit, policy.NewCap(limit, workers).At(l.cap.Value())
+	}
+}
+
+// places is how many calls may be in flight: the cap, and no more than a fair part where the endpoint is not proven.
+func (g *gate) places(l *lane, now time.Time) int {
+	if l.proven(now) {
+		return l.cap.Value()
+	}
+	if now.Sub(g.countedAt) > recount {
+		g.countSilent(now)
+	}
+	return min(l.cap.Value(), max(1, (g.workers/unprovenShare-g.silent)/unprovenPart))
+}
+
+func (g *gate) countSilent(now time.Time) {
+	g.silent, g.countedAt = 0, now
+	for _, l := range g.lanes {
+		if !l.proven(now) {
+			g.silent += l.inFlight
+		}
 	}
 }
 
@@ -130,7 +191,7 @@ func (g *gate) leave(subscription int64) {
 	defer g.mu.Unlock()
 	l := g.lane(subscription)
 	l.inFlight--
-	g.admit(l)
+	g.admit(l, time.Now())
 }
 
 // learn adapts the cap to what a call met.
@@ -139,33 +200,56 @@ func (g *gate) learn(subscription int64, o policy.Outcome, r policy.Result) {
 	defer g.mu.Unlock()
 	l := g.lane(subscription)
 	l.cap = l.cap.After(o, r)
+	now := time.Now()
 	if r.Status != 0 {
-		l.sign = time.Now()
-		l.answers.add(l.sign)
+		l.sign, l.answered = now, now
 	}
-	g.admit(l)
+	switch {
+	case o == policy.OutcomeDelivered:
+		l.streak = 0
+		l.answers.add(now)
+	default:
+		l.streak++
+	}
+	g.admit(l, now)
 }
 
 // admit gives the free places of a lane to its waiters.
-func (g *gate) admit(l *lane) {
-	for l.inFlight < l.cap.Value() && len(l.waiters) > 0 {
+func (g *gate) admit(l *lane, now time.Time) {
+	for len(l.waiters) > 0 && l.inFlight < g.places(l, now) {
 		close(l.waiters[0])
 		l.waiters = l.waiters[1:]
 		g.waiting--
-		l.inFlight++
+		g.take(l, now)
 	}
 }
 
-// room is how many jobs of an event subscription are worth having in the queue until the next wave: a few for each call
-// it may have in flight, or twice what it answered in a second, so that waves grow as fast as the endpoint keeps up.
-func (g *gate) room(subscription int64) int {
+// room is how many jobs of an event subscription are worth having in the queue: a few for each call it may have in flight, or
+// twice as many as it took successfully in a second, so that waves grow as fast as the endpoint keeps up. queued is how many
+// jobs wait for all event subscriptions.
+func (g *gate) room(subscription int64, queued int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l, ok := g.lanes[subscription]
 	if !ok {
-		return min(wavesPerCall*policy.NewCap(0, g.workers).Value(), maxWave)
+		return min(store.DefaultRoom, max(wavesPerCall*g.workers/2, 1))
+	}
+	if l.streak >= failingStreak && queued > quietQueue {
+		return max(l.cap.Value()/failingShare, 1)
 	}
 	return min(max(wavesPerCall*l.cap.Value(), 2*l.answers.perSecond(time.Now())), maxWave)
+}
+
+// failing lists the event subscriptions whose endpoints have failed many times in a row.
+func (g *gate) failing() (subscriptions []int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, l := range g.lanes {
+		if l.streak >= failingStreak {
+			subscriptions = append(subscriptions, id)
+		}
+	}
+	return subscriptions
 }
 
 func (g *gate) lane(subscription int64) *lane {

@@ -23,29 +23,29 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	t.Parallel()
 	g := newGate(1000)
 	timeouts(g, lane1, 10)
-	require.True(t, g.enter(t.Context(), lane1), "a call is always let through: nothing else would tell that the endpoint is back")
+	require.True(t, g.enter(t.Context(), lane1, 0), "a call is always let through: nothing else would tell that the endpoint is back")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.False(t, g.enter(canceled, lane1))
+	require.False(t, g.enter(canceled, lane1, 0))
 	for range 64 {
-		require.True(t, g.enter(t.Context(), lane2))
+		require.True(t, g.enter(t.Context(), lane2, 0))
 	}
-	require.False(t, g.enter(canceled, lane2))
+	require.False(t, g.enter(canceled, lane2, 0))
 	g.leave(lane1)
-	require.True(t, g.enter(t.Context(), lane1))
+	require.True(t, g.enter(t.Context(), lane1, 0))
 }
 
 func TestGateLetsFewWaitAndGivesTheTurnInOrder(t *testing.T) {
 	t.Parallel()
 	g := newGate(1000)
 	timeouts(g, lane1, 10)
-	require.True(t, g.enter(t.Context(), lane1))
+	require.True(t, g.enter(t.Context(), lane1, 0))
 	g.lane(lane1).sign = time.Now().Add(-gateWait) // silent
-	first, entered := g.join(lane1)
+	first, entered := g.join(lane1, 0)
 	require.False(t, entered)
-	second, _ := g.join(lane1)
+	second, _ := g.join(lane1, 0)
 	require.NotNil(t, second)
-	third, entered := g.join(lane1)
+	third, entered := g.join(lane1, 0)
 	require.Nil(t, third, "with a cap of 1 two wait, and the next gives its worker back")
 	require.False(t, entered)
 
@@ -65,12 +65,12 @@ func TestGateWaiterGivesUp(t *testing.T) {
 	t.Parallel()
 	g := newGate(1000)
 	timeouts(g, lane1, 10)
-	require.True(t, g.enter(t.Context(), lane1))
+	require.True(t, g.enter(t.Context(), lane1, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	require.False(t, g.enter(ctx, lane1))
+	require.False(t, g.enter(ctx, lane1, 0))
 	g.leave(lane1)
-	require.True(t, g.enter(t.Context(), lane1), "who gave up takes no turn away")
+	require.True(t, g.enter(t.Context(), lane1, 0), "who gave up takes no turn away")
 }
 
 func TestGateNeverExceedsItsCap(t *testing.T) {
@@ -81,7 +81,7 @@ func TestGateNeverExceedsItsCap(t *testing.T) {
 	var group sync.WaitGroup
 	for range 200 {
 		group.Go(func() {
-			if !g.enter(context.Background(), lane1) {
+			if !g.enter(context.Background(), lane1, 0) {
 				return
 			}
 			mu.Lock()
@@ -97,20 +97,20 @@ func TestGateNeverExceedsItsCap(t *testing.T) {
 	}
 	group.Wait()
 	require.LessOrEqual(t, most, 10)
-	require.True(t, g.enter(t.Context(), lane1), "all places were given back")
+	require.True(t, g.enter(t.Context(), lane1, 0), "all places were given back")
 }
 
 func TestGateRoomFollowsTheCap(t *testing.T) {
 	t.Parallel()
 	g := newGate(1000)
-	require.Equal(t, wavesPerCall*64, g.room(lane1))
-	require.True(t, g.enter(t.Context(), lane1))
+	require.Equal(t, wavesPerCall*64, g.room(lane1, 0))
+	require.True(t, g.enter(t.Context(), lane1, 0))
 	timeouts(g, lane1, 10)
-	require.Equal(t, wavesPerCall, g.room(lane1))
+	require.Equal(t, wavesPerCall, g.room(lane1, 0))
 	for range 1000 {
 		g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
 	}
-	require.Equal(t, 2000, g.room(lane1))
+	require.Equal(t, 2000, g.room(lane1, 0))
 }
 
 func TestMeter(t *testing.T) {
@@ -131,13 +131,13 @@ func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
 	t.Parallel()
 	g := newGate(100)
 	for range 50 {
-		require.True(t, g.enter(t.Context(), lane1))
+		require.True(t, g.enter(t.Context(), lane1, 0))
 	}
 	for range 50 {
-		turn, _ := g.join(lane1)
+		turn, _ := g.join(lane1, 0)
 		require.NotNil(t, turn, "half the workers may wait for an endpoint that is just being called")
 	}
-	turn, entered := g.join(lane1)
+	turn, entered := g.join(lane1, 0)
 	require.Nil(t, turn)
 	require.False(t, entered)
 }

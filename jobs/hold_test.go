@@ -12,7 +12,7 @@ import (
 
 func (b *bundle) pause(t *testing.T, name string) {
 	t.Helper()
-	_, err := b.store.PauseSubscription(t.Context(), topicName, name)
+	_, err := b.store.PauseSubscription(t.Context(), topicName, name, nil)
 	require.NoError(t, err)
 }
 

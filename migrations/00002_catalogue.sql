@@ -121,6 +121,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     name                              text NOT NULL,
     endpoint_sealed                   bytea NOT NULL,
     endpoint_base_url                 text NOT NULL,
+    -- A keyed hash of the whole URL: tells which event subscriptions share an endpoint, without telling the endpoint.
+    endpoint_hash                     bytea NOT NULL,
     endpoint_kind                     text NOT NULL CHECK (endpoint_kind IN ('webhook', 'azure-resource')),
     event_delivery_schema             text NOT NULL CHECK (event_delivery_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomInputSchema')),
     retry_policy                      text NOT NULL REFERENCES postrider_internal.retry_policies,
@@ -152,39 +154,46 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint
     ON postrider_internal.event_subscriptions
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
--- What the engine knows of an event subscription from moment to moment, apart from its configuration: updated often,
--- without touching the catalogue's version. A row exists only where something differs, or differed, from the open state.
--- Several causes may hold at once (a person pauses what is on probation); hold names the one that is told.
+-- What people and handshakes say of an event subscription's deliveries from moment to moment, apart from its configuration:
+-- changed without touching the catalogue's version. A row exists only where something differs, or differed, from the open
+-- state. Several causes may hold at once; hold names the one that is told.
+--
+-- With stop_time_to_live a pause does not count for the time to live: the resume (resumed_at) first moves owed_since of
+-- whatever is owed by the pause's length, step by step (moved_to), and the pause holds until that is done.
 CREATE TABLE postrider_internal.event_subscription_states (
     subscription_id      bigint PRIMARY KEY REFERENCES postrider_internal.event_subscriptions,
     paused_since         timestamptz,
+    stop_time_to_live    boolean NOT NULL DEFAULT false,
+    resumed_at           timestamptz,
+    moved_to             bigint NOT NULL DEFAULT 0,
     not_validated_since  timestamptz,
-    probation_since      timestamptz,
-    probation_until      timestamptz,
-    probation_cause      text,
-    probation_step       integer NOT NULL DEFAULT 0,
-    failures_in_a_row    integer NOT NULL DEFAULT 0,
-    probe_job_id         bigint,
-    in_flight_cap        integer,
     hold                 text GENERATED ALWAYS AS (CASE WHEN paused_since IS NOT NULL THEN 'paused'
-                              WHEN not_validated_since IS NOT NULL THEN 'not_validated'
-                              WHEN probation_since IS NOT NULL THEN 'probation' END) STORED,
+                              WHEN not_validated_since IS NOT NULL THEN 'not_validated' END) STORED,
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- Delayed delivery of 2019 and 2021 rests an endpoint for all event subscriptions that name it. The key is a keyed
--- hash of the URL: endpoints carry secrets in their query strings.
-CREATE TABLE postrider_internal.endpoint_states (
-    endpoint_hash        bytea PRIMARY KEY,
+-- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019 and
+-- 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which; rest_key names it. since is
+-- set while deliveries are held. A row exists only from a failure to the next success.
+CREATE TABLE postrider_internal.probations (
+    rest_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,
-    hold_cause           text,
-    hold_since           timestamptz,
-    hold_until           timestamptz,
-    hold_step            integer NOT NULL DEFAULT 0,
+    since                timestamptz,
+    until                timestamptz,
+    cause                text,
+    step                 integer NOT NULL DEFAULT 0,
     failures_in_a_row    integer NOT NULL DEFAULT 0,
     probe_job_id         bigint,
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
+CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE since IS NOT NULL;
+
+-- +goose StatementBegin
+-- The key of probations for an event subscription under a policy of this scope.
+CREATE FUNCTION postrider_internal.rest_key(scope text, endpoint_hash bytea, subscription_id bigint) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE scope WHEN 'endpoint' THEN endpoint_hash WHEN 'event_subscription' THEN int8send(subscription_id) END $$;
+-- +goose StatementEnd
 
 -- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first POST.
 CREATE TABLE postrider_internal.encryption_keys (
@@ -194,9 +203,10 @@ CREATE TABLE postrider_internal.encryption_keys (
 );
 
 -- +goose Down
-DROP TABLE postrider_internal.encryption_keys, postrider_internal.endpoint_states, postrider_internal.event_subscription_states,
+DROP TABLE postrider_internal.encryption_keys, postrider_internal.probations, postrider_internal.event_subscription_states,
     postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
     postrider_internal.retry_policy_cells, postrider_internal.retry_policies, postrider_internal.catalogue;
+DROP FUNCTION postrider_internal.rest_key(text, bytea, bigint);
 DROP FUNCTION postrider_internal.touch_policies();
 DROP FUNCTION postrider_internal.stamp_catalogue_version();
 DROP FUNCTION postrider_internal.next_catalogue_version();

@@ -39,6 +39,8 @@ CREATE TABLE postrider_internal.deliveries (
     reruns           integer NOT NULL DEFAULT 0,
     -- Of the attempt that is due, kept while the delivery is on hold and has no job that could carry it.
     held_reruns      integer NOT NULL DEFAULT 0,
+    -- The hold that the turn which is due had to wait for: told by its attempt.
+    last_hold        text,
     last_status      integer,
     job_id           bigint,
     batch_id         bigint,
@@ -57,6 +59,9 @@ CREATE TABLE postrider_internal.deliveries (
 ALTER SEQUENCE postrider_internal.deliveries_id_seq OWNED BY postrider_internal.deliveries.id;
 CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subscription_id, id);
 CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
+-- What the next batch of an event subscription is cut from: neither a job, nor a batch, nor a hold.
+CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE job_id IS NULL AND batch_id IS NULL AND hold IS NULL;
+CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WHERE batch_id IS NOT NULL;
 -- Whom a hold keeps waiting, the oldest first: what a release and the end of a time to live look for.
 CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id) WHERE hold IS NOT NULL;
 
@@ -94,6 +99,7 @@ CREATE TABLE postrider_internal.delivery_attempts (
     job_id          bigint NOT NULL,
     number          integer NOT NULL,
     reruns          integer NOT NULL DEFAULT 0,
+    due_at          timestamptz,
     started_at      timestamptz NOT NULL,
     duration_us     bigint NOT NULL,
     dns_us          bigint,
@@ -111,6 +117,7 @@ CREATE TABLE postrider_internal.delivery_attempts (
     jitter_ms       bigint,
     retry_after_ms  bigint,
     hold            text,
+    skipped_marks   integer NOT NULL DEFAULT 0,
     late            boolean NOT NULL DEFAULT false,
     node            text NOT NULL,
     response_headers bytea,
@@ -129,14 +136,21 @@ CREATE TABLE postrider_internal.batches (
     bytes            bigint NOT NULL,
     attempts         integer NOT NULL DEFAULT 0,
     reruns           integer NOT NULL DEFAULT 0,
+    held_reruns      integer NOT NULL DEFAULT 0,
+    last_hold        text,
+    skipped_marks    integer NOT NULL DEFAULT 0,
     last_status      integer,
     last_outcome     text,
     next_attempt_at  timestamptz,
+    first_attempt_at timestamptz,
+    last_attempt_at  timestamptz,
     created_at       timestamptz NOT NULL DEFAULT now(),
     finished_at      timestamptz,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, hold) <= 1)
 ) WITH (fillfactor = 80);
 CREATE INDEX batches_subscription_idx ON postrider_internal.batches (subscription_id, id);
+CREATE INDEX batches_pending_idx ON postrider_internal.batches (id) WHERE state = 'pending';
+CREATE INDEX batches_held_idx ON postrider_internal.batches (subscription_id, id) WHERE hold IS NOT NULL;
 
 -- Membership survives leaving: left_reason says why a member was not in the later attempts of its batch.
 CREATE TABLE postrider_internal.batch_members (

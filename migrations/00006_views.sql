@@ -23,13 +23,20 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        coalesce(s.max_delivery_attempts, p.default_max_attempts) AS max_delivery_attempts,
        coalesce(s.event_time_to_live_in_minutes, (extract(epoch FROM p.default_ttl) / 60)::integer) AS event_time_to_live_in_minutes,
        s.filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
-       s.behavior, s.provisioning_state, st.hold, CASE st.hold WHEN 'probation' THEN st.probation_cause END AS hold_cause,
-       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since WHEN 'probation' THEN st.probation_since END AS hold_since,
-       CASE st.hold WHEN 'probation' THEN st.probation_until END AS hold_until, s.labels, s.created_at, s.updated_at
+       s.behavior, CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN coalesce(s.max_events_per_batch, 1) ELSE coalesce(s.max_events_per_batch, 10) END AS max_events_per_batch,
+       coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries, s.provisioning_state,
+       coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
+       CASE WHEN st.hold IS NULL THEN r.cause END AS hold_cause,
+       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
+       CASE WHEN st.hold IS NULL THEN r.until END AS hold_until, st.hold IS NULL AND r.probe_job_id IS NOT NULL AS probing,
+       (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
+       + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+       s.labels, s.created_at, s.updated_at
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+  LEFT JOIN postrider_internal.probations r ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id)
  WHERE s.deleted_at IS NULL;
 COMMENT ON VIEW postrider.event_subscriptions IS 'Event subscriptions with their effective settings. Endpoints are shown without their query string, which often holds a secret.';
 COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it wants.';
@@ -43,11 +50,16 @@ COMMENT ON COLUMN postrider.event_subscriptions.event_time_to_live_in_minutes IS
 COMMENT ON COLUMN postrider.event_subscriptions.filter IS 'Which events it wants; {} = all.';
 COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS 'Effective destination of events that are given up: endpointType Rows or None.';
 COMMENT ON COLUMN postrider.event_subscriptions.behavior IS 'safe, or documented: Event Grid''s behaviour taken literally.';
+COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS 'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
+COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS 'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';
+COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS 'maxConcurrentDeliveries as set: requests in flight at most, shared by the nodes; NULL = as many as the endpoint keeps up with.';
 COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Grid''s provisioning state; Succeeded once it is ready for deliveries.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold IS 'Why its deliveries wait without being attempted; NULL = they do not.';
-COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Outcome that began the hold.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
-COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'When the hold ends; NULL = when somebody ends it.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'Of a probation: when one delivery, the probe, is let through next. Its success ends the hold. NULL = when somebody ends it.';
+COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is under way.';
+COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
 COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels.';
 COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was made.';
 COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';
@@ -78,12 +90,13 @@ COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition.
 
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, d.event_uuid AS system_id,
-       'pending' AS state, d.hold, NULL AS reason, d.attempts, d.reruns, d.next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
+       'pending' AS state, coalesce(d.hold, b.hold) AS hold, NULL AS reason, d.attempts, d.reruns, d.next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
        d.owed_since, NULL::timestamptz AS finished_at, d.batch_id, d.redelivered_from, NULL::uuid AS dead_letter_id
   FROM postrider_internal.deliveries d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+  LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
 UNION ALL
 SELECT h.id, t.name, s.name, e.event_id, e.event_type, e.subject, h.event_uuid,
        h.state, NULL, h.reason, h.attempts, h.reruns, NULL, h.last_attempt_at, h.last_outcome, h.last_status,
@@ -116,9 +129,9 @@ COMMENT ON COLUMN postrider.deliveries.redelivered_from IS 'Dead letter it was r
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 
 CREATE VIEW postrider.delivery_attempts AS
-SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.started_at,
+SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
        a.duration_us / 1000.0 AS duration_ms, a.dns_us / 1000.0 AS dns_ms, a.connect_us / 1000.0 AS connect_ms, a.tls_us / 1000.0 AS tls_ms, a.first_byte_us / 1000.0 AS first_byte_ms,
-       a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.late,
+       a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late,
        postrider.try_text(a.response_headers) AS response_headers, postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day
   FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
@@ -130,6 +143,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.delivery_attempts.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.delivery_attempts.number IS 'First attempt = 1; the header aeg-delivery-count of the request was one less.';
 COMMENT ON COLUMN postrider.delivery_attempts.reruns IS 'How many times a crash interrupted this attempt before; such a request may have reached the endpoint.';
+COMMENT ON COLUMN postrider.delivery_attempts.due_at IS 'When its turn had come; hold says what it then waited for.';
 COMMENT ON COLUMN postrider.delivery_attempts.started_at IS 'When the request began (database time).';
 COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS 'Until the answer or the failure, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.dns_ms IS 'Name resolution, milliseconds; NULL on a reused connection.';
@@ -146,7 +160,8 @@ COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry sche
 COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Least delay that the status code asks for, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Randomisation added, milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'What the endpoint''s Retry-After asked for, milliseconds.';
-COMMENT ON COLUMN postrider.delivery_attempts.hold IS 'Hold that the delivery had been in before this attempt.';
+COMMENT ON COLUMN postrider.delivery_attempts.hold IS 'Hold that this attempt had to wait for after its turn had come; NULL = none. Its wait is started_at - due_at.';
+COMMENT ON COLUMN postrider.delivery_attempts.skipped_marks IS 'Marks of an offset schedule that have passed unused so far, during a hold or a slow answer.';
 COMMENT ON COLUMN postrider.delivery_attempts.late IS 'An answer that came after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a success that canceled the queued retry; note: a failure, or a success that found no retry in the queue, because it was under way or on hold or the delivery had ended; it changed nothing.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the answer, first 4 KiB.';

@@ -73,7 +73,9 @@ func (m *management) GetSubscription(ctx context.Context, r GetSubscriptionReque
 
 // PauseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
 func (m *management) PauseSubscription(ctx context.Context, r PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error) {
-	sub, err := m.change(ctx, r.Topic, r.Subscription, m.store.PauseSubscription)
+	sub, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context, topic, name string) (*store.Subscription, error) {
+		return m.store.PauseSubscription(ctx, topic, name, nil)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
 		EventDeliverySchema: Schema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
-		ProvisioningState:     s.ProvisioningState, Hold: textOrNull(s.Hold), HoldSince: utcOrNull(s.HoldSince), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		ProvisioningState:     s.ProvisioningState, Hold: textOrNull(s.Hold.Reason), HoldSince: utcOrNull(s.Hold.Since), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 

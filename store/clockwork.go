@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
@@ -11,7 +14,31 @@ const promoteStep = 5000
 // The condition is the exact beginning of River's fetching index (state, queue, priority, scheduled_at): finding that
 // nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s, and
 // scans (108 ms at the same size).
+//
+// Retries that become due must not queue up in front of everybody else's: what finds no room goes on hold, and comes back
+// in waves.
 const promoteStatement = `
+WITH due AS MATERIALIZED (
+    SELECT id, kind, args, (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+     WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now()
+     ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+), placed AS MATERIALIZED (
+    SELECT due.*, row_number() OVER (PARTITION BY due.subscription_id ORDER BY due.id) <= coalesce(r.room, $2) OR due.kind <> 'deliver' AS fits, coalesce(r.hold, 'admission') AS hold
+      FROM due LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold) ON r.subscription_id = due.subscription_id
+), moved AS (
+    UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM placed WHERE j.id = placed.id AND placed.fits
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING placed WHERE j.id = placed.id AND NOT placed.fits RETURNING j.id
+), parked AS (
+    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
+      FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = (p.args ->> 'd')::bigint AND d.job_id = p.id
+)
+SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits) FROM placed GROUP BY 1`
+
+// Two kinds of times are River's own, for jobs that failed or were put off before their attempt began, and made with the
+// clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
+// retryable; an available job is never meant for more than 5 s ahead.
+const wakeStatement = `
 WITH due AS (
     SELECT id FROM postrider_internal.river_job
      WHERE state = $1 AND queue = 'deliveries' AND priority = 1 AND (%s)
@@ -21,31 +48,77 @@ WITH due AS (
 )
 SELECT count(*) FROM moved`
 
-// Two of the times are River's own, for jobs that failed or were put off before their attempt began, and made with the
-// clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
-// retryable; an available job is never meant for more than 5 s ahead.
-var dueConditions = map[string]string{
-	"scheduled": "scheduled_at <= now()",
+var wakeConditions = map[string]string{
 	"retryable": "scheduled_at <= now() OR attempted_at < now() - interval '3 minutes'",
 	"available": "scheduled_at > now() + interval '10 seconds'",
 }
 
-// Promote makes the jobs available whose time has come and says how many. Every node calls it every 250 ms; nodes
-// skip each other's rows.
-func (s *Store) Promote(ctx context.Context) (int, error) {
-	total := 0
-	for state, due := range dueConditions {
-		for moved := promoteStep; moved == promoteStep; {
-			if err := s.pool.QueryRow(ctx, fmt.Sprintf(promoteStatement, due), state, promoteStep).Scan(&moved); err != nil {
-				return total, fmt.Errorf("promote due jobs: %w", err)
+// Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for admission.
+type Room struct {
+	SubscriptionID int64
+	Jobs           int
+	Hold           string
+}
+
+// Promote makes the jobs available whose time has come and says how many were due. Where no room is given there is
+// DefaultRoom. Every node calls it every 250 ms; nodes skip each other's rows.
+func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
+	total, err := s.promoteScheduled(ctx, rooms)
+	for state, due := range wakeConditions {
+		for moved := promoteStep; moved == promoteStep && err == nil; total += moved {
+			if err = s.pool.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, promoteStep).Scan(&moved); err != nil {
+				moved = 0
 			}
-			total += moved
 		}
 	}
 	if total > 0 {
 		s.notifier.poke()
 	}
+	if err != nil {
+		return total, fmt.Errorf("promote due jobs: %w", err)
+	}
 	return total, nil
+}
+
+func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
+	left := make(map[int64]Room, len(rooms))
+	for _, r := range rooms {
+		left[r.SubscriptionID] = r
+	}
+	for due := promoteStep; due == promoteStep; total += due {
+		due = 0
+		rows, err := s.pool.Query(ctx, promoteStatement, promoteColumns(left)...)
+		if err != nil {
+			return total, err
+		}
+		var subscription int64
+		var met, fit int
+		_, err = pgx.ForEachRow(rows, []any{&subscription, &met, &fit}, func() error {
+			r, known := left[subscription]
+			if !known {
+				r = Room{SubscriptionID: subscription, Jobs: DefaultRoom}
+			}
+			r.Jobs -= fit
+			left[subscription] = r
+			s.traffic.addOne(subscription, fit)
+			due += met
+			return nil
+		})
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func promoteColumns(rooms map[int64]Room) []any {
+	var subscriptions []int64
+	var jobs []int
+	var holds []pgtype.Text
+	for _, r := range rooms {
+		subscriptions, jobs, holds = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0)), append(holds, nullText(r.Hold))
+	}
+	return []any{promoteStep, DefaultRoom, subscriptions, jobs, holds}
 }
 
 // Register announces this node, before its first fetch: a running job of a node that is not announced is taken away
@@ -143,3 +216,6 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	}
 	return n, nil
 }
+
+// WorkerNodes is a stand-in until the lease counts.
+func (s *Store) WorkerNodes() int { return 1 }

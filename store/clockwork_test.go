@@ -147,7 +147,7 @@ func TestLoaderKeepsToItsMemory(t *testing.T) {
 	held := make(chan *store.Work, events)
 	for i := range d {
 		group.Go(func() {
-			work, err := small.Load(t.Context(), d[i], j[i])
+			work, err := small.Load(t.Context(), d[i], 0, j[i])
 			require.NoError(t, err)
 			held <- work
 		})
@@ -209,7 +209,7 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
 	require.NoError(t, err)
 	d, j := b.fetched(t, "node-1")
-	work, err := b.store.Load(t.Context(), d[0], j[0])
+	work, err := b.store.Load(t.Context(), d[0], 0, j[0])
 	require.NoError(t, err)
 	require.True(t, work.EventMissing)
 	work.Release()

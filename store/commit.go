@@ -23,8 +23,11 @@ const (
 // filters were taken from. It answers the version it found. Job and delivery name each other, so both ids are drawn
 // first. The day of the event travels in the delivery: it finds the partition.
 //
-// A delivery to an event subscription on hold gets the hold instead of a job. The state rows of those are locked against
-// change until the commit: a release waits, and what it then looks for includes this publish's deliveries.
+// A delivery to an event subscription on hold gets the hold instead of a job, and so does one that finds too many jobs of its
+// event subscription queued (admission). The rows that hold are locked against change until the commit: a release waits, and
+// what it then looks for includes this publish's deliveries.
+//
+// An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
 const publishStatement = `
 WITH fresh AS (
     SELECT version FROM postrider_internal.catalogue WHERE version = $1
@@ -35,14 +38,25 @@ WITH fresh AS (
            AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
 ), held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
-     WHERE subscription_id = ANY ($15::bigint[]) AND hold IS NOT NULL FOR SHARE
+     WHERE subscription_id = ANY ($18::bigint[]) AND hold IS NOT NULL FOR SHARE
+), resting AS MATERIALIZED (
+    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($20::bytea[]) AND since IS NOT NULL FOR SHARE
+), lanes AS MATERIALIZED (
+    SELECT l.subscription_id, l.batching, coalesce(held.hold, CASE WHEN resting.rest_key IS NOT NULL THEN 'probation' END) AS hold
+      FROM unnest($18::bigint[], $20::bytea[], $21::bool[]) AS l(subscription_id, rest_key, batching)
+      LEFT JOIN held ON held.subscription_id = l.subscription_id
+      LEFT JOIN resting ON resting.rest_key = l.rest_key
 ), owed AS MATERIALIZED (
-    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, CASE WHEN held.hold IS NULL THEN nextval('postrider_internal.river_job_id_seq') END AS job_id, held.hold, d.*
-      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[]) AS d(event_uuid, topic_id, subscription_id)
-      LEFT JOIN held ON held.subscription_id = d.subscription_id
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching,
+           CASE WHEN d.admitted AND lanes.hold IS NULL AND NOT lanes.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
+      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[]) AS d(event_uuid, topic_id, subscription_id, admitted)
+      JOIN lanes ON lanes.subscription_id = d.subscription_id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE hold IS NULL
+    SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE job_id IS NOT NULL
+), pumps AS (
+    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id), 'batch', 'deliveries', 1, 1000, now() FROM owed WHERE batching AND hold IS NULL
 ), deliveries AS (
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, next_attempt_at)
     SELECT id, subscription_id, topic_id, event_uuid, (now() AT TIME ZONE 'UTC')::date, job_id, hold, now(), now() FROM owed
@@ -100,11 +114,12 @@ func (c *committer) withConn(ctx context.Context, do func(*pgxpool.Conn) error) 
 // transact runs T1, after the statements given, in one round trip and answers the group.
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, before ...string) error {
 	version, found := group[0].version, int64(0)
+	admitted := c.store.traffic.admit(group)
 	batch := &pgx.Batch{}
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
-	batch.Queue(publishStatement, publishColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+	batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
@@ -112,6 +127,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	if found != version {
 		return errStale
 	}
+	c.store.traffic.add(admitted)
 	c.store.notifier.poke()
 	for _, req := range group {
 		req.answer(nil)
@@ -119,8 +135,9 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	return nil
 }
 
-// publishColumns turns the group into one array per column.
-func publishColumns(version int64, group []*publishRequest) []any {
+// publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription may
+// have a job at once.
+func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions) []any {
 	var events, owed int
 	for _, req := range group {
 		events += len(req.receipt.Events)
@@ -131,26 +148,32 @@ func publishColumns(version int64, group []*publishRequest) []any {
 		for i := range req.receipt.Events {
 			e.add(req, i)
 			for _, sub := range req.wanting[i] {
-				d.events = append(d.events, req.receipt.SystemIDs[i])
-				d.topics = append(d.topics, sub.TopicID)
-				d.subs = append(d.subs, sub.ID)
+				d.add(req.receipt.SystemIDs[i], sub, admitted.take(sub.ID))
 			}
 		}
 	}
-	topics, subscriptions, counts := publishedCounts(group)
+	p := s.publishedLanes(group)
 	return []any{
 		version, e.ids, e.topics, e.times, e.matched, e.eventIDs, e.types, e.subjects, e.sources, e.dataVersions, e.schemas, e.bodies,
-		d.events, d.topics, d.subs, topics, subscriptions, counts,
+		d.events, d.topics, d.subs, d.admitted, p.topics, p.subscriptions, p.counts, p.restKeys, p.batching,
 	}
 }
 
 type owedColumns struct {
 	events       [][16]byte
 	topics, subs []int64
+	admitted     []bool
 }
 
-func newOwedColumns(n int) owedColumns {
-	return owedColumns{events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n)}
+func newOwedColumns(n int) *owedColumns {
+	return &owedColumns{events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n)}
+}
+
+func (c *owedColumns) add(event [16]byte, sub *Subscription, admitted bool) {
+	c.events = append(c.events, event)
+	c.topics = append(c.topics, sub.TopicID)
+	c.subs = append(c.subs, sub.ID)
+	c.admitted = append(c.admitted, admitted)
 }
 
 type eventColumns struct {

@@ -15,6 +15,10 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
 	ErrConflict = errors.New("conflict")
+	// ErrPaused: an event subscription's pause stands before what was asked for.
+	ErrPaused = errors.New("the event subscription is paused")
+	// ErrNoProbation: the event subscription is not on probation.
+	ErrNoProbation = errors.New("the event subscription is not on probation")
 	// ErrUnauthorized: the publication's Authorize refused the topic as it is now.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrUnavailable: nothing was stored, or it is unknown whether it was (the connection broke at COMMIT). Try again.

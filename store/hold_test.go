@@ -24,15 +24,15 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 	b.subscription(t, "orders", "open", nil)
 	other, _ := newStore(t, b.url, "node-2")
 	for i := range 10 {
-		sub, err := b.store.PauseSubscription(t.Context(), "orders", "paused")
+		sub, err := b.store.PauseSubscription(t.Context(), "orders", "paused", nil)
 		require.NoError(t, err)
-		require.Equal(t, store.HoldPaused, sub.Hold)
-		require.NotNil(t, sub.HoldSince)
+		require.Equal(t, store.HoldPaused, sub.Hold.Reason)
+		require.NotNil(t, sub.Hold.Since)
 		_, err = other.Publish(t.Context(), publication("orders", fmt.Sprintf("held-%d", i), 1))
 		require.NoError(t, err)
 		sub, err = b.store.ResumeSubscription(t.Context(), "orders", "paused")
 		require.NoError(t, err)
-		require.Empty(t, sub.Hold)
+		require.Empty(t, sub.Hold.Reason)
 		_, err = other.Publish(t.Context(), publication("orders", fmt.Sprintf("free-%d", i), 1))
 		require.NoError(t, err)
 	}
@@ -40,7 +40,7 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 	require.Equal(t, 10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'paused'"))
 	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'open'"))
 	require.Zero(t, b.count(t, brokenTokens))
-	_, err := b.store.PauseSubscription(t.Context(), "orders", "never")
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "never", nil)
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
@@ -49,24 +49,24 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
-	_, err := b.store.PauseSubscription(t.Context(), "orders", "all")
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 300)
-	waiting, err := b.store.WaitingSubscriptions(t.Context())
+	traffic, err := b.store.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldPaused}}, waiting)
+	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldPaused, Held: store.DefaultRoom}}, traffic.Waiting)
 	_, err = b.store.ResumeSubscription(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	waiting, err = b.store.WaitingSubscriptions(t.Context())
+	traffic, err = b.store.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID}}, waiting)
+	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Held: store.DefaultRoom}}, traffic.Waiting)
 
 	other, _ := newStore(t, b.url, "node-2")
 	var group sync.WaitGroup
 	var released [2]int
 	for i, s := range []*store.Store{b.store, other} {
 		group.Go(func() {
-			n, err := s.Refill(t.Context(), sub.ID, 100)
+			n, err := s.Refill(t.Context(), sub.ID, false, 100)
 			require.NoError(t, err)
 			released[i] = n
 		})
@@ -76,9 +76,9 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	require.Equal(t, 300-released[0]-released[1], b.count(t, heldQuery))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries h JOIN postrider_internal.deliveries r ON h.hold IS NOT NULL AND r.hold IS NULL AND r.id > h.id"))
 	require.Zero(t, b.count(t, brokenTokens))
-	queued, err := b.store.QueuedJobs(t.Context())
+	traffic, err = b.store.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[int64]int{sub.ID: released[0] + released[1]}, queued)
+	require.Equal(t, map[int64]int{sub.ID: released[0] + released[1]}, traffic.Queued)
 }
 
 func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
@@ -98,7 +98,7 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	require.NoError(t, b.store.Record(t.Context(), parked))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1", later.Truncate(time.Microsecond)))
 
-	n, err := b.store.Refill(t.Context(), sub.ID, 10)
+	n, err := b.store.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
@@ -111,7 +111,7 @@ func TestReleaseExpired(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
-	_, err := b.store.PauseSubscription(t.Context(), "orders", "all")
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 3)
 	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours',
@@ -154,12 +154,12 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	}
 	group.Go(func() {
 		for ctx.Err() == nil {
-			_, err := other.Refill(context.Background(), sub.ID, 50)
+			_, err := other.Refill(context.Background(), sub.ID, false, 50)
 			require.NoError(t, err)
 		}
 	})
 	for range 30 {
-		_, err := b.store.PauseSubscription(t.Context(), "orders", "all")
+		_, err := b.store.PauseSubscription(t.Context(), "orders", "all", nil)
 		require.NoError(t, err)
 		_, err = b.store.ResumeSubscription(t.Context(), "orders", "all")
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	group.Wait()
 	require.Zero(t, b.count(t, brokenTokens))
 	for b.count(t, heldQuery) > 0 {
-		_, err := b.store.Refill(t.Context(), sub.ID, 1000)
+		_, err := b.store.Refill(t.Context(), sub.ID, false, 1000)
 		require.NoError(t, err)
 	}
 	total := 0

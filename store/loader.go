@@ -24,8 +24,14 @@ type Work struct {
 	NextAttemptAt  time.Time
 	FirstAttemptAt *time.Time
 	Event          event.Event
-	// Hold is why the event subscription's deliveries must not be attempted now; "" when they may.
-	Hold string
+	// Hold is why the event subscription's deliveries must not be attempted now; "" when they may. TimeToLiveStopped: they do
+	// not grow older meanwhile.
+	Hold              string
+	TimeToLiveStopped bool
+	// LastHold is the hold that this turn had to wait for; "" for none.
+	LastHold string
+	// Rest is what its policy may rest after failures, and how that stands.
+	Rest Rest
 	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped.
 	EventMissing bool
 
@@ -43,6 +49,7 @@ func (w *Work) Release() { w.release() }
 
 type loadRequest struct {
 	deliveryID, jobID int64
+	rest              Rest
 	done              chan loadAnswer
 }
 
@@ -74,10 +81,10 @@ func newLoader(s *Store, maxBytes int64) *loader {
 	return &loader{store: s, queue: newBatcher[*loadRequest](), maxBytes: max(maxBytes, maxEventBytes), freed: make(chan struct{}, 1)}
 }
 
-// Load reads a delivery for the job that is its token. ErrNotFound: the delivery is finished, or has another token by
-// now; there is nothing to do.
-func (s *Store) Load(ctx context.Context, deliveryID, jobID int64) (*Work, error) {
-	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, done: make(chan loadAnswer, 1)}
+// Load reads a delivery of an event subscription for the job that is its token. ErrNotFound: the delivery is finished, or has
+// another token by now; there is nothing to do.
+func (s *Store) Load(ctx context.Context, deliveryID, subscriptionID, jobID int64) (*Work, error) {
+	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, rest: s.restOf(subscriptionID), done: make(chan loadAnswer, 1)}
 	s.loader.queue.add(req)
 	select {
 	case answer := <-req.done:
@@ -150,7 +157,7 @@ func (l *loader) take(bytes int64) (release func()) {
 const loadStatement = `
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
-       coalesce(st.hold, ''),
+       coalesce(st.hold, ''), coalesce(st.stop_time_to_live, false), coalesce(d.last_hold, ''),
        CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END
   FROM postrider_internal.deliveries d
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = d.subscription_id
@@ -186,15 +193,27 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	for i, req := range group {
 		ids[i] = req.deliveryID
 	}
-	rows, err := l.store.pool.Query(ctx, loadStatement, ids, free)
-	if err != nil {
+	found, rests := make(map[int64]*Work, len(group)), map[string]restRow{}
+	batch := &pgx.Batch{}
+	batch.Queue(loadStatement, ids, free).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
+	queueRests(batch, group, rests)
+	if err := l.store.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, err
 	}
-	found := make(map[int64]*Work, len(group))
+	for _, req := range group {
+		if work := found[req.deliveryID]; work != nil {
+			work.rests(req.rest, rests, req.jobID)
+		}
+	}
+	return found, nil
+}
+
+func readWork(rows pgx.Rows, found map[int64]*Work) error {
 	w := new(Work)
-	_, err = pgx.ForEachRow(rows, []any{
+	_, err := pgx.ForEachRow(rows, []any{
 		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.FirstAttemptAt, &w.readAt,
-		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion, &w.Hold, &w.Event.Body,
+		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion,
+		&w.Hold, &w.TimeToLiveStopped, &w.LastHold, &w.Event.Body,
 	}, func() error {
 		work := *w
 		work.loadedAt = time.Now()
@@ -202,7 +221,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 		w.JobID, w.FirstAttemptAt, w.Event.Body = nil, nil, nil // the next row must not write into these
 		return nil
 	})
-	return found, err
+	return err
 }
 
 func answerAll(group []*loadRequest, err error) {

@@ -24,10 +24,10 @@ const recordStatement = `
 WITH input AS (
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::int[], $6::int[], $7::timestamptz[], $8::bigint[],
                          $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::int[], $14::text[], $15::text[], $16::bytea[], $17::bytea[],
-                         $18::text[], $19::timestamptz[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::uuid[])
+                         $18::text[], $19::timestamptz[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::uuid[], $29::timestamptz[], $30::text[])
            AS i(job_id, delivery_id, subscription_id, retry_policy, number, reruns, started_at, duration_us,
                 dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, headers, excerpt,
-                verdict, next_at, skipped_marks, reason, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, dead_letter_id)
+                verdict, next_at, skipped_marks, reason, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, dead_letter_id, due_at, last_hold)
 ), gone AS (
     DELETE FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) RETURNING id
 ), result AS MATERIALIZED (
@@ -35,15 +35,16 @@ WITH input AS (
            CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM input JOIN gone ON gone.id = input.job_id
 ), attempts AS (
-    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
-           first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, node, response_headers, response_excerpt)
-    SELECT (now() AT TIME ZONE 'UTC')::date, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
-           first_byte_us, status, outcome, error, verdict, next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, $28, headers, excerpt
+    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, due_at, started_at, duration_us, dns_us, connect_us, tls_us,
+           first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_marks, node, response_headers, response_excerpt)
+    SELECT (now() AT TIME ZONE 'UTC')::date, delivery_id, subscription_id, job_id, number, reruns, due_at, started_at, duration_us, dns_us, connect_us, tls_us,
+           first_byte_us, status, outcome, error, verdict, next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, last_hold, skipped_marks, $28, headers, excerpt
       FROM result WHERE number > 0
 ), moved_on AS (
     UPDATE postrider_internal.deliveries d
        SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
-           first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at
+           first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at,
+           last_hold = NULL
       FROM result r
      WHERE d.id = r.delivery_id AND r.next_job IS NOT NULL
 ), successors AS (
@@ -81,13 +82,18 @@ WITH input AS (
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
      WHERE f.state = 'dead_lettered'
 )
-SELECT count(*) FROM gone`
+SELECT coalesce(array_agg(id), '{}') FROM gone`
 
 func (r *recorder) write(group []*recordRequest) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	var recorded int
-	if err := r.store.pool.QueryRow(ctx, recordStatement, resultColumns(r.store.node, group)...).Scan(&recorded); err != nil {
+	var found []*evidence
+	for _, req := range group {
+		if e := r.store.evidenceOf(&req.Result); e != nil {
+			found = append(found, e)
+		}
+	}
+	if err := r.recordWith(ctx, group, found); err != nil {
 		return fmt.Errorf("record %d results: %w", len(group), err)
 	}
 	for _, req := range group {
@@ -133,6 +139,8 @@ func resultColumns(node string, group []*recordRequest) []any {
 			return pgtype.UUID{Bytes: q.deadLetterID, Valid: q.Verdict.Action == policy.DeadLetter}
 		}),
 		node,
+		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.DueAt) }),
+		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.LastHold) }),
 	}
 }
 

@@ -30,6 +30,8 @@ type Result struct {
 
 	Number    int // of this attempt, 1 = first; 0 = no request was made
 	Reruns    int // times a crash interrupted this attempt before
+	DueAt     time.Time
+	LastHold  string // the hold that it had to wait for since then; "" for none
 	StartedAt time.Time
 	Duration  time.Duration
 	Timings   Timings
@@ -41,6 +43,8 @@ type Result struct {
 	ResponseExcerpt []byte
 
 	Verdict policy.Verdict
+	// Rest is the Work's.
+	Rest Rest
 }
 
 // Timings are the phases of a request; zero where there was none, as on a reused connection.

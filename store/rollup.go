@@ -14,7 +14,7 @@ const (
 	rolledPublish = `
     INSERT INTO postrider_internal.rollup_deltas (minute, topic_id, subscription_id, kind, count)
     SELECT date_trunc('minute', now()), c.topic_id, c.subscription_id, CASE c.subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, c.count
-      FROM fresh CROSS JOIN unnest($16::bigint[], $17::bigint[], $18::bigint[]) AS c(topic_id, subscription_id, count)`
+      FROM fresh CROSS JOIN unnest($17::bigint[], $18::bigint[], $19::bigint[]) AS c(topic_id, subscription_id, count)`
 
 	// rolledAttempts is a part of recordStatement: requests by outcome, with how long they took (bounds in microseconds).
 	rolledAttempts = `
@@ -36,24 +36,6 @@ const (
     SELECT date_trunc('minute', now()), topic_id, subscription_id, `
 	rolledEndsFrom = `, count(*) FROM finished GROUP BY 2, 3, 4, 5`
 )
-
-// publishedCounts are rolledPublish's columns: what a group adds to each topic's and each event subscription's count.
-func publishedCounts(group []*publishRequest) (topics, subscriptions, counts []int64) {
-	type key struct{ topic, subscription int64 }
-	totals := map[key]int64{}
-	for _, req := range group {
-		totals[key{req.receipt.Topic.ID, 0}] += int64(len(req.receipt.Events))
-		for _, wanting := range req.wanting {
-			for _, sub := range wanting {
-				totals[key{sub.TopicID, sub.ID}]++
-			}
-		}
-	}
-	for k, n := range totals {
-		topics, subscriptions, counts = append(topics, k.topic), append(subscriptions, k.subscription), append(counts, n)
-	}
-	return topics, subscriptions, counts
-}
 
 // mergeStep is how many appended rows one statement adds up.
 const mergeStep = 50_000

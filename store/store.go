@@ -43,6 +43,8 @@ type Store struct {
 	recorder  *recorder
 	loader    *loader
 	notifier  *notifier
+	traffic   *traffic
+	failing   failing
 	sweeper   sweeper
 }
 
@@ -61,6 +63,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.notifier = newNotifier(o.Pool, o.Logger)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s)
+	s.traffic = newTraffic(s)
 	s.loader = newLoader(s, o.MaxBodyBytes)
 	s.catalogue.Store(emptyCatalogue())
 	if err := s.Reload(ctx); err != nil {
@@ -79,7 +82,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Record were handed before is finished first, as long as the database answers.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.loader.run, s.notifier.run, s.reloadEverySecond} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

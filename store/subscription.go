@@ -35,6 +35,23 @@ type SubscriptionSpec struct {
 	EventTimeToLiveInMinutes *int
 	Filter                   policy.Filter
 	DeadLetter               DeadLetterDestination
+	// MaxEventsPerBatch and PreferredBatchSizeInKilobytes switch batches on; see policy.ResolveBatch.
+	MaxEventsPerBatch             *int
+	PreferredBatchSizeInKilobytes *int
+	// MaxConcurrentDeliveries bounds the requests in flight, of all nodes together; nil = as many as the endpoint keeps up with.
+	MaxConcurrentDeliveries *int
+}
+
+// Batching reports whether events are delivered in batches.
+func (s *SubscriptionSpec) Batching() bool {
+	_, on := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	return on
+}
+
+// Batch is how batches are cut: of one event each where batches are off.
+func (s *SubscriptionSpec) Batch() policy.BatchSettings {
+	settings, _ := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	return settings
 }
 
 // Subscription is an event subscription: a filter and an endpoint on one topic.
@@ -45,12 +62,27 @@ type Subscription struct {
 	Name    string
 	SubscriptionSpec
 	ProvisioningState string
-	// Hold is why its deliveries waited when this was read ("" = they did not), HoldSince since when.
-	Hold                 string
-	HoldSince            *time.Time
+	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
+	EndpointHash         []byte
+	Hold                 HoldStatus
 	Version              int64
 	CreatedAt, UpdatedAt time.Time
 	DeletedAt            *time.Time
+}
+
+// HoldStatus is why an event subscription's deliveries waited when it was read.
+type HoldStatus struct {
+	// Reason is one of the holds; "" = they did not wait.
+	Reason string
+	// Since when; nil where they did not wait.
+	Since *time.Time
+	// Of a probation: Cause is the outcome of its last failure, Until when the next probe is let through, Probing that one is
+	// under way.
+	Cause   string
+	Until   *time.Time
+	Probing bool
+	// TimeToLiveStopped: the pause does not count for the time to live. Resuming: it ends as soon as that is written down.
+	TimeToLiveStopped, Resuming bool
 }
 
 // HasDeadLetter reports whether a delivery that is given up becomes a dead letter. It does unless the event
@@ -63,26 +95,38 @@ type subscriptionRow struct {
 	Topic, Name                       string
 	EndpointSealed                    []byte
 	EndpointBaseURL                   string `db:"endpoint_base_url"`
+	EndpointHash                      []byte
 	EndpointKind, EventDeliverySchema string
 	RetryPolicy                       string
 	MaxDeliveryAttempts               *int
 	EventTimeToLiveInMinutes          *int
 	Filter                            []byte
 	DeadLetter, ProvisioningState     string
-	Hold                              string
-	HoldSince                         *time.Time
+	MaxEventsPerBatch                 *int
+	PreferredBatchSizeInKilobytes     *int
+	MaxConcurrentDeliveries           *int
+	Hold, HoldCause                   string
+	HoldSince, HoldUntil              *time.Time
+	Probing, TTLStopped, Resuming     bool
 	Version                           int64
 	CreatedAt, UpdatedAt              time.Time
 	DeletedAt                         *time.Time
 }
 
-const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_kind,
+const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_hash, s.endpoint_kind,
        s.event_delivery_schema, s.retry_policy, s.max_delivery_attempts, s.event_time_to_live_in_minutes, s.filter,
-       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state, coalesce(st.hold, '') AS hold,
-       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since WHEN 'probation' THEN st.probation_since END AS hold_since, s.version, s.created_at, s.updated_at, s.deleted_at
+       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state,
+       s.max_events_per_batch, s.preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries,
+       coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
+       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
+       CASE WHEN st.hold IS NULL THEN coalesce(r.cause, '') ELSE '' END AS hold_cause, CASE WHEN st.hold IS NULL THEN r.until END AS hold_until,
+       st.hold IS NULL AND r.probe_job_id IS NOT NULL AS probing, coalesce(st.stop_time_to_live, false) AS ttl_stopped, st.resumed_at IS NOT NULL AS resuming,
+       s.version, s.created_at, s.updated_at, s.deleted_at
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
-  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id `
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+  LEFT JOIN postrider_internal.probations r ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id) `
 
 func (s *Store) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, subscriptionColumns+where, args...)
@@ -112,13 +156,18 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 		return nil, err
 	}
 	sub := &Subscription{
-		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: r.ProvisioningState, Hold: r.Hold, HoldSince: r.HoldSince,
+		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: r.ProvisioningState, EndpointHash: r.EndpointHash,
+		Hold: HoldStatus{
+			Reason: r.Hold, Since: r.HoldSince, Cause: r.HoldCause, Until: r.HoldUntil, Probing: r.Probing,
+			TimeToLiveStopped: r.TTLStopped, Resuming: r.Resuming,
+		},
 		Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
 		SubscriptionSpec: SubscriptionSpec{
 			EndpointURL: endpoint, EndpointBaseURL: r.EndpointBaseURL, EndpointKind: policy.EndpointKind(r.EndpointKind),
 			EventDeliverySchema: event.Schema(r.EventDeliverySchema), RetryPolicy: r.RetryPolicy,
 			MaxDeliveryAttempts: r.MaxDeliveryAttempts, EventTimeToLiveInMinutes: r.EventTimeToLiveInMinutes,
-			DeadLetter: DeadLetterDestination(r.DeadLetter),
+			DeadLetter: DeadLetterDestination(r.DeadLetter), MaxEventsPerBatch: r.MaxEventsPerBatch,
+			PreferredBatchSizeInKilobytes: r.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: r.MaxConcurrentDeliveries,
 		},
 	}
 	if err := json.Unmarshal(r.Filter, &sub.Filter); err != nil {
@@ -177,14 +226,17 @@ func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec Su
 }
 
 func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription) error {
-	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_kind,
-		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination)
-		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
-			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END)`
+	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind,
+		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination,
+		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries)
+		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
+			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
+			@batch_events, @batch_kilobytes, @concurrent)`
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
-		endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
+		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
-		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END
+		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
+		max_events_per_batch = @batch_events, preferred_batch_size_in_kilobytes = @batch_kilobytes, max_concurrent_deliveries = @concurrent
 		WHERE id = @id`
 	filter, err := json.Marshal(spec.Filter)
 	if err != nil {
@@ -193,7 +245,8 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 	args := pgx.NamedArgs{
 		"topic_id": topicID, "name": name, "endpoint_sealed": s.sealer.Seal(endpointColumn, spec.EndpointURL),
 		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
-		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter),
+		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.sealer.Mac("endpoint " + spec.EndpointURL),
+		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes, "concurrent": spec.MaxConcurrentDeliveries,
 	}
 	statement := insert
 	if existing != nil {

@@ -135,7 +135,7 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	require.Equal(t, store.Swept{Mended: 1}, b.sweep(t))
 
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
-	_, err := b.store.Load(t.Context(), int64(d), int64(j))
+	_, err := b.store.Load(t.Context(), int64(d), 0, int64(j))
 	require.ErrorIs(t, err, store.ErrNotFound, "the old token opens nothing")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j), "nor can a late result be recorded with it")
 }

@@ -1,0 +1,113 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+const (
+	// flowInterval is how often what waits is looked at: retries whose time has come, held deliveries that may go, probes.
+	flowInterval = 250 * time.Millisecond
+	// A wave fills an event subscription's queue up to four jobs for each call it may have in flight, more where the
+	// endpoint answers quickly, and to 10,000 at most. An endpoint that hangs gets four jobs a second however many
+	// deliveries it is owed, and a million deliveries that were paused come back without a million jobs in front of
+	// everybody else's.
+	wavesPerCall = 4
+	maxWave      = 10_000
+)
+
+// promote runs on every node and trusts no leader: River's own scheduler moves nothing for 15 s after its leader died.
+func (e *Engine) promote(ctx context.Context) {
+	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
+		_, err := e.store.Promote(ctx, e.rooms(e.store.Traffic())...)
+		return err
+	})
+}
+
+// rooms bounds the promotion of those that have jobs queued, are on hold, or fail. The others have the default.
+func (e *Engine) rooms(t *store.Traffic) []store.Room {
+	rooms := map[int64]store.Room{}
+	for id := range t.Queued {
+		rooms[id] = store.Room{SubscriptionID: id, Jobs: e.store.Room(id)}
+	}
+	for _, id := range e.gate.failing() {
+		rooms[id] = store.Room{SubscriptionID: id, Jobs: e.store.Room(id)}
+	}
+	for _, w := range t.Waiting { // whoever waits already goes first
+		rooms[w.SubscriptionID] = store.Room{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
+	}
+	for id, hold := range t.Holds {
+		rooms[id] = store.Room{SubscriptionID: id, Hold: hold.Reason}
+	}
+	list := make([]store.Room, 0, len(rooms))
+	for _, r := range rooms {
+		list = append(list, r)
+	}
+	return list
+}
+
+// refill releases what is on hold without cause, lets probes through, and brings to their end those held deliveries whose
+// time to live has passed. It looks at the state and not at events: whatever was missed is found a moment later, by any node.
+func (e *Engine) refill(ctx context.Context) {
+	e.every(ctx, flowInterval, "releasing held deliveries", func(ctx context.Context) error {
+		traffic := e.store.Traffic()
+		for id, hold := range traffic.Holds {
+			if !hold.Resuming {
+				continue
+			}
+			if _, err := e.store.MoveTimeToLive(ctx, id); err != nil {
+				return err
+			}
+		}
+		for _, rest := range traffic.Rests {
+			if !rest.ProbeDue {
+				continue
+			}
+			if _, err := e.store.ClaimProbe(ctx, rest.Key); err != nil {
+				return err
+			}
+		}
+		for _, w := range traffic.Waiting {
+			if err := e.releaseFrom(ctx, traffic, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Waiting) error {
+	catalogue, room := e.store.Catalogue(), e.store.Room(w.SubscriptionID)
+	sub, known := catalogue.Subscription(w.SubscriptionID)
+	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
+		return nil
+	}
+	if w.Hold == "" {
+		_, err := e.store.Refill(ctx, w.SubscriptionID, sub.Batching(), room)
+		return err
+	}
+	p, known := catalogue.Policy(sub.RetryPolicy)
+	if !known {
+		return nil
+	}
+	limits := p.Clamp(sub.MaxDeliveryAttempts, sub.EventTimeToLiveInMinutes)
+	age := p.Deadline(time.Time{}, limits.TTL).Sub(time.Time{})
+	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, catalogue.RestOf(t, sub).Cause, sub.HasDeadLetter()) {
+		age = 0
+	}
+	_, err := e.store.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
+	return err
+}
+
+// limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and each
+// has at least one.
+func (e *Engine) limit(subscription int64) int {
+	sub, ok := e.store.Catalogue().Subscription(subscription)
+	if !ok || sub.MaxConcurrentDeliveries == nil {
+		return 0
+	}
+	return max(*sub.MaxConcurrentDeliveries/e.store.WorkerNodes(), 1)
+}

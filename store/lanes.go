@@ -1,0 +1,38 @@
+package store
+
+// laneColumns are one entry for each topic (event subscription 0) and each event subscription of a publish: what it adds to
+// their counts, and what its deliveries go by.
+type laneColumns struct {
+	topics, subscriptions, counts []int64
+	restKeys                      [][]byte
+	batching                      []bool
+}
+
+func (s *Store) publishedLanes(group []*publishRequest) *laneColumns {
+	catalogue := s.Catalogue()
+	topics, subscriptions := map[int64]int64{}, map[*Subscription]int64{}
+	for _, req := range group {
+		topics[req.receipt.Topic.ID] += int64(len(req.receipt.Events))
+		for _, wanting := range req.wanting {
+			for _, sub := range wanting {
+				subscriptions[sub]++
+			}
+		}
+	}
+	c := &laneColumns{}
+	for topic, n := range topics {
+		c.add(topic, 0, n, nil, false)
+	}
+	for sub, n := range subscriptions {
+		c.add(sub.TopicID, sub.ID, n, catalogue.restKey(sub), sub.Batching())
+	}
+	return c
+}
+
+func (c *laneColumns) add(topic, subscription, count int64, restKey []byte, batching bool) {
+	c.topics = append(c.topics, topic)
+	c.subscriptions = append(c.subscriptions, subscription)
+	c.counts = append(c.counts, count)
+	c.restKeys = append(c.restKeys, restKey)
+	c.batching = append(c.batching, batching)
+}

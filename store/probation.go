@@ -1,0 +1,267 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Rest says what is rested after failures of a delivery's endpoint, and how that stood when the delivery was read.
+type Rest struct {
+	// Policy and EndpointBaseURL are nil and "" where the policy rests nothing.
+	Policy          *policy.Policy
+	EndpointBaseURL string
+	// Failing: something has failed since the last success. Held: deliveries wait. Probe: this one may go all the same.
+	Failing, Held, Probe bool
+	// Cause is the outcome that the hold is for.
+	Cause policy.Outcome
+
+	key string
+}
+
+// restKey names what rests together after failures; nil under a policy without probation. The SQL function rest_key says the
+// same.
+func (c *Catalogue) restKey(sub *Subscription) []byte {
+	p, ok := c.policies[sub.RetryPolicy]
+	if !ok {
+		return nil
+	}
+	switch p.Probation.Scope {
+	case policy.ProbationEndpoint:
+		return sub.EndpointHash
+	case policy.ProbationEventSubscription:
+		return binary.BigEndian.AppendUint64(nil, uint64(sub.ID)) //nolint:gosec // an identity is never negative
+	default:
+		return nil
+	}
+}
+
+func (s *Store) restOf(subscription int64) Rest {
+	catalogue := s.Catalogue()
+	sub, ok := catalogue.Subscription(subscription)
+	if !ok {
+		return Rest{}
+	}
+	key := catalogue.restKey(sub)
+	if key == nil {
+		return Rest{}
+	}
+	return Rest{Policy: catalogue.policies[sub.RetryPolicy], EndpointBaseURL: sub.EndpointBaseURL, key: string(key)}
+}
+
+// restRow is what an attempt needs to know of a probation.
+type restRow struct {
+	held  bool
+	probe int64
+	cause policy.Outcome
+}
+
+// queueRests looks for the probations of a group of deliveries. There are hardly ever any.
+func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]restRow) {
+	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(cause, '') FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
+	keys := map[string][]byte{}
+	for _, req := range group {
+		if req.rest.key != "" {
+			keys[req.rest.key] = []byte(req.rest.key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	var key []byte
+	var row restRow
+	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(each([]any{&key, &row.held, &row.probe, &row.cause}, func() { found[string(key)] = row }))
+}
+
+// rests takes over how the delivery's probation stands. A pause goes before it, and so does a missing validation.
+func (w *Work) rests(rest Rest, found map[string]restRow, jobID int64) {
+	row, failing := found[rest.key]
+	rest.Failing, rest.Held, rest.Probe, rest.Cause = failing, row.held, row.held && row.probe == jobID, row.cause
+	w.Rest = rest
+	if w.Hold == "" && rest.Held && !rest.Probe {
+		w.Hold = HoldProbation
+	}
+}
+
+// failing remembers the probations' keys that this node has left with failures: a success that was sent before must reset
+// them, too.
+type failing struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (f *failing) has(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keys[key]
+}
+
+func (f *failing) set(key string, failing bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !failing {
+		delete(f.keys, key)
+		return
+	}
+	if f.keys == nil {
+		f.keys = map[string]bool{}
+	}
+	f.keys[key] = true
+}
+
+// evidence is what a result says of the health of what rests together.
+type evidence struct {
+	Rest
+	outcome  policy.Outcome
+	jobID    int64
+	firsts   int // events that failed for the first time
+	finished time.Time
+}
+
+// evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a success
+// and nothing is known to have failed.
+func (s *Store) evidenceOf(r *Result) *evidence {
+	success := r.Outcome == policy.OutcomeDelivered
+	if r.Number == 0 || r.Rest.key == "" || success && !r.Rest.Failing && !s.failing.has(r.Rest.key) {
+		return nil
+	}
+	e := &evidence{Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, finished: r.StartedAt.Add(r.Duration)}
+	if r.Number == 1 && !success {
+		e.firsts = 1
+	}
+	return e
+}
+
+// standing is a probation's row while it is locked.
+type standing struct {
+	key     string
+	baseURL string
+	rest    policy.Rest
+	probe   int64
+	before  policy.Rest
+	changed bool
+}
+
+// weigh lets the policy judge each piece of evidence, in the order in which the calls ended.
+func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
+	slices.SortStableFunc(found, func(a, b *evidence) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
+	for _, e := range found {
+		if s := standings[e.key]; s != nil {
+			s.weigh(e, now)
+		}
+	}
+}
+
+func (s *standing) weigh(e *evidence, now time.Time) {
+	if s.probe == e.jobID {
+		s.probe, s.changed = 0, true
+		s.rest, _ = e.Policy.AfterProbe(s.rest, e.outcome, now)
+		return
+	}
+	if e.outcome == policy.OutcomeDelivered {
+		s.rest, _ = e.Policy.AfterSuccess(s.rest, now)
+		return
+	}
+	s.rest, _ = e.Policy.AfterFailure(s.rest, e.outcome, e.firsts > 0, now)
+	for range min(e.firsts, e.Policy.Probation.Trigger) - 1 {
+		s.rest, _ = e.Policy.AfterFailure(s.rest, e.outcome, true, now)
+	}
+}
+
+const (
+	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
+		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key ON CONFLICT (rest_key) DO NOTHING`
+	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), step, failures_in_a_row, coalesce(probe_job_id, 0), now()
+		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
+	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, step = $5, failures_in_a_row = $6, probe_job_id = $7, updated_at = now()
+		WHERE rest_key = $1`
+	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
+)
+
+// recordWith records a group and what it says of endpoints' health, if anything, in one transaction. Only results whose job row
+// was there count: a node that was thought dead does not testify.
+func (r *recorder) recordWith(ctx context.Context, group []*recordRequest, found []*evidence) error {
+	if len(found) == 0 {
+		_, err := r.store.pool.Exec(ctx, recordStatement, resultColumns(r.store.node, group)...)
+		return err
+	}
+	return pgx.BeginFunc(ctx, r.store.pool, func(tx pgx.Tx) error {
+		var gone []int64
+		standings, now := map[string]*standing{}, time.Time{}
+		batch := &pgx.Batch{}
+		batch.Queue(recordStatement, resultColumns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+		queueStandings(batch, found, standings, &now)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+		heard := slices.DeleteFunc(found, func(e *evidence) bool { return !slices.Contains(gone, e.jobID) })
+		weigh(standings, heard, now)
+		return r.store.writeStandings(ctx, tx, standings)
+	})
+}
+
+// queueStandings locks the rows concerned, and makes those that a failure may need.
+func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*standing, now *time.Time) {
+	var all, failed [][]byte
+	var urls []string
+	for _, e := range found {
+		all = append(all, []byte(e.key))
+		if e.outcome != policy.OutcomeDelivered {
+			failed, urls = append(failed, []byte(e.key)), append(urls, e.EndpointBaseURL)
+		}
+	}
+	batch.Queue(makeRests, failed, urls)
+	batch.Queue(lockRests, all).Query(func(rows pgx.Rows) error {
+		var key []byte
+		var since, until pgtype.Timestamptz
+		s := standing{}
+		_, err := pgx.ForEachRow(rows, []any{&key, &s.baseURL, &since, &until, &s.rest.Cause, &s.rest.Step, &s.rest.FailuresInARow, &s.probe, now}, func() error {
+			read := s
+			read.key, read.rest.Since, read.rest.Until = string(key), since.Time, until.Time
+			read.before = read.rest
+			standings[read.key] = &read
+			return nil
+		})
+		return err
+	})
+}
+
+func (s *Store) writeStandings(ctx context.Context, tx pgx.Tx, standings map[string]*standing) error {
+	batch := &pgx.Batch{}
+	for _, st := range standings {
+		switch r := st.rest; {
+		case r == (policy.Rest{}):
+			batch.Queue(dropRest, []byte(st.key))
+		case st.changed || r != st.before:
+			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)), r.Step, r.FailuresInARow, nullInt(st.probe))
+		}
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("write down the probation: %w", err)
+	}
+	for _, st := range standings {
+		s.failing.set(st.key, st.rest != (policy.Rest{}))
+		s.tellRest(st)
+	}
+	return nil
+}
+
+// tellRest logs a hold's beginning and its end.
+func (s *Store) tellRest(st *standing) {
+	switch {
+	case !st.before.Held() && st.rest.Held():
+		s.log.Warn("deliveries to an endpoint are held after failures", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
+	case st.before.Held() && !st.rest.Held():
+		s.log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
+	}
+}
