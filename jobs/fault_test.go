@@ -132,6 +132,7 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.withoutProbation(t)
 	statuses := []int{http.StatusNoContent, http.StatusInternalServerError, http.StatusBadRequest, http.StatusNoContent}
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		id := r.eventID()

@@ -20,11 +20,11 @@ const (
 	quickShare     = 2
 	silentShare    = 8
 
-	// Endpoints that have not answered lately share half the workers, each taking an eighth of what is left of it: 20 endpoints
+	// Endpoints that have not answered lately share half the workers, each taking half of what is left of it: 20 endpoints
 	// that hang from their first call on leave more than half of the workers to the others. A first call is always made:
 	// without it nothing would tell that an endpoint answers.
 	unprovenShare = 2
-	unprovenPart  = 8
+	unprovenPart  = 2
 	provenFor     = 3 * time.Second
 	// recount: whether an endpoint is silent changes with time alone; it is looked at so often.
 	recount = 50 * time.Millisecond

@@ -27,7 +27,8 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.False(t, g.enter(canceled, lane1, 0))
-	for range 64 {
+	g.learn(lane2, policy.OutcomeDelivered, policy.Result{Status: 200})
+	for range 65 {
 		require.True(t, g.enter(t.Context(), lane2, 0))
 	}
 	require.False(t, g.enter(canceled, lane2, 0))
@@ -113,6 +114,67 @@ func TestGateRoomFollowsTheCap(t *testing.T) {
 	require.Equal(t, 2000, g.room(lane1, 0))
 }
 
+// An endpoint that answers 503 keeps its cap, but its retries give way as soon as others wait.
+func TestGateRoomOfAFailingEndpoint(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	fail := func(n int) {
+		for range n {
+			g.learn(lane1, policy.OutcomeBusy, policy.Result{Status: 503})
+		}
+	}
+	fail(failingStreak - 1)
+	require.Equal(t, wavesPerCall*64, g.room(lane1, quietQueue+1))
+	require.Empty(t, g.failing())
+	fail(1)
+	require.Equal(t, []int64{lane1}, g.failing())
+	require.Equal(t, wavesPerCall*64, g.room(lane1, quietQueue), "nobody waits")
+	require.Equal(t, 64/failingShare, g.room(lane1, quietQueue+1))
+	g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
+	require.Equal(t, wavesPerCall*65, g.room(lane1, quietQueue+1))
+}
+
+// Endpoints that have never answered share half the workers, and each of them gets its first call.
+func TestGateBoundsEndpointsThatNeverAnswered(t *testing.T) {
+	t.Parallel()
+	const workers, hanging = 1000, 20
+	g := newGate(workers)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	calls := 0
+	for id := range int64(hanging) {
+		for g.enter(canceled, id, 0) {
+			calls++
+		}
+		require.Positive(t, g.lane(id).inFlight)
+	}
+	require.LessOrEqual(t, calls, workers/unprovenShare+hanging)
+	const healthy = int64(hanging)
+	require.True(t, g.enter(canceled, healthy, 0), "a first call is always made")
+	g.learn(healthy, policy.OutcomeDelivered, policy.Result{Status: 200})
+	for range 64 {
+		require.True(t, g.enter(canceled, healthy, 0), "and whoever answers it has its whole cap")
+	}
+}
+
+func TestGateFollowsTheLimitOfTheEventSubscription(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.True(t, g.enter(canceled, lane1, 2))
+	require.True(t, g.enter(canceled, lane1, 2))
+	require.False(t, g.enter(canceled, lane1, 2))
+	for range 100 {
+		g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
+	}
+	require.False(t, g.enter(canceled, lane1, 2))
+	require.False(t, g.enter(canceled, lane1, 3), "raised: the cap grows with the next success")
+	g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
+	require.True(t, g.enter(canceled, lane1, 3))
+	require.False(t, g.enter(canceled, lane1, 3))
+}
+
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	var m meter
@@ -130,6 +192,7 @@ func TestMeter(t *testing.T) {
 func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
 	t.Parallel()
 	g := newGate(100)
+	g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
 	for range 50 {
 		require.True(t, g.enter(t.Context(), lane1, 0))
 	}

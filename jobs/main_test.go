@@ -240,6 +240,13 @@ func (b *bundle) copyPolicy(t *testing.T, from, to, changes string) {
 	require.NoError(t, b.store.Reload(t.Context()))
 }
 
+// withoutProbation lets every policy go on attempting whatever fails: for tests of many failures at one endpoint.
+func (b *bundle) withoutProbation(t *testing.T) {
+	t.Helper()
+	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_scope = 'none'")
+	require.NoError(t, b.store.Reload(t.Context()))
+}
+
 // travelStatement makes each waiting delivery's next attempt due now: all times of the delivery move into the past by
 // what is left to wait, so that the engine finds the world as if that time had gone by. The recorded attempts move
 // along, and so all times of one delivery stay comparable.

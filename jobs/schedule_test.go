@@ -83,6 +83,7 @@ const refusing = "http://127.0.0.1:1/"
 func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.withoutProbation(t)
 	e := newEndpoint(t, statusOfPath)
 	all := courses()
 	for _, c := range all {

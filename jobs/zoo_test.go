@@ -148,6 +148,7 @@ func animals(other *endpoint, tlsURL string) []animal {
 func TestEndpointZoo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.withoutProbation(t)
 	other := newEndpoint(t, answering(http.StatusOK))
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -192,6 +193,7 @@ func (b *bundle) requireAnimal(t *testing.T, a animal) {
 func TestStatusSweep(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.withoutProbation(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		status, _ := strconv.Atoi(r.eventID())
 		w.WriteHeader(status)

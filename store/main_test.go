@@ -61,6 +61,18 @@ func (b *bundle) smallMemory(t *testing.T) *store.Store {
 
 func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgxpool.Pool) {
 	t.Helper()
+	return openStore(t, url, o, func(*store.Store) {})
+}
+
+// newStoreConfigured is a store that is changed before it runs.
+func newStoreConfigured(t *testing.T, url string, change func(*store.Store)) *store.Store {
+	t.Helper()
+	s, _ := openStore(t, url, store.Options{Node: "node-configured"}, change)
+	return s
+}
+
+func openStore(t *testing.T, url string, o store.Options, change func(*store.Store)) (*store.Store, *pgxpool.Pool) {
+	t.Helper()
 	pool, err := store.OpenPool(t.Context(), url, 10)
 	require.NoError(t, err)
 	sealer, err := store.NewSealer(testKey)
@@ -68,6 +80,7 @@ func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgx
 	o.Pool, o.Sealer = pool, sealer
 	s, err := store.New(t.Context(), o)
 	require.NoError(t, err)
+	change(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()

@@ -16,7 +16,7 @@ import (
 func TestKilledServiceLosesNothing(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
-	first := startNode(t, db, "--max-workers", "80") // one event subscription gets half of them at most
+	first := startNode(t, db, "--max-workers", "240") // an endpoint that never answered gets a sixth of them
 	key := first.topic("orders")
 	first.subscribe("orders", "billing", sink.url)
 	load := startPublishers(t, &first.service, "orders", key, 4)
@@ -44,7 +44,7 @@ func TestKilledServiceLosesNothing(t *testing.T) {
 	// Nobody can tell a request that was cut from one whose worker was still waiting for its turn at the endpoint.
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns = 1")
 	require.Subset(t, marked, sink.cutIDs(), "the interrupted are marked")
-	require.LessOrEqual(t, len(marked), 80, "and nothing that no worker had in hand")
+	require.LessOrEqual(t, len(marked), 240, "and nothing that no worker had in hand")
 	require.Equal(t, len(marked), one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1"))
 }
 
@@ -71,8 +71,8 @@ func TestSurvivorMakesTheAttemptsOfAKilledNodeAgain(t *testing.T) {
 func survivorMakesAttemptsAgain(t *testing.T, db *database) {
 	t.Helper()
 	sink := newGate(t)
-	survivor := startNode(t, db, "--max-workers", "40")
-	doomed := startNode(t, db, "--max-workers", "40")
+	survivor := startNode(t, db, "--max-workers", "120")
+	doomed := startNode(t, db, "--max-workers", "120")
 	key := survivor.topic("orders")
 	survivor.subscribe("orders", "billing", sink.url)
 	events := make([]string, 40) // a node gives one event subscription at most half its workers
@@ -122,8 +122,8 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			db, sink := migratedDatabase(t), newGate(t)
-			stopped := startNode(t, db, "--max-workers", "40", "--stop-timeout", row.stopTimeout.String())
-			startNode(t, db, "--max-workers", "40")
+			stopped := startNode(t, db, "--max-workers", "120", "--stop-timeout", row.stopTimeout.String())
+			startNode(t, db, "--max-workers", "120")
 			key := stopped.topic("orders")
 			// namespace-2023 never retries a canceled call: a stop that took its own cut for an outcome would dead-letter.
 			stopped.subscribeUnder("namespace-2023", "orders", "billing", sink.url)

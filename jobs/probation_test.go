@@ -1,0 +1,280 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// switchable is an endpoint whose answer a test changes.
+type switchable struct {
+	*endpoint
+	status atomic.Int64
+}
+
+func newSwitchable(t *testing.T, status int) *switchable {
+	t.Helper()
+	s := &switchable{}
+	s.status.Store(int64(status))
+	s.endpoint = newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(int(s.status.Load())) })
+	return s
+}
+
+// publishFailing publishes one event after the other, each when the attempt of the one before was recorded.
+func (b *bundle) publishFailing(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		b.publishOne(t, fmt.Sprint("failing-", i))
+		b.attempt(t)
+	}
+}
+
+const onProbation = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"
+
+// passHold makes a hold's time come now.
+func (b *bundle) passHold(t *testing.T) {
+	t.Helper()
+	b.exec(t, "UPDATE postrider_internal.probations SET until = now() WHERE since IS NOT NULL")
+}
+
+// Ten different events fail in a row: the endpoint rests, for every event subscription that names it. New deliveries are
+// held, one probe is let through at the end, and its success releases all.
+func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad := newSwitchable(t, http.StatusInternalServerError)
+	b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"]}`)
+	b.subscribe(t, "billing", bad.URL, under("patient"))
+	b.start(t, nil)
+	b.publishFailing(t, 9)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	b.publishFailing(t, 1)
+
+	var cause, endpoint string
+	var until, since time.Time
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT hold_cause, hold_since, hold_until, endpoint_base_url FROM postrider.event_subscriptions WHERE hold = 'probation'").
+		Scan(&cause, &since, &until, &endpoint))
+	require.Equal(t, "GenericError", cause)
+	require.Equal(t, 5*time.Minute, until.Sub(since))
+
+	// Another event subscription on the same endpoint, made during the hold, is held as well.
+	b.subscribe(t, "shipping", bad.URL, nil)
+	b.publishOne(t, "new")
+	require.Equal(t, 2, b.count(t, onProbation))
+	require.Equal(t, 2, b.count(t, "SELECT sum(held_deliveries) FROM postrider.event_subscriptions"))
+
+	// The probe fails: the next hold is twice as long, and nothing else was attempted.
+	b.passHold(t)
+	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	require.Len(t, bad.requests(), 11)
+	b.become(t, 600, "SELECT extract(epoch FROM until - updated_at)::int FROM postrider_internal.probations WHERE probe_job_id IS NULL")
+	require.Equal(t, 1, b.count(t, onProbation), "the probe waits for its retry")
+
+	bad.status.Store(http.StatusOK)
+	b.passHold(t)
+	b.attempt(t)
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'probation' AND verdict = 'deliver' AND started_at > due_at"))
+}
+
+// A retry whose turn comes during the hold is held, without an attempt, and made after it.
+func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad := newSwitchable(t, http.StatusServiceUnavailable)
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	b.subscribe(t, "billing", bad.URL, under("touchy"))
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	require.Equal(t, 1, b.travel(t))
+	b.become(t, 1, onProbation)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"))
+
+	bad.status.Store(http.StatusOK)
+	_, err := b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	b.attempt(t)
+	require.Len(t, bad.requests(), 2)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'probation'"))
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
+}
+
+// One event that fails again and again is no sign of a bad endpoint, and a success between makes the count begin anew.
+func TestWhatDoesNotBeginAProbation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if r.eventID() == "good" {
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	b.subscribe(t, "billing", e.URL, under("touchy"))
+	b.start(t, nil)
+	b.publishFailing(t, 2)
+	for range 5 {
+		b.travel(t)
+		b.attempt(t)
+		b.attempt(t)
+	}
+	require.Equal(t, 2, b.count(t, "SELECT failures_in_a_row FROM postrider_internal.probations"))
+	b.publishOne(t, "good")
+	b.attempt(t)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"), "a success leaves nothing to count on")
+	b.publishFailing(t, 2)
+	require.Zero(t, b.count(t, onProbation))
+	b.publishFailing(t, 1)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
+}
+
+// Namespace probation is the event subscription's own, begins at the first failure of the table, and lasts as long as the
+// table says for its outcome.
+func TestNamespaceProbation(t *testing.T) {
+	t.Parallel()
+	for status, seconds := range map[int]int{http.StatusServiceUnavailable: 10, http.StatusRequestTimeout: 10} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			bad := newSwitchable(t, status)
+			b.subscribe(t, "billing", bad.URL, under("namespace-2023"))
+			b.start(t, nil)
+			b.publishFailing(t, 1)
+			require.Equal(t, seconds, b.count(t, "SELECT extract(epoch FROM hold_until - hold_since)::int FROM postrider.event_subscriptions WHERE hold = 'probation'"))
+			b.subscribe(t, "shipping", bad.URL, under("namespace-2023"))
+			b.publishOne(t, "new")
+			require.Equal(t, "shipping", b.attempt(t).Subscription, "the endpoint is the same, the probation is not")
+			require.Equal(t, 1, b.count(t, onProbation))
+			require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"))
+		})
+	}
+	t.Run("an outcome that is not in the table", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.subscribe(t, "billing", newSwitchable(t, http.StatusInternalServerError).URL, under("namespace-2023"))
+		b.start(t, nil)
+		b.publishFailing(t, 3)
+		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+	})
+}
+
+// probation_action documented: what waits meets the end of the event that began the probation.
+func TestDocumentedProbationEndsWhatWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "namespace-2023", "literal", `{"probation_action":"documented"}`)
+	b.exec(t, "INSERT INTO postrider_internal.retry_policy_probations SELECT 'literal', outcome, duration FROM postrider_internal.retry_policy_probations WHERE policy = 'namespace-2023'")
+	require.NoError(t, b.store.Reload(t.Context()))
+	bad := newSwitchable(t, http.StatusNotFound)
+	b.subscribe(t, "billing", bad.URL, under("literal"))
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	b.publishOne(t, "second")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'UndeliverableDueToProbationCausedByClientError' AND attempts = 0 AND event_id = 'second'")
+	require.Len(t, bad.requests(), 1)
+}
+
+// A probe whose node died before the answer hands on to another.
+func TestProbeThatGoesAwayHandsOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad := newSwitchable(t, http.StatusServiceUnavailable)
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	sub := b.subscribe(t, "billing", bad.URL, under("touchy"))
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	b.publishOne(t, "probe")
+	b.publishOne(t, "other")
+	require.Equal(t, 2, b.count(t, onProbation))
+	bad.status.Store(http.StatusOK)
+	b.exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL") // of a job that is gone
+	require.Equal(t, sub.Name, b.attempt(t).Subscription)
+	b.attemptsMade(t, 1)
+	b.become(t, 0, onProbation)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+}
+
+// A held delivery whose time to live passes ends during the probation.
+func TestHeldByProbationExpires(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2019", "touchy", `{"probation_trigger":1}`)
+	b.subscribe(t, "billing", newSwitchable(t, http.StatusServiceUnavailable).URL, under("touchy"))
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	b.publishOne(t, "late")
+	require.Equal(t, 1, b.count(t, onProbation))
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 days' WHERE hold = 'probation'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 0")
+}
+
+func TestProbeNowAndReleaseNow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad := newSwitchable(t, http.StatusServiceUnavailable)
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	b.subscribe(t, "billing", bad.URL, under("touchy"))
+	_, err := b.store.ProbeSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, store.ErrNoProbation)
+	_, err = b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.NoError(t, err, "nothing to release")
+	b.start(t, nil)
+	b.publishFailing(t, 1)
+	b.publishOne(t, "a")
+	b.publishOne(t, "b")
+	sub, err := b.store.ProbeSubscription(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	require.Equal(t, "probation", sub.Hold.Reason)
+	b.attempt(t)
+	require.Len(t, bad.requests(), 2, "one and no more")
+	require.Equal(t, 1, b.count(t, onProbation))
+
+	b.pause(t, "billing")
+	_, err = b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, store.ErrPaused)
+	_, err = b.store.ProbeSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, store.ErrPaused)
+	b.resume(t, "billing")
+	bad.status.Store(http.StatusOK)
+	sub, err = b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	require.Empty(t, sub.Hold.Reason)
+	b.attempt(t)
+	require.Len(t, bad.requests(), 3)
+}
+
+// With stopTimeToLive a pause is no part of a delivery's age.
+func TestPauseThatStopsTheTimeToLive(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
+	b.subscribe(t, "billing", e.URL, under("ga-2019"))
+	b.publishOne(t, "before")
+	stop := true
+	_, err := b.store.PauseSubscription(t.Context(), topicName, "billing", &stop)
+	require.NoError(t, err)
+	b.publishOne(t, "during")
+	b.start(t, nil)
+	b.become(t, 2, heldQuery)
+	// Two days of pause; the first delivery was owed an hour before it.
+	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
+	b.exec(t, "UPDATE postrider_internal.deliveries d SET owed_since = owed_since - CASE e.event_id WHEN 'before' THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
+	b.settle(t)
+	require.Equal(t, 2, b.count(t, heldQuery), "nobody grows older")
+
+	b.resume(t, "billing")
+	b.attemptsMade(t, 2)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 60, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) FROM postrider.deliveries WHERE event_id = 'before'"))
+	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) FROM postrider.deliveries WHERE event_id = 'during'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
+}

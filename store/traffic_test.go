@@ -1,0 +1,141 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"postrider/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+const admissionQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'admission'"
+
+// roomy makes a store whose engine would say that so many jobs of an event subscription may wait.
+func roomy(t *testing.T, url string, room int) *store.Store {
+	t.Helper()
+	return newStoreConfigured(t, url, func(s *store.Store) { s.SetRoom(func(int64, int) int { return room }) })
+}
+
+func (b *bundle) publishTo(t *testing.T, s *store.Store, prefix string, n int) {
+	t.Helper()
+	_, err := s.Publish(t.Context(), publication("orders", prefix, n))
+	require.NoError(t, err)
+}
+
+// What finds too many jobs of its event subscription queued is stored without one, and is held, not lost.
+func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	s := roomy(t, b.url, 300)
+	b.publishTo(t, s, "first", 100)
+	require.Zero(t, b.count(t, admissionQuery))
+	_, err := s.SampleTraffic(t.Context()) // what is committed while a sample is taken may be counted twice until the next one
+	require.NoError(t, err)
+	b.publishTo(t, s, "second", 500)
+	require.Equal(t, 300, b.count(t, admissionQuery), "of one request, too")
+	b.publishTo(t, s, "third", 10)
+	require.Equal(t, 310, b.count(t, admissionQuery))
+	require.Zero(t, b.count(t, brokenTokens))
+
+	// A crowd is on hold: whoever comes next queues up behind it, even where there is room.
+	b.exec(t, "DELETE FROM postrider_internal.river_job")
+	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE hold IS NULL")
+	_, err = s.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	b.publishTo(t, s, "fourth", 1)
+	require.Equal(t, 311, b.count(t, admissionQuery))
+
+	n, err := s.Refill(t.Context(), sub.ID, false, s.Room(sub.ID))
+	require.NoError(t, err)
+	require.Equal(t, 300, n)
+	require.Zero(t, s.Room(sub.ID), "a release takes up the room")
+	_, err = s.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, s.Room(sub.ID), "and is counted once")
+	b.exec(t, "DELETE FROM postrider_internal.river_job")
+	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE hold IS NULL")
+	_, err = s.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	b.publishTo(t, s, "fifth", 1)
+	require.Equal(t, 11, b.count(t, admissionQuery), "a few that wait are no crowd")
+}
+
+// One event subscription's queue is full: another's events are not held for it.
+func TestAdmissionIsPerEventSubscription(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	full := b.subscription(t, "orders", "full", nil)
+	b.subscription(t, "orders", "free", nil)
+	s := newStoreConfigured(t, b.url, func(s *store.Store) {
+		s.SetRoom(func(id int64, _ int) int {
+			if id == full.ID {
+				return 5
+			}
+			return 1000
+		})
+	})
+	b.publishTo(t, s, "e", 50)
+	require.Equal(t, 45, b.count(t, admissionQuery))
+	require.Equal(t, 45, b.count(t, admissionQuery+" AND subscription = 'full'"))
+}
+
+// Retries of one event subscription that are due at once do not all get into the queue: the others wait as held rows.
+func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	flooding := b.subscription(t, "orders", "flooding", nil)
+	b.subscription(t, "orders", "other", nil)
+	b.publish(t, "orders", "e", 1000)
+	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second', args = args || '{\"r\": 2}'")
+	due, err := b.store.Promote(t.Context(), store.Room{SubscriptionID: flooding.ID, Jobs: 10})
+	require.NoError(t, err)
+	require.Equal(t, 2000, due)
+	const available = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1"
+	require.Equal(t, 10, b.count(t, available, flooding.ID))
+	require.Equal(t, store.DefaultRoom, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'")-10)
+	require.Equal(t, 990, b.count(t, admissionQuery+" AND subscription = 'flooding'"))
+	require.Equal(t, 990, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND subscription_id = $1 AND held_reruns = 2", flooding.ID))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// What a pause holds is parked under its name when its time comes, without a turn of a worker.
+func TestPromoteParksWhatIsPaused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 3)
+	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second'")
+	_, err := b.store.Promote(t.Context(), store.Room{SubscriptionID: sub.ID, Hold: store.HoldPaused})
+	require.NoError(t, err)
+	require.Equal(t, 3, b.count(t, heldQuery))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+}
+
+// The sample sees what every node queued, and the holds.
+func TestTrafficSample(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 7)
+	other, _ := newStore(t, b.url, "node-2")
+	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step) SELECT endpoint_hash, '', now(), $1, 'Busy', 1 FROM postrider_internal.event_subscriptions", time.Now().Add(-time.Hour))
+	traffic, err := other.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[int64]int{sub.ID: 7}, traffic.Queued)
+	require.Equal(t, 7, traffic.QueuedInAll)
+	require.Len(t, traffic.Rests, 1)
+	rest := other.Catalogue().RestOf(traffic, sub)
+	require.True(t, rest.ProbeDue)
+	require.EqualValues(t, "Busy", rest.Cause)
+	b.publish(t, "orders", "held", 2)
+	traffic, err = other.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldProbation, Held: 2}}, traffic.Waiting)
+}
