@@ -293,4 +293,6 @@ func (t *Traffic) holdOf(c *Catalogue, subscription int64) string {
 }
 
 // RestOf is the probation that holds an event subscription's deliveries; the zero RestState when there is none.
-func (c *Catalogue) RestOf(t *Traffic, sub *Subscription) RestState { return t.Rests[string(c.restKey(sub))] }
+func (c *Catalogue) RestOf(t *Traffic, sub *Subscription) RestState {
+	return t.Rests[string(c.restKey(sub))]
+}
