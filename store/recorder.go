@@ -170,6 +170,7 @@ func (r *recorder) flush(ctx context.Context, group []*recordRequest) {
 		pause = min(pause*2, recordMaxPause)
 	}
 	r.setHealthy(true)
+	r.store.traffic.finished(group)
 	for _, req := range group {
 		close(req.done)
 	}

@@ -52,8 +52,8 @@ func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Ti
 	if err := s.pool.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, limit, batching).Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
+	s.traffic.released(subscription, n, limit)
 	if n > 0 {
-		s.traffic.addOne(subscription, n)
 		s.notifier.poke()
 	}
 	return n, nil

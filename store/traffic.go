@@ -15,8 +15,8 @@ const (
 	// sampleInterval: in 250 ms the 15,000 deliveries per second that T3 can put on hold are fewer than 4,000, which is how much
 	// a bad endpoint can get in front of the others before it is noticed.
 	sampleInterval = 250 * time.Millisecond
-	// A sample that takes long is taken less often: it may use a twentieth of a connection's time.
-	sampleShare = 20
+	// A sample that takes long is taken less often: it may use a tenth of a connection's time.
+	sampleShare = 10
 	sampleLimit = 5 * time.Second
 	// DefaultRoom is how many jobs of an event subscription may wait where nothing is known of its endpoint: four for each of
 	// the 64 calls it starts with.
@@ -70,8 +70,8 @@ type traffic struct {
 	mu      sync.Mutex
 	latest  *Traffic
 	crowded map[int64]bool // more are on hold than the next release takes: new ones wait behind them
-	// Queued by this node since the latest sample began, and since the one before: what was committed while a sample was
-	// taken may be in it or not.
+	// Queued by this node, less what it has finished, since the latest sample began, and since the one before: what was
+	// committed while a sample was taken may be in it or not.
 	since, before map[int64]int
 	// room is the engine's, nil where there is none.
 	room func(subscription int64, queuedInAll int) int
@@ -171,10 +171,30 @@ func (t *traffic) add(admitted admissions) {
 	}
 }
 
+// addOne counts what was queued for one event subscription; less than 0 is what left the queue.
 func (t *traffic) addOne(subscription int64, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.since[subscription] += n
+}
+
+// released counts a wave. One that found less than it may have taken leaves no crowd.
+func (t *traffic) released(subscription int64, n, limit int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since[subscription] += n
+	if n < limit {
+		delete(t.crowded, subscription)
+	}
+}
+
+// finished counts the jobs that are recorded and gone.
+func (t *traffic) finished(group []*recordRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, req := range group {
+		t.since[req.SubscriptionID]--
+	}
 }
 
 func (t *traffic) run(ctx context.Context) {
