@@ -52,6 +52,27 @@ func (e EndpointKind) Valid() bool {
 	}
 }
 
+// Defines values for HoldReason.
+const (
+	HoldReasonNotValidated HoldReason = "not_validated"
+	HoldReasonPaused       HoldReason = "paused"
+	HoldReasonProbation    HoldReason = "probation"
+)
+
+// Valid indicates whether the value is a known member of the HoldReason enum.
+func (e HoldReason) Valid() bool {
+	switch e {
+	case HoldReasonNotValidated:
+		return true
+	case HoldReasonPaused:
+		return true
+	case HoldReasonProbation:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyBasis.
 const (
 	PolicyBasisGap    PolicyBasis = "gap"
@@ -254,6 +275,48 @@ type FilterSettings struct {
 	SubjectEndsWith        *string   `json:"subjectEndsWith,omitempty"`
 }
 
+// Hold Why the deliveries of an event subscription wait. None is lost by it and no attempt is counted; events that are published meanwhile wait too.
+// Under ga-2019 and ga-2021 a probation belongs to the endpoint: all event subscriptions under such policies with the same
+// `endpointUrl`, its query string included, are held together.
+type Hold struct {
+	// Cause Of a probation: the outcome of the failure it is for, such as Busy or TimedOut. Otherwise null.
+	Cause *string `json:"cause"`
+
+	// HeldDeliveries How many deliveries wait. Null in a list, where each would cost a count.
+	HeldDeliveries *int `json:"heldDeliveries"`
+
+	// NextProbeAt Of a probation: when one delivery, the probe, is let through. A time that has passed: the probe is under way, or goes as soon as a
+	// held delivery is due. Otherwise null.
+	NextProbeAt *time.Time `json:"nextProbeAt"`
+
+	// Probing Of a probation: the probe is under way.
+	Probing bool `json:"probing"`
+
+	// Reason paused: until somebody resumes it. not_validated: until the endpoint has shown that it wants events. probation: the
+	// endpoint kept failing; until a probe succeeds or somebody releases it. Where several apply, the first of these is told.
+	Reason HoldReason `json:"reason"`
+
+	// Resuming Of a pause that stopped the time to live: it was resumed, and ends once the ages of what it held are put right.
+	Resuming bool `json:"resuming"`
+
+	// Since When the hold began. A failed probe does not move it.
+	Since time.Time `json:"since"`
+
+	// TimeToLiveStopped Of a pause: it is not counted in the age of what it holds.
+	TimeToLiveStopped bool `json:"timeToLiveStopped"`
+}
+
+// HoldReason paused: until somebody resumes it. not_validated: until the endpoint has shown that it wants events. probation: the
+// endpoint kept failing; until a probe succeeds or somebody releases it. Where several apply, the first of these is told.
+type HoldReason string
+
+// PauseSettings What may be said of a pause.
+type PauseSettings struct {
+	// StopTimeToLive true: deliveries are as old when it ends as they were when it began. false: they grow older. Null or left out: false
+	// for a new pause, and no change for one that is there.
+	StopTimeToLive *bool `json:"stopTimeToLive,omitempty"`
+}
+
 // Policy A retry policy, with everything that decides the course of a delivery.
 type Policy struct {
 	// AckTimeoutInSeconds How long an endpoint may take to answer.
@@ -423,12 +486,18 @@ type Subscription struct {
 	// Filter Which events are wanted.
 	Filter Filter `json:"filter"`
 
-	// Hold Why its deliveries wait without being attempted, for example paused; null means they do not.
-	Hold *string `json:"hold"`
+	// Hold Why its deliveries wait without being attempted; null means they do not.
+	Hold *Hold `json:"hold"`
 
-	// HoldSince When the hold began.
-	HoldSince *time.Time `json:"holdSince"`
-	Name      string     `json:"name"`
+	// MaxConcurrentDeliveries The most requests in flight at a time; null means as many as the endpoint keeps up with.
+	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries"`
+
+	// MaxEventsPerBatch The most events one request carries; 1 means that every event goes by itself.
+	MaxEventsPerBatch int    `json:"maxEventsPerBatch"`
+	Name              string `json:"name"`
+
+	// PreferredBatchSizeInKilobytes How large the body of a batch should be.
+	PreferredBatchSizeInKilobytes int `json:"preferredBatchSizeInKilobytes"`
 
 	// ProvisioningState Succeeded once it is ready for deliveries.
 	ProvisioningState string `json:"provisioningState"`
@@ -461,6 +530,16 @@ type SubscriptionSettings struct {
 
 	// Filter Which events are wanted; all of them when nothing is said.
 	Filter *FilterSettings `json:"filter,omitempty"`
+
+	// MaxConcurrentDeliveries The most requests in flight at a time, of all nodes together. Null or left out: as many as the endpoint keeps up with.
+	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries,omitempty"`
+
+	// MaxEventsPerBatch The most events one request carries; none waits until there are so many. Batches are on where this is more than 1, or where only
+	// preferredBatchSizeInKilobytes is set: then it is 10. Policies whose `batching` is false refuse them. Null or left out: not set.
+	MaxEventsPerBatch *int `json:"maxEventsPerBatch,omitempty"`
+
+	// PreferredBatchSizeInKilobytes How large the body of a batch should be: a target, for one larger event still goes, alone. Null or left out: not set, and 64 where batches are on.
+	PreferredBatchSizeInKilobytes *int `json:"preferredBatchSizeInKilobytes,omitempty"`
 
 	// RetryPolicy How often and how long an event is tried. What is left out or null is the policy's default.
 	RetryPolicy *RetryPolicySettings `json:"retryPolicy,omitempty"`
@@ -564,6 +643,9 @@ type PutTopicJSONRequestBody = TopicSettings
 // PutSubscriptionJSONRequestBody defines body for PutSubscription for application/json ContentType.
 type PutSubscriptionJSONRequestBody = SubscriptionSettings
 
+// PauseSubscriptionJSONRequestBody defines body for PauseSubscription for application/json ContentType.
+type PauseSubscriptionJSONRequestBody = PauseSettings
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// ListPolicies List the built-in retry policies
@@ -599,6 +681,12 @@ type ServerInterface interface {
 	// PauseSubscription Hold the deliveries of an event subscription
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/pause)
 	PauseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// ProbeSubscription Let one delivery through a probation now
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/probe)
+	ProbeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// ReleaseSubscription End a probation now
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/release)
+	ReleaseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// ResumeSubscription End a pause
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
 	ResumeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
@@ -835,6 +923,54 @@ func (w *ServerInterfaceWrapper) PauseSubscription(ctx echo.Context) error {
 	return err
 }
 
+// ProbeSubscription converts echo context to params.
+func (w *ServerInterfaceWrapper) ProbeSubscription(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ProbeSubscription(ctx, topic, subscription)
+	return err
+}
+
+// ReleaseSubscription converts echo context to params.
+func (w *ServerInterfaceWrapper) ReleaseSubscription(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ReleaseSubscription(ctx, topic, subscription)
+	return err
+}
+
 // ResumeSubscription converts echo context to params.
 func (w *ServerInterfaceWrapper) ResumeSubscription(ctx echo.Context) error {
 	var err error
@@ -916,6 +1052,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.PutSubscription, options.OperationMiddlewares["putSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/pause", wrapper.PauseSubscription, options.OperationMiddlewares["pauseSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/resume", wrapper.ResumeSubscription, options.OperationMiddlewares["resumeSubscription"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/release", wrapper.ReleaseSubscription, options.OperationMiddlewares["releaseSubscription"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/probe", wrapper.ProbeSubscription, options.OperationMiddlewares["probeSubscription"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
 
@@ -1501,6 +1639,7 @@ func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w ht
 type PauseSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
+	Body         *PauseSubscriptionJSONRequestBody
 }
 
 type PauseSubscriptionResponseObject interface {
@@ -1517,6 +1656,20 @@ func (response PauseSubscription200JSONResponse) VisitPauseSubscriptionResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PauseSubscription400JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1545,6 +1698,136 @@ func (response PauseSubscription404JSONResponse) VisitPauseSubscriptionResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscriptionRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type ProbeSubscriptionResponseObject interface {
+	VisitProbeSubscriptionResponse(w http.ResponseWriter) error
+}
+
+type ProbeSubscription200JSONResponse Subscription
+
+func (response ProbeSubscription200JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ProbeSubscription401JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ProbeSubscription404JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription409JSONResponse struct{ ConflictJSONResponse }
+
+func (response ProbeSubscription409JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscriptionRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type ReleaseSubscriptionResponseObject interface {
+	VisitReleaseSubscriptionResponse(w http.ResponseWriter) error
+}
+
+type ReleaseSubscription200JSONResponse Subscription
+
+func (response ReleaseSubscription200JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ReleaseSubscription401JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscription404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ReleaseSubscription404JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscription409JSONResponse struct{ ConflictJSONResponse }
+
+func (response ReleaseSubscription409JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1635,6 +1918,12 @@ type StrictServerInterface interface {
 	// PauseSubscription Hold the deliveries of an event subscription
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/pause)
 	PauseSubscription(ctx context.Context, request PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error)
+	// ProbeSubscription Let one delivery through a probation now
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/probe)
+	ProbeSubscription(ctx context.Context, request ProbeSubscriptionRequestObject) (ProbeSubscriptionResponseObject, error)
+	// ReleaseSubscription End a probation now
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/release)
+	ReleaseSubscription(ctx context.Context, request ReleaseSubscriptionRequestObject) (ReleaseSubscriptionResponseObject, error)
 	// ResumeSubscription End a pause
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
 	ResumeSubscription(ctx context.Context, request ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error)
@@ -1960,6 +2249,32 @@ func (sh *strictHandler) PauseSubscription(ctx echo.Context, topic TopicName, su
 	request.Topic = topic
 	request.Subscription = subscription
 
+	var body PauseSubscriptionJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.PauseSubscription(ctx.Request().Context(), request.(PauseSubscriptionRequestObject))
 	}
@@ -1973,6 +2288,58 @@ func (sh *strictHandler) PauseSubscription(ctx echo.Context, topic TopicName, su
 		return err
 	} else if validResponse, ok := response.(PauseSubscriptionResponseObject); ok {
 		return validResponse.VisitPauseSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ProbeSubscription operation middleware
+func (sh *strictHandler) ProbeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request ProbeSubscriptionRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ProbeSubscription(ctx.Request().Context(), request.(ProbeSubscriptionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ProbeSubscription")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ProbeSubscriptionResponseObject); ok {
+		return validResponse.VisitProbeSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ReleaseSubscription operation middleware
+func (sh *strictHandler) ReleaseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request ReleaseSubscriptionRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseSubscription(ctx.Request().Context(), request.(ReleaseSubscriptionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseSubscription")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ReleaseSubscriptionResponseObject); ok {
+		return validResponse.VisitReleaseSubscriptionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

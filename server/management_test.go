@@ -115,6 +115,10 @@ func TestNamesThatCannotBe(t *testing.T) {
 		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).refused(400, "InvalidRequest")
+		for _, action := range []string{"pause", "resume", "release", "probe"} {
+			b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/"+name+"/"+action, "").refused(404, "NotFound")
+			b.manage(http.MethodPost, "/v1/topics/"+name+"/subscriptions/billing/"+action, "").refused(404, "NotFound")
+		}
 		b.manage(http.MethodGet, "/v1/policies/"+name, "").refused(404, "NotFound")
 	}
 }
@@ -130,7 +134,8 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	times := map[string]any{"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
 	want := map[string]any{
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
-		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil, "holdSince": nil,
+		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil,
+		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
 		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
 		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false},
 		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
@@ -221,9 +226,20 @@ func TestSubscriptionRefusals(t *testing.T) {
 		"a setting that only can be read":       {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},
 		"unknown members at two depths":         {with(`"retryPolice":{},"retryPolicy":{"attempts":1}`), []string{"retryPolice", "retryPolicy.attempts"}},
 		"filter not an object":                  {with(`"filter":"all"`), []string{"filter"}},
+		"no events in a batch":                  {with(`"maxEventsPerBatch":0`), []string{"maxEventsPerBatch"}},
+		"5,001 events in a batch":               {with(`"maxEventsPerBatch":5001`), []string{"maxEventsPerBatch"}},
+		"a batch of 0 KB":                       {with(`"preferredBatchSizeInKilobytes":0`), []string{"preferredBatchSizeInKilobytes"}},
+		"a batch of 1,025 KB":                   {with(`"preferredBatchSizeInKilobytes":1025`), []string{"preferredBatchSizeInKilobytes"}},
+		"a batch wrong both ways":               {with(`"maxEventsPerBatch":-1,"preferredBatchSizeInKilobytes":1025`), []string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"}},
+		"a batch of text":                       {with(`"maxEventsPerBatch":"10"`), []string{"maxEventsPerBatch"}},
+		"no request in flight":                  {with(`"maxConcurrentDeliveries":0`), []string{"maxConcurrentDeliveries"}},
+		"more requests than can be counted":     {with(`"maxConcurrentDeliveries":2147483648`), []string{"maxConcurrentDeliveries"}},
+		"batches in 2019":                       {with(`"maxEventsPerBatch":2,"retryPolicy":{"policy":"ga-2019"}`), []string{"maxEventsPerBatch"}},
+		"batches in 2018, by size alone":        {with(`"preferredBatchSizeInKilobytes":64,"retryPolicy":{"policy":"ga-2018"}`), []string{"preferredBatchSizeInKilobytes"}},
+		"batches in 2017, and a size too large": {with(`"maxEventsPerBatch":10,"preferredBatchSizeInKilobytes":2000,"retryPolicy":{"policy":"preview-2017"}`), []string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"}},
 		"all at once": {
-			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"}}`,
-			[]string{"endpointKind", "endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema", "deadLetterDestination.endpointType"},
+			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"},"maxConcurrentDeliveries":-1}`,
+			[]string{"endpointKind", "endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema", "maxConcurrentDeliveries", "deadLetterDestination.endpointType"},
 		},
 	} {
 		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", row.body)
@@ -238,6 +254,42 @@ func TestSubscriptionRefusals(t *testing.T) {
 	require.Equal(t, []string{"subscription", "endpointUrl"}, targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").refused(400, "InvalidRequest")))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 	b.subscription("orders", "allowed", endpoint("http://192.168.1.1:9000/in"))
+}
+
+func TestBatchesAndRequestsInFlight(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	const path = "/v1/topics/orders/subscriptions/billing"
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
+	for _, row := range []struct {
+		name, members                  string
+		events, kilobytes, concurrents any
+		stored                         string
+	}{
+		{"all of them", `"maxEventsPerBatch":5000,"preferredBatchSizeInKilobytes":1024,"maxConcurrentDeliveries":2147483647`, 5000.0, 1024.0, 2147483647.0, "5000 1024 2147483647"},
+		{"left out again", `"endpointKind":"webhook"`, 1.0, 64.0, nil, "null null null"},
+		{"only a number of events", `"maxEventsPerBatch":2`, 2.0, 64.0, nil, "2 null null"},
+		{"only a size", `"preferredBatchSizeInKilobytes":1`, 10.0, 1.0, nil, "null 1 null"},
+		{"null", `"maxEventsPerBatch":null,"preferredBatchSizeInKilobytes":null,"maxConcurrentDeliveries":null`, 1.0, 64.0, nil, "null null null"},
+		{"only requests in flight", `"maxConcurrentDeliveries":1`, 1.0, 64.0, 1.0, "null null 1"},
+		{"batches of one in 2019", `"maxEventsPerBatch":1,"preferredBatchSizeInKilobytes":256,"retryPolicy":{"policy":"ga-2019"}`, 1.0, 256.0, nil, "1 256 null"},
+	} {
+		put := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+row.members+`}`).json(http.StatusOK)
+		require.Equal(t, []any{row.events, row.kilobytes, row.concurrents}, []any{put["maxEventsPerBatch"], put["preferredBatchSizeInKilobytes"], put["maxConcurrentDeliveries"]}, row.name)
+		require.Equal(t, put, b.manage(http.MethodGet, path, "").json(http.StatusOK), row.name)
+		stored := b.rows(`SELECT concat_ws(' ', coalesce(max_events_per_batch::text, 'null'), coalesce(preferred_batch_size_in_kilobytes::text, 'null'),
+			coalesce(max_concurrent_deliveries::text, 'null')) AS settings FROM postrider_internal.event_subscriptions`)
+		require.Equal(t, row.stored, stored[0]["settings"], row.name)
+	}
+	for members, says := range map[string]string{
+		`"maxEventsPerBatch":5001`:                                      "maxEventsPerBatch must be between 1 and 5000, not 5001",
+		`"preferredBatchSizeInKilobytes":0`:                             "preferredBatchSizeInKilobytes must be between 1 and 1024, not 0",
+		`"maxConcurrentDeliveries":0`:                                   "maxConcurrentDeliveries must be between 1 and 2147483647, not 0",
+		`"maxEventsPerBatch":2,"retryPolicy":{"policy":"preview-2017"}`: "maxEventsPerBatch must be 1 or absent under retry policy preview-2017, which delivers every event by itself",
+	} {
+		require.Equal(t, says, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+members+`}`).refused(400, "InvalidRequest").Message)
+	}
 }
 
 func TestPaging(t *testing.T) {
@@ -279,27 +331,4 @@ func TestPaging(t *testing.T) {
 		require.Equal(t, "Invalid format for parameter limit", refusal.Message, "nothing of the generated code's own error")
 	}
 	require.Empty(t, b.manage(http.MethodGet, "/v1/topics/topic-1/subscriptions", "").json(http.StatusOK)["value"])
-}
-
-func TestPauseAndResume(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.topic("orders", "")
-	const path = "/v1/topics/orders/subscriptions/billing"
-	b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in"}`).json(http.StatusCreated)
-	for range 2 {
-		paused := b.manage(http.MethodPost, path+"/pause", "").json(http.StatusOK)
-		require.Equal(t, "paused", paused["hold"])
-		require.NotEmpty(t, paused["holdSince"])
-		require.Equal(t, paused, b.manage(http.MethodGet, path, "").json(http.StatusOK), "pausing again changes nothing")
-	}
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'paused' AND hold_since IS NOT NULL"))
-	for range 2 {
-		resumed := b.manage(http.MethodPost, path+"/resume", "").json(http.StatusOK)
-		require.Nil(t, resumed["hold"])
-		require.Nil(t, resumed["holdSince"])
-	}
-	for _, action := range []string{"pause", "resume"} {
-		b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/never/"+action, "").refused(http.StatusNotFound, "NotFound")
-	}
 }

@@ -39,6 +39,8 @@ func (s *Server) routes() []route {
 		{http.MethodDelete, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.DeleteSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/pause", administrators, v1.PauseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", administrators, v1.ResumeSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
 		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
 		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},
 

@@ -163,6 +163,14 @@ func (b *bundle) count(query string, args ...any) (n int) {
 	return n
 }
 
+// change changes exactly one row behind the server's back.
+func (b *bundle) change(statement string, args ...any) {
+	b.t.Helper()
+	tag, err := b.db.Exec(b.t.Context(), statement, args...)
+	require.NoError(b.t, err)
+	require.Equal(b.t, int64(1), tag.RowsAffected())
+}
+
 func (b *bundle) rows(query string, args ...any) []map[string]any {
 	b.t.Helper()
 	rows, err := b.db.Query(b.t.Context(), query, args...)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"strings"
 
 	"postrider/event"
@@ -25,6 +26,8 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 		EndpointKind:        policy.EndpointKind(optional(b.EndpointKind, EndpointKindWebhook)),
 		EventDeliverySchema: event.Schema(optional(b.EventDeliverySchema, Schema(t.InputSchema))),
 		Filter:              filterOf(b.Filter),
+		MaxEventsPerBatch:   b.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: b.PreferredBatchSizeInKilobytes,
+		MaxConcurrentDeliveries: b.MaxConcurrentDeliveries,
 	}
 	spec.EndpointBaseURL = m.endpoint(&found, spec)
 	found.check(spec.Filter.Validate())
@@ -32,6 +35,7 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 		return spec, err
 	}
 	found.deliverySchema(spec, t)
+	found.concurrency(spec.MaxConcurrentDeliveries)
 	spec.DeadLetter = found.deadLetter(b.DeadLetterDestination)
 	return spec, found.err()
 }
@@ -87,7 +91,29 @@ func (m *management) retryPolicy(ctx context.Context, found *problems, spec *sto
 	found.check(err)
 	_, err = p.Limits(nil, spec.EventTimeToLiveInMinutes)
 	found.check(err)
+	found.batch(p, spec.MaxEventsPerBatch, spec.PreferredBatchSizeInKilobytes)
 	return nil
+}
+
+// batch judges the two settings one at a time, too. A size alone asks for batches; beside a maximum of one it is judged by
+// nothing but its range.
+func (p *problems) batch(under *policy.Policy, maxEvents, kilobytes *int) {
+	_, _, err := under.Batch(maxEvents, nil)
+	p.check(err)
+	beside := maxEvents
+	if beside != nil {
+		one := 1
+		beside = &one
+	}
+	_, _, err = under.Batch(beside, kilobytes)
+	p.check(err)
+}
+
+// concurrency judges maxConcurrentDeliveries. Its end is that of PostgreSQL's integer.
+func (p *problems) concurrency(most *int) {
+	if most != nil && (*most < 1 || *most > math.MaxInt32) {
+		p.value("maxConcurrentDeliveries", "must be between 1 and %d, not %d", math.MaxInt32, *most)
+	}
 }
 
 func (p *problems) deliverySchema(spec store.SubscriptionSpec, t *store.Topic) {

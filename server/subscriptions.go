@@ -50,10 +50,15 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 		return nil, topicNotFound(r.Topic)
 	case err != nil:
 		return nil, err
-	case made:
-		return PutSubscription201JSONResponse(m.subscriptionJSON(sub)), nil
 	}
-	return PutSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
+	shown, err := m.counted(ctx, sub)
+	switch {
+	case err != nil:
+		return nil, err
+	case made:
+		return PutSubscription201JSONResponse(shown), nil
+	}
+	return PutSubscription200JSONResponse(shown), nil
 }
 
 // GetSubscription answers GET /v1/topics/{topic}/subscriptions/{subscription}.
@@ -68,40 +73,11 @@ func (m *management) GetSubscription(ctx context.Context, r GetSubscriptionReque
 	if err != nil {
 		return nil, err
 	}
-	return GetSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
-}
-
-// PauseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
-func (m *management) PauseSubscription(ctx context.Context, r PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error) {
-	sub, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context, topic, name string) (*store.Subscription, error) {
-		return m.store.PauseSubscription(ctx, topic, name, nil)
-	})
+	shown, err := m.counted(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
-	return PauseSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
-}
-
-// ResumeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/resume.
-func (m *management) ResumeSubscription(ctx context.Context, r ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error) {
-	sub, err := m.change(ctx, r.Topic, r.Subscription, m.store.ResumeSubscription)
-	if err != nil {
-		return nil, err
-	}
-	return ResumeSubscription200JSONResponse(m.subscriptionJSON(sub)), nil
-}
-
-type stateChange func(ctx context.Context, topic, name string) (*store.Subscription, error)
-
-func (m *management) change(ctx context.Context, topic, name string, change stateChange) (*store.Subscription, error) {
-	if !storable(topic) || !storable(name) {
-		return nil, subscriptionNotFound(topic, name)
-	}
-	sub, err := change(ctx, topic, name)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, subscriptionNotFound(topic, name)
-	}
-	return sub, err
+	return GetSubscription200JSONResponse(shown), nil
 }
 
 // DeleteSubscription answers DELETE /v1/topics/{topic}/subscriptions/{subscription}.
@@ -125,11 +101,13 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 	if !s.HasDeadLetter() {
 		destination = DeadLetterDestinationEndpointTypeNone
 	}
+	batch := s.Batch()
 	return Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
 		EventDeliverySchema: Schema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
-		ProvisioningState:     s.ProvisioningState, Hold: textOrNull(s.Hold.Reason), HoldSince: utcOrNull(s.Hold.Since), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
+		ProvisioningState: s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 

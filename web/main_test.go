@@ -134,12 +134,21 @@ func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*sto
 	require.NoError(t, err)
 }
 
-func (b *bundle) hold(t *testing.T, subscription, hold string) {
+func (b *bundle) pause(t *testing.T, topic, subscription string) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, paused_since, probation_since)
-		SELECT id, CASE $2 WHEN 'paused' THEN now() END, CASE $2 WHEN 'probation' THEN now() END FROM postrider_internal.event_subscriptions WHERE name = $1
-		ON CONFLICT (subscription_id) DO UPDATE SET paused_since = excluded.paused_since, probation_since = excluded.probation_since`, subscription, hold)
+	_, err := b.store.PauseSubscription(t.Context(), topic, subscription, nil)
 	require.NoError(t, err)
+}
+
+// probation puts an event subscription on probation, with the next probe so far from now; probeJob is 0 where none is under way.
+func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
+	t.Helper()
+	tag, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step, failures_in_a_row, probe_job_id)
+		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(), now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
+		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+		 WHERE t.name = $1 AND s.name = $2`, topic, subscription, probeIn, probeJob)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), tag.RowsAffected())
 }
 
 func quoteJSON(t *testing.T, text string) string {

@@ -31,7 +31,7 @@ func TestOverviewCounts(t *testing.T) {
 	for _, name := range []string{"billing", "shipping", "stock"} {
 		b.subscribe(t, "orders", name)
 	}
-	b.hold(t, "stock", "paused")
+	b.pause(t, "orders", "stock")
 	b.insert(t, lettersAt(time.Now().Add(-24*time.Hour), 51)...)
 	b.insert(t, letter{at: time.Now().Add(-3*time.Hour - time.Second)})
 	overview := b.page(t, "/ui/")
@@ -48,12 +48,41 @@ func TestSubscriptionsShowTheirEffectiveSettings(t *testing.T) {
 	b.subscribe(t, "orders", "stock", func(s *store.SubscriptionSpec) {
 		s.MaxDeliveryAttempts, s.EventTimeToLiveInMinutes, s.DeadLetter = ptr(1), ptr(90), store.DeadLetterNone
 	})
-	b.hold(t, "stock", "probation")
+	b.pause(t, "orders", "stock")
 	page := text(b.page(t, "/ui/subscriptions"))
 	require.Contains(t, page, "up to 30 attempts within 1 day")
 	require.Contains(t, page, "up to 1 attempt within 90 minutes")
-	require.Regexp(t, `billing.*Rows.*Succeeded.*stock.*None.*Succeeded.*hold: probation`, page)
+	require.Regexp(t, `billing.*Rows.*Succeeded.*stock.*None.*Succeeded.*hold: paused`, page)
+	require.NotContains(t, page, "probe")
 	require.Contains(t, page, "https://example.com/hook")
+	require.NotContains(t, page, "planted-secret")
+}
+
+func TestSubscriptionsOnProbationShowItsCauseAndItsNextProbe(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	endpoint := func(path string) func(*store.SubscriptionSpec) {
+		return func(s *store.SubscriptionSpec) {
+			s.EndpointURL = "https://example.com/" + path + "?code=planted-secret"
+		}
+	}
+	for _, name := range []string{"billing", "due", "fine", "near", "probed", "stock"} {
+		b.subscribe(t, "orders", name, endpoint(name))
+	}
+	b.subscribe(t, "parcels", "billing", endpoint("billing")) // shares its endpoint, and so the probation
+	b.subscribe(t, "parcels", "stock", endpoint("parcels"))   // shares its name alone
+	b.probation(t, "orders", "billing", 2*time.Hour+time.Minute, 0)
+	b.probation(t, "orders", "due", -time.Second, 0)
+	b.probation(t, "orders", "near", 30*time.Second, 0)
+	b.probation(t, "orders", "probed", -time.Second, 7)
+	b.probation(t, "orders", "stock", time.Hour, 0)
+	b.pause(t, "orders", "stock")
+	page := text(b.page(t, "/ui/subscriptions"))
+	const waits = `hold: probation after Busy, `
+	next := waits + `next probe in 2 hours \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`
+	require.Regexp(t, `orders billing .*Succeeded `+next+` orders due .*Succeeded `+waits+`the next probe is due any moment orders fine .*Succeeded orders near .*Succeeded `+waits+`the next probe is due any moment orders probed .*Succeeded `+
+		waits+`the probe is under way orders stock .*Succeeded hold: paused parcels billing .*Succeeded `+next+` parcels stock .*Succeeded`, page)
+	require.Equal(t, 5, strings.Count(page, "probation"))
 	require.NotContains(t, page, "planted-secret")
 }
 

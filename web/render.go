@@ -18,7 +18,7 @@ var templateFiles embed.FS
 func samples() map[string]any {
 	return map[string]any{
 		"overview":      overviewView{NewestDeadLetter: &moment{}},
-		"subscriptions": subscriptionsView{Rows: []subscriptionRow{{OnHold: "paused"}}, Limit: 1},
+		"subscriptions": subscriptionsView{Rows: []subscriptionRow{{OnHold: "probation", Probation: &probationView{Cause: "x", NextProbe: &moment{}}}}, Limit: 1},
 		"dead-letters":  deadLettersView{Rows: []deadLetterRow{{LastAttempt: &moment{}, Cut: true}}, Older: "x"},
 		"error":         errorView{Detail: "x"},
 	}

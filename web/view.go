@@ -58,10 +58,36 @@ type subscriptionRow struct {
 	Attempts   string
 	TimeToLive string
 	OnHold     string
+	Probation  *probationView // set where the hold is one
 	Created    moment
 }
 
-func subscriptionsOf(lines []store.SubscriptionLine, now time.Time) subscriptionsView {
+// fullName names an event subscription: its own name is unique only within its topic.
+type fullName struct{ topic, subscription string }
+
+// probationView says what a probation is for and when it may end.
+type probationView struct {
+	Cause string
+	// Probing: the probe is under way. Otherwise NextProbe is when one is let through; nil when that time has come, or
+	// comes within a minute: a moment so near is told as "just now".
+	Probing   bool
+	NextProbe *moment
+}
+
+// probationOf is nil for every other hold, and for none: what was read a moment later than the line may differ.
+func probationOf(hold store.HoldStatus, now time.Time) *probationView {
+	if hold.Reason != store.HoldProbation {
+		return nil
+	}
+	view := &probationView{Cause: hold.Cause, Probing: hold.Probing}
+	if !view.Probing && hold.Until != nil && hold.Until.Sub(now) >= time.Minute {
+		next := momentOf(*hold.Until, now)
+		view.NextProbe = &next
+	}
+	return view
+}
+
+func subscriptionsOf(lines []store.SubscriptionLine, probations map[fullName]store.HoldStatus, now time.Time) subscriptionsView {
 	view := subscriptionsView{}
 	if len(lines) > subscriptionLimit {
 		lines, view.Limit = lines[:subscriptionLimit], subscriptionLimit
@@ -72,6 +98,7 @@ func subscriptionsOf(lines []store.SubscriptionLine, now time.Time) subscription
 			Attempts:         attemptLimit(line.MaxDeliveryAttempts),
 			TimeToLive:       timeToLive(line.EventTimeToLiveInMinutes),
 			OnHold:           orElse(line.Hold, ""),
+			Probation:        probationOf(probations[fullName{line.Topic, line.Subscription}], now),
 			Created:          momentOf(line.CreatedAt, now),
 		})
 	}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"postrider/store"
+)
+
+// PauseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
+func (m *management) PauseSubscription(ctx context.Context, r PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error) {
+	var stopTimeToLive *bool
+	if r.Body != nil {
+		stopTimeToLive = r.Body.StopTimeToLive
+	}
+	shown, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context, topic, name string) (*store.Subscription, error) {
+		return m.store.PauseSubscription(ctx, topic, name, stopTimeToLive)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return PauseSubscription200JSONResponse(shown), nil
+}
+
+// ResumeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/resume.
+func (m *management) ResumeSubscription(ctx context.Context, r ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error) {
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.store.ResumeSubscription)
+	if err != nil {
+		return nil, err
+	}
+	return ResumeSubscription200JSONResponse(shown), nil
+}
+
+// ReleaseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/release.
+func (m *management) ReleaseSubscription(ctx context.Context, r ReleaseSubscriptionRequestObject) (ReleaseSubscriptionResponseObject, error) {
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.store.ReleaseSubscription)
+	if err != nil {
+		return nil, err
+	}
+	return ReleaseSubscription200JSONResponse(shown), nil
+}
+
+// ProbeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/probe.
+func (m *management) ProbeSubscription(ctx context.Context, r ProbeSubscriptionRequestObject) (ProbeSubscriptionResponseObject, error) {
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.store.ProbeSubscription)
+	if err != nil {
+		return nil, err
+	}
+	return ProbeSubscription200JSONResponse(shown), nil
+}
+
+type holdChange func(ctx context.Context, topic, name string) (*store.Subscription, error)
+
+// change changes a hold and shows the event subscription as it then is.
+func (m *management) change(ctx context.Context, topic, name string, change holdChange) (Subscription, error) {
+	if !storable(topic) || !storable(name) {
+		return Subscription{}, subscriptionNotFound(topic, name)
+	}
+	sub, err := change(ctx, topic, name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return Subscription{}, subscriptionNotFound(topic, name)
+	case errors.Is(err, store.ErrPaused):
+		return Subscription{}, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q is paused: resume it first", name, topic)
+	case errors.Is(err, store.ErrNoProbation):
+		return Subscription{}, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
+	case err != nil:
+		return Subscription{}, err
+	}
+	return m.counted(ctx, sub)
+}
+
+// counted shows one event subscription with the number of deliveries that it holds.
+func (m *management) counted(ctx context.Context, s *store.Subscription) (Subscription, error) {
+	shown := m.subscriptionJSON(s)
+	if shown.Hold == nil {
+		return shown, nil
+	}
+	held, err := m.store.HeldDeliveries(ctx, s.ID)
+	if err != nil {
+		return Subscription{}, err
+	}
+	shown.Hold.HeldDeliveries = &held
+	return shown, nil
+}
+
+// holdJSON leaves the held deliveries uncounted: see counted.
+func holdJSON(h store.HoldStatus) *Hold {
+	if h.Reason == "" {
+		return nil
+	}
+	return &Hold{
+		Reason: HoldReason(h.Reason), Cause: textOrNull(h.Cause), Since: h.Since.UTC(), NextProbeAt: utcOrNull(h.Until), Probing: h.Probing,
+		TimeToLiveStopped: h.TimeToLiveStopped, Resuming: h.Resuming,
+	}
+}
