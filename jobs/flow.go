@@ -58,7 +58,7 @@ func (e *Engine) refill(ctx context.Context) {
 			if !hold.Resuming {
 				continue
 			}
-			if _, err := e.store.MoveTimeToLive(ctx, id); err != nil {
+			if err := e.store.MoveTimeToLive(ctx, id); err != nil {
 				return err
 			}
 		}

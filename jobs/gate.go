@@ -204,12 +204,9 @@ func (g *gate) learn(subscription int64, o policy.Outcome, r policy.Result) {
 	if r.Status != 0 {
 		l.sign, l.answered = now, now
 	}
-	switch {
-	case o == policy.OutcomeDelivered:
+	if l.streak++; o == policy.OutcomeDelivered {
 		l.streak = 0
 		l.answers.add(now)
-	default:
-		l.streak++
 	}
 	g.admit(l, now)
 }

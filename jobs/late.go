@@ -152,6 +152,7 @@ func (a *attempt) follow(k *call, started time.Time, recorded error) {
 
 func (a *attempt) concludeLate(started time.Time, met answer, verdict policy.Verdict, why string) {
 	result := a.attempted(verdict, started, met)
+	a.engine.gate.learn(a.sub.ID, result.Outcome, met.result)
 	switch ended, err := a.engine.store.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "delivery", a.work.DeliveryID, "result", met.result.String(), "error", err)

@@ -27,8 +27,8 @@ func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopT
 	if err != nil {
 		return nil, err
 	}
-	for moved := moveStep; sub.Hold.Resuming && moved > 0; { // an earlier pause ends first
-		if moved, err = s.MoveTimeToLive(ctx, sub.ID); err != nil {
+	for resuming := sub.Hold.Resuming; resuming; { // the earlier pause ends first
+		if resuming, err = s.moveTimeToLive(ctx, sub.ID, "FOR UPDATE"); err != nil {
 			return nil, err
 		}
 	}
@@ -45,8 +45,8 @@ func (s *Store) ResumeSubscription(ctx context.Context, topic, name string) (*Su
 		return sub, err
 	}
 	// What takes longer goes on in the background, and the pause with it.
-	for moved, tries := moveStep, 0; moved == moveStep && tries < resumePatience; tries++ {
-		if moved, err = s.MoveTimeToLive(ctx, sub.ID); err != nil {
+	for resuming, tries := true, 0; resuming && tries < resumePatience; tries++ {
+		if resuming, err = s.moveTimeToLive(ctx, sub.ID, "FOR UPDATE"); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +63,7 @@ const (
 // meanwhile its part. The step that finds no more ends the pause. The state's row is locked, so that each delivery is moved once.
 const moveStatement = `
 WITH state AS MATERIALIZED (
-    SELECT * FROM postrider_internal.event_subscription_states WHERE subscription_id = $1 AND resumed_at IS NOT NULL FOR UPDATE SKIP LOCKED
+    SELECT * FROM postrider_internal.event_subscription_states WHERE subscription_id = $1 AND resumed_at IS NOT NULL %s
 ), step AS MATERIALIZED (
     SELECT d.id FROM state JOIN postrider_internal.deliveries d ON d.subscription_id = state.subscription_id
      WHERE d.id > state.moved_to AND d.owed_since < state.resumed_at ORDER BY d.id LIMIT $2
@@ -78,22 +78,26 @@ WITH state AS MATERIALIZED (
        SET updated_at = now(), moved_to = 0, paused_since = NULL, resumed_at = NULL, stop_time_to_live = false
       FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) < $2
 )
-SELECT count(*) FROM step`
+SELECT count(*) = $2 FROM step`
 
-// MoveTimeToLive makes one step of ending a pause that stopped the time to live, and says how many deliveries it moved:
-// fewer than a full step ended the pause.
-func (s *Store) MoveTimeToLive(ctx context.Context, subscription int64) (moved int, err error) {
-	if err := s.pool.QueryRow(ctx, moveStatement, subscription, moveStep).Scan(&moved); err != nil {
-		return 0, fmt.Errorf("take a pause off the age of deliveries: %w", err)
+// MoveTimeToLive makes one step of ending a pause that stopped the time to live, unless another node is at it.
+func (s *Store) MoveTimeToLive(ctx context.Context, subscription int64) error {
+	_, err := s.moveTimeToLive(ctx, subscription, "FOR UPDATE SKIP LOCKED")
+	return err
+}
+
+func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock string) (more bool, err error) {
+	if err := s.pool.QueryRow(ctx, fmt.Sprintf(moveStatement, lock), subscription, moveStep).Scan(&more); err != nil {
+		return false, outage("take a pause off the age of deliveries", err)
 	}
-	return moved, nil
+	return more, nil
 }
 
 // ReleaseSubscription ends an event subscription's probation at once, without waiting for a probe's success: what is held is
 // released in waves. Where the policy rests the endpoint as a whole, so it does for all event subscriptions that share it.
 // Releasing what is not on probation is nothing. ErrNotFound; ErrPaused: a pause is ended by ResumeSubscription.
 func (s *Store) ReleaseSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
-	const release = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
+	const release = `DELETE FROM postrider_internal.probations WHERE rest_key = $1 AND since IS NOT NULL`
 	return s.changeRest(ctx, topic, name, release)
 }
 
@@ -120,7 +124,7 @@ func (s *Store) changeRest(ctx context.Context, topic, name, statement string) (
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrPaused)
 	}
 	if _, err := s.pool.Exec(ctx, statement, s.Catalogue().restKey(sub)); err != nil {
-		return nil, fmt.Errorf("change the probation of event subscription %q: %w", name, err)
+		return nil, outage("change the probation of an event subscription", err)
 	}
 	return s.SubscriptionOf(ctx, topic, name)
 }
@@ -130,7 +134,7 @@ func (s *Store) HeldDeliveries(ctx context.Context, subscription int64) (held in
 	const query = `SELECT (SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL)
 		+ (SELECT coalesce(sum(members), 0) FROM postrider_internal.batches WHERE subscription_id = $1 AND hold IS NOT NULL)`
 	if err := s.pool.QueryRow(ctx, query, subscription).Scan(&held); err != nil {
-		return 0, fmt.Errorf("count held deliveries: %w", err)
+		return 0, outage("count held deliveries", err)
 	}
 	return held, nil
 }

@@ -178,3 +178,38 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 	require.Equal(t, total, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
+
+// A pause that meets an earlier one whose end is still being written down waits for that end, and holds after it.
+func TestPauseDuringAResumeIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	stop := true
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "all", &stop)
+	require.NoError(t, err)
+	b.publish(t, "orders", "e", 3)
+	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET resumed_at = now()")
+	another, err := b.pool.Begin(t.Context()) // another node's step
+	require.NoError(t, err)
+	_, err = another.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscription_states FOR UPDATE")
+	require.NoError(t, err)
+
+	paused := make(chan error, 1)
+	go func() {
+		_, err := b.store.PauseSubscription(context.Background(), "orders", "all", nil)
+		paused <- err
+	}()
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%moved_to%' AND datname = current_database()") > 0
+	}, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, another.Commit(t.Context()))
+	require.NoError(t, <-paused)
+
+	require.NoError(t, b.store.MoveTimeToLive(t.Context(), sub.ID))
+	now, err := b.store.SubscriptionOf(t.Context(), "orders", "all")
+	require.NoError(t, err)
+	require.Equal(t, store.HoldPaused, now.Hold.Reason)
+	require.False(t, now.Hold.Resuming)
+	require.False(t, now.Hold.TimeToLiveStopped)
+}

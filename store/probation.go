@@ -40,7 +40,7 @@ func (c *Catalogue) restKey(sub *Subscription) []byte {
 	case policy.ProbationEndpoint:
 		return sub.EndpointHash
 	case policy.ProbationEventSubscription:
-		return binary.BigEndian.AppendUint64(nil, uint64(sub.ID)) //nolint:gosec // an identity is never negative
+		return binary.BigEndian.AppendUint64(nil, uint64(sub.ID))
 	default:
 		return nil
 	}

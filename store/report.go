@@ -15,14 +15,16 @@ type SubscriptionLine struct {
 	MaxDeliveryAttempts                                                                  *int
 	EventTimeToLiveInMinutes                                                             int
 	DeadLetterDestination, ProvisioningState                                             string
-	Hold                                                                                 *string
+	Hold, HoldCause                                                                      *string
+	HoldUntil                                                                            *time.Time
+	Probing                                                                              bool
 	CreatedAt                                                                            time.Time
 }
 
 // SubscriptionLines lists event subscriptions by topic and name, at most limit of them.
 func (s *Store) SubscriptionLines(ctx context.Context, limit int) ([]SubscriptionLine, error) {
 	const query = `SELECT topic, subscription, endpoint_base_url, endpoint_kind, event_delivery_schema, retry_policy, max_delivery_attempts,
-		event_time_to_live_in_minutes, dead_letter_destination ->> 'endpointType' AS dead_letter_destination, provisioning_state, hold, created_at
+		event_time_to_live_in_minutes, dead_letter_destination ->> 'endpointType' AS dead_letter_destination, provisioning_state, hold, hold_cause, hold_until, coalesce(probing, false) AS probing, created_at
 		FROM postrider.event_subscriptions ORDER BY topic, subscription LIMIT $1`
 	return collect[SubscriptionLine](ctx, s.pool, query, limit)
 }
@@ -67,9 +69,12 @@ func collect[T any](ctx context.Context, db querier, query string, args ...any) 
 }
 
 // readError tells an outage from a fault, for whoever answers a person.
-func readError(what string, err error) error {
+func readError(what string, err error) error { return outage("read "+what, err) }
+
+// outage says what failed, and ErrUnavailable where it may succeed another time.
+func outage(doing string, err error) error {
 	if isOutage(err) {
-		return fmt.Errorf("%w: read %s: %w", ErrUnavailable, what, err)
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, doing, err)
 	}
-	return fmt.Errorf("read %s: %w", what, err)
+	return fmt.Errorf("%s: %w", doing, err)
 }

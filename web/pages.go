@@ -2,13 +2,10 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
-
-	"postrider/store"
 )
 
 const (
@@ -45,34 +42,7 @@ func (p *pages) subscriptions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := p.probations(ctx, lines)
-	if err != nil {
-		return err
-	}
-	return p.render(c, http.StatusOK, "subscriptions", subscriptionsOf(lines, found, p.now()))
-}
-
-// probations reads what the lines leave out of a probation: its cause and its next probe. It asks once for each topic that
-// has an event subscription on probation; there is hardly ever one.
-func (p *pages) probations(ctx context.Context, lines []store.SubscriptionLine) (map[fullName]store.HoldStatus, error) {
-	found, asked := map[fullName]store.HoldStatus{}, map[string]bool{}
-	for _, line := range lines {
-		if orElse(line.Hold, "") != store.HoldProbation || asked[line.Topic] {
-			continue
-		}
-		asked[line.Topic] = true
-		subs, err := p.store.Subscriptions(ctx, line.Topic, "", subscriptionLimit)
-		if errors.Is(err, store.ErrNotFound) {
-			continue // deleted since
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, sub := range subs {
-			found[fullName{sub.Topic, sub.Name}] = sub.Hold
-		}
-	}
-	return found, nil
+	return p.render(c, http.StatusOK, "subscriptions", subscriptionsOf(lines, p.now()))
 }
 
 func (p *pages) deadLetters(c echo.Context) error {

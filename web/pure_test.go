@@ -133,10 +133,10 @@ func TestWordsOfNumbers(t *testing.T) {
 
 func TestSubscriptionsBeyondTheLimit(t *testing.T) {
 	t.Parallel()
-	view := subscriptionsOf(make([]store.SubscriptionLine, subscriptionLimit+1), nil, time.Now())
+	view := subscriptionsOf(make([]store.SubscriptionLine, subscriptionLimit+1), time.Now())
 	require.Len(t, view.Rows, subscriptionLimit)
 	require.Equal(t, subscriptionLimit, view.Limit)
-	require.Zero(t, subscriptionsOf(make([]store.SubscriptionLine, subscriptionLimit), nil, time.Now()).Limit)
+	require.Zero(t, subscriptionsOf(make([]store.SubscriptionLine, subscriptionLimit), time.Now()).Limit)
 }
 
 func TestStatusOfErrors(t *testing.T) {

@@ -62,9 +62,6 @@ type subscriptionRow struct {
 	Created    moment
 }
 
-// fullName names an event subscription: its own name is unique only within its topic.
-type fullName struct{ topic, subscription string }
-
 // probationView says what a probation is for and when it may end.
 type probationView struct {
 	Cause string
@@ -74,20 +71,20 @@ type probationView struct {
 	NextProbe *moment
 }
 
-// probationOf is nil for every other hold, and for none: what was read a moment later than the line may differ.
-func probationOf(hold store.HoldStatus, now time.Time) *probationView {
-	if hold.Reason != store.HoldProbation {
+// probationOf is nil for every other hold, and for none.
+func probationOf(line *store.SubscriptionLine, now time.Time) *probationView {
+	if orElse(line.Hold, "") != store.HoldProbation {
 		return nil
 	}
-	view := &probationView{Cause: hold.Cause, Probing: hold.Probing}
-	if !view.Probing && hold.Until != nil && hold.Until.Sub(now) >= time.Minute {
-		next := momentOf(*hold.Until, now)
+	view := &probationView{Cause: orElse(line.HoldCause, ""), Probing: line.Probing}
+	if !view.Probing && line.HoldUntil != nil && line.HoldUntil.Sub(now) >= time.Minute {
+		next := momentOf(*line.HoldUntil, now)
 		view.NextProbe = &next
 	}
 	return view
 }
 
-func subscriptionsOf(lines []store.SubscriptionLine, probations map[fullName]store.HoldStatus, now time.Time) subscriptionsView {
+func subscriptionsOf(lines []store.SubscriptionLine, now time.Time) subscriptionsView {
 	view := subscriptionsView{}
 	if len(lines) > subscriptionLimit {
 		lines, view.Limit = lines[:subscriptionLimit], subscriptionLimit
@@ -98,7 +95,7 @@ func subscriptionsOf(lines []store.SubscriptionLine, probations map[fullName]sto
 			Attempts:         attemptLimit(line.MaxDeliveryAttempts),
 			TimeToLive:       timeToLive(line.EventTimeToLiveInMinutes),
 			OnHold:           orElse(line.Hold, ""),
-			Probation:        probationOf(probations[fullName{line.Topic, line.Subscription}], now),
+			Probation:        probationOf(&line, now),
 			Created:          momentOf(line.CreatedAt, now),
 		})
 	}
