@@ -17,8 +17,14 @@ type admin struct {
 	client      http.Client
 }
 
+// creators is how many calls are made at once where there are many: changes of the catalogue wait for one another, and for
+// their commits, so more would only wait longer.
+const creators = 16
+
 func newAdmin(base, token string) *admin {
-	return &admin{base: base, token: token, client: http.Client{Timeout: 10 * time.Second}}
+	return &admin{base: base, token: token, client: http.Client{
+		Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: creators},
+	}}
 }
 
 // call sends in as JSON, unless nil, and reads the answer's JSON into out, unless nil. Any status but 2xx is an error with
@@ -73,8 +79,39 @@ func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 	return created.Key1, nil
 }
 
-func (a *admin) createSubscription(ctx context.Context, topic, name, endpoint string) error {
-	return a.call(ctx, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, map[string]string{"endpointUrl": endpoint}, nil)
+// subscription is what a benchmark says of an event subscription; the rest is the default.
+type subscription struct {
+	EndpointURL string       `json:"endpointUrl"`
+	RetryPolicy *retryPolicy `json:"retryPolicy,omitempty"`
+	Filter      *filter      `json:"filter,omitempty"`
+}
+
+type retryPolicy struct {
+	Policy string `json:"policy"`
+}
+
+// filter is always case-sensitive: comparing without regard to case costs the publish more, and is not what is measured.
+type filter struct {
+	SubjectBeginsWith      string `json:"subjectBeginsWith"`
+	IsSubjectCaseSensitive bool   `json:"isSubjectCaseSensitive"`
+}
+
+// wanting is the filter for the events whose subject begins so.
+func wanting(subject string) *filter {
+	return &filter{SubjectBeginsWith: subject, IsSubjectCaseSensitive: true}
+}
+
+func (a *admin) createSubscription(ctx context.Context, topic, name string, s subscription) error {
+	return a.call(ctx, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, s, nil)
+}
+
+// setPaused pauses or resumes an event subscription.
+func (a *admin) setPaused(ctx context.Context, topic, name string, paused bool) error {
+	verb := "resume"
+	if paused {
+		verb = "pause"
+	}
+	return a.call(ctx, http.MethodPost, "/v1/topics/"+topic+"/subscriptions/"+name+"/"+verb, nil, nil)
 }
 
 // remove deletes a topic with those event subscriptions.

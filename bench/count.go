@@ -36,15 +36,15 @@ type rows struct {
 // leftSQL reads the tables and not the view, because it is asked again and again while the clock runs: the view would go
 // through all that was delivered already. A job without a delivery is left work as well.
 const leftSQL = `
-SELECT (SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.topics t ON t.id = d.topic_id WHERE t.name = $1)
+SELECT (SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.topics t ON t.id = d.topic_id WHERE t.name = ANY ($1))
      + (SELECT count(*) FROM postrider_internal.river_job j
          WHERE j.kind = 'deliver' AND (j.args ->> 's')::bigint IN
-               (SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = $1)
+               (SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = ANY ($1))
            AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = (j.args ->> 'd')::bigint))`
 
 // left is how many deliveries, and jobs of no delivery, there still are.
 func (r *rig) left(ctx context.Context) (n int64, err error) {
-	if err := r.conn.QueryRow(ctx, leftSQL, r.topic).Scan(&n); err != nil {
+	if err := r.conn.QueryRow(ctx, leftSQL, r.counted).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count what is left: %w", err)
 	}
 	return n, nil
@@ -53,10 +53,10 @@ func (r *rig) left(ctx context.Context) (n int64, err error) {
 const countSQL = `
 SELECT count(*) FILTER (WHERE state = 'delivered'), count(*) FILTER (WHERE state NOT IN ('delivered', 'pending')), 0,
        max(finished_at) FILTER (WHERE state = 'delivered')
-  FROM postrider.deliveries WHERE topic = $1`
+  FROM postrider.deliveries WHERE topic = ANY ($1)`
 
 func (r *rig) count(ctx context.Context) (counted rows, err error) {
-	result, err := r.conn.Query(ctx, countSQL, r.topic)
+	result, err := r.conn.Query(ctx, countSQL, r.counted)
 	if err != nil {
 		return counted, fmt.Errorf("count deliveries: %w", err)
 	}

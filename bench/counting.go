@@ -10,16 +10,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
 
 // CountingSink is an endpoint that answers 204 as cheaply as it can and keeps count of what arrives. An event that arrives at
 // two paths is two receipts of two names: at /a its name is "a/" and its id, at / the id alone. So several event subscriptions
-// of one topic can be told apart when each has a path of its own. It answers the validation handshakes of both schemas,
-// and GET /stats with its SinkStats as JSON. Its methods may be called from several goroutines.
+// of one topic can be told apart when each has a path of its own. At paths that begin with /hang it never answers, and at
+// /status/{code} it answers that; what it does not acknowledge there is none of its receipts. It answers the validation
+// handshakes of both schemas, and GET /stats with its SinkStats as JSON. Its methods may be called from several goroutines.
 type CountingSink struct {
-	ledger *Ledger // nil: none
+	ledger   *Ledger     // nil: none
+	arrivals *arrivalLog // nil: none
 
 	mu      sync.Mutex
 	seen    map[string]struct{}
@@ -36,6 +39,9 @@ type SinkStats struct {
 	Duplicates int64 `json:"duplicates"` // received - distinct
 	// Unreadable are requests without an event that has an id.
 	Unreadable int64 `json:"unreadable"`
+	// TurnedAway are requests that were left without an answer or answered with a status that is no success. Nothing else
+	// counts them.
+	TurnedAway int64 `json:"turnedAway"`
 	// FirstAt and LastAt are when the first and the latest event arrived, in nanoseconds since 1970; 0 before.
 	FirstAt int64 `json:"firstAt"`
 	LastAt  int64 `json:"lastAt"`
@@ -81,12 +87,18 @@ func (s *CountingSink) Stats() SinkStats {
 	return stats
 }
 
-// Close completes the ledger. Requests that come later are answered 500, because nothing notes them.
+// Close completes ledger and arrivals. Requests that come later are answered 500, because nothing notes them.
 func (s *CountingSink) Close() error {
-	if s.ledger == nil {
-		return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if s.ledger != nil {
+		errs = append(errs, s.ledger.Close())
 	}
-	return s.ledger.Close()
+	if s.arrivals != nil {
+		errs = append(errs, s.arrivals.close())
+	}
+	return errors.Join(errs...)
 }
 
 func (s *CountingSink) answer(method, path string, h *head, body []byte) reply {
@@ -96,10 +108,36 @@ func (s *CountingSink) answer(method, path string, h *head, body []byte) reply {
 	if shaken, ok := handshake(method, h.get, body); ok {
 		return shaken
 	}
-	if err := s.take(path, body, time.Now()); err != nil {
+	answer, now := behaviour(path), time.Now()
+	if answer.status/100 != 2 {
+		s.turnAway(body, now)
+		return answer
+	}
+	if err := s.take(path, body, now); err != nil {
 		return reply{status: http.StatusInternalServerError, body: err.Error() + "\n"}
 	}
+	return answer
+}
+
+// behaviour is what the path asks for: see CountingSink.
+func behaviour(path string) reply {
+	if strings.HasPrefix(path, "/hang") {
+		return reply{}
+	}
+	if code, ok := strings.CutPrefix(path, "/status/"); ok {
+		return statusReply(code)
+	}
 	return reply{status: http.StatusNoContent}
+}
+
+// turnAway notes a request that is not acknowledged. A failure to note it stays with the log, see arrivalLog.
+func (s *CountingSink) turnAway(body []byte, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.TurnedAway++
+	if s.arrivals != nil {
+		eachEvent(body, func(event []byte) { _ = s.arrivals.note(Arrival{SentAt: sentAt(event), At: now.UnixNano()}) })
+	}
 }
 
 func (s *CountingSink) statsReply() reply {
@@ -142,14 +180,19 @@ func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) err
 	if s.stats.LastAt = now.UnixNano(); s.stats.FirstAt == 0 {
 		s.stats.FirstAt = s.stats.LastAt
 	}
-	if sent := sentAt(event); sent > 0 {
+	sent := sentAt(event)
+	if sent > 0 {
 		s.latency.Record(now.Sub(time.Unix(0, sent)))
 	}
 	s.name = append(append(s.name[:0], prefix...), id...)
-	if _, twice := s.seen[string(s.name)]; !twice { // looked up first: only a new name costs a copy
-		s.seen[string(s.name)] = struct{}{}
+	if _, twice := s.seen[string(s.name)]; twice { // looked up first: only a new name costs a copy
+		return nil
 	}
-	return nil
+	s.seen[string(s.name)] = struct{}{}
+	if s.arrivals == nil {
+		return nil
+	}
+	return s.arrivals.note(Arrival{SentAt: sent, At: now.UnixNano(), Acknowledged: true})
 }
 
 // SinkOptions says where RunSink listens and what it keeps.
@@ -160,13 +203,20 @@ type SinkOptions struct {
 	ReadyFile string
 	// Ledger is the path of the sink's ledger; "" keeps none.
 	Ledger string
+	// Arrivals is the path of the file that notes when each event arrived, see ReadArrivals; "" keeps none.
+	Arrivals string
 }
 
-// RunSink runs a CountingSink until ctx ends, then completes its ledger.
+// RunSink runs a CountingSink until ctx ends, then completes its files.
 func RunSink(ctx context.Context, o SinkOptions) error {
 	sink, err := NewCountingSink(o.Ledger)
 	if err != nil {
 		return err
+	}
+	if o.Arrivals != "" {
+		if sink.arrivals, err = createArrivals(o.Arrivals); err != nil {
+			return errors.Join(err, sink.Close())
+		}
 	}
 	var network net.ListenConfig
 	listener, err := network.Listen(ctx, "tcp", o.Listen)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,89 @@ func TestCountingSink(t *testing.T) {
 			require.Equal(t, http.StatusInternalServerError, resp.StatusCode, "what is not noted is not acknowledged")
 		})
 	}
+}
+
+// TestCountingSinkThatMisbehaves: what a path does not acknowledge is no receipt, but an arrival that says so.
+func TestCountingSinkThatMisbehaves(t *testing.T) {
+	t.Parallel()
+	for name, serve := range map[string]func(*testing.T, *CountingSink) string{"own server": serveLean, "net/http": serveStandard} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			sink, err := NewCountingSink(filepath.Join(dir, "ledger"))
+			require.NoError(t, err)
+			sink.arrivals, err = createArrivals(filepath.Join(dir, "arrivals"))
+			require.NoError(t, err)
+			base := serve(t, sink)
+			for path, status := range map[string]int{"/status/503": 503, "/status/soon": 400, "/status/202": 202, "/": 204, "/again": 204} {
+				resp, _ := request(t, http.MethodPost, base+path, `[{"id":"a","data":{"sentAt":5}}]`, nil)
+				require.Equal(t, status, resp.StatusCode, path)
+			}
+			request(t, http.MethodPost, base+"/again", `[{"id":"a","data":{"sentAt":5}}]`, nil)
+			requireHangs(t, sink, base+"/hang-1")
+			require.EqualValues(t, 3, sink.Stats().TurnedAway)
+			require.EqualValues(t, 4, sink.Stats().Received)
+			require.NoError(t, sink.Close())
+			got, err := ReadLedger(filepath.Join(dir, "ledger"))
+			require.NoError(t, err)
+			require.Len(t, got, 4)
+			arrivals, err := ReadArrivals(filepath.Join(dir, "arrivals"))
+			require.NoError(t, err)
+			acknowledged := 0
+			for _, a := range arrivals {
+				require.EqualValues(t, 5, a.SentAt)
+				require.Positive(t, a.At)
+				if a.Acknowledged {
+					acknowledged++
+				}
+			}
+			require.Equal(t, 3, acknowledged, "each name once")
+			require.Len(t, arrivals, 6)
+		})
+	}
+}
+
+// requireHangs sends a request, leaves once it has arrived, and had no answer until then.
+func requireHangs(t *testing.T, sink *CountingSink, url string) {
+	t.Helper()
+	before := sink.Stats().TurnedAway
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`[{"id":"h","data":{"sentAt":5}}]`))
+	require.NoError(t, err)
+	failed := make(chan error, 1)
+	go func() {
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return sink.Stats().TurnedAway > before }, 30*time.Second, time.Millisecond)
+	leave()
+	require.ErrorIs(t, <-failed, context.Canceled)
+}
+
+func TestReadArrivals(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "arrivals")
+	log, err := createArrivals(path)
+	require.NoError(t, err)
+	want := []Arrival{{SentAt: 1, At: 2, Acknowledged: true}, {At: time.Now().UnixNano()}}
+	for _, a := range want {
+		require.NoError(t, log.note(a))
+	}
+	require.NoError(t, log.close())
+	require.ErrorIs(t, log.note(Arrival{}), os.ErrClosed)
+	got, err := ReadArrivals(path)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, os.Truncate(path, arrivalBytes+1))
+	_, err = ReadArrivals(path)
+	require.ErrorContains(t, err, "not complete")
+	_, err = ReadArrivals(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.Error(t, RunSink(t.Context(), SinkOptions{Listen: "127.0.0.1:0", Arrivals: t.TempDir()}), "a folder")
 }
 
 func TestRunSink(t *testing.T) {

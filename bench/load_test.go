@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +67,60 @@ func service(t *testing.T, answer func(n int64) int) (url string, sink *Counting
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + "/topics/bench/api/events", sink, ledger
+}
+
+// TestLoadInTurn: each target gets its turn, with its own path, key and subject, and the ledger says whose an event was.
+func TestLoadInTurn(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	got := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		topic := strings.Split(r.URL.Path, "/")[2]
+		events, parseErr := event.Parse(event.EventGrid, "application/json", body, topic, event.Limits{})
+		if err != nil || parseErr != nil || len(events) != 1 {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		got[topic+" "+r.Header.Get("aeg-sas-key")+" "+events[0].Subject]++
+	}))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "published")
+	ledger, err := OpenLedger(path)
+	require.NoError(t, err)
+	target := func(n string) Target {
+		return Target{URL: server.URL + "/topics/top-" + n + "/api/events", Key: "key-" + n, Subject: "/sub-" + n, Prefix: n + "/"}
+	}
+	load, err := NewLoad(LoadOptions{Targets: []Target{target("1"), target("2"), target("3")}, Clients: 4, Events: 30, Ledger: ledger})
+	require.NoError(t, err)
+	report, err := load.Run(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, report.FirstError)
+	require.NoError(t, ledger.Close())
+	require.Equal(t, map[string]int{"top-1 key-1 /sub-1": 10, "top-2 key-2 /sub-2": 10, "top-3 key-3 /sub-3": 10}, got)
+	published, err := ReadLedger(path)
+	require.NoError(t, err)
+	prefixes := map[string]int{}
+	for _, e := range published {
+		prefixes[e.ID[:2]]++
+	}
+	require.Equal(t, map[string]int{"1/": 10, "2/": 10, "3/": 10}, prefixes)
+}
+
+func TestLoadTargets(t *testing.T) {
+	t.Parallel()
+	const url = "http://127.0.0.1:80/topics/bench/api/events"
+	for name, second := range map[string]Target{
+		"a longer URL":     {URL: "http://127.0.0.1:80/topics/benches/api/events", Key: "k"},
+		"a longer key":     {URL: url, Key: "kk"},
+		"a longer subject": {URL: url, Key: "k", Subject: "/s"},
+		"another host":     {URL: "http://127.0.0.1:81/topics/bench/api/events", Key: "k"},
+	} {
+		_, err := NewLoad(LoadOptions{Targets: []Target{{URL: url, Key: "k"}, second}, Events: 1})
+		require.Error(t, err, name)
+	}
 }
 
 func accept(int64) int { return http.StatusOK }

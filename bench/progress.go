@@ -6,12 +6,28 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// progress prints a line now and then until the function it returns is called: for a person at a terminal each second, in
-// a log every 5 s.
+// progress prints how far the load and its deliveries are until the function it returns is called.
 func (r *rig) progress(ctx context.Context, load *Load, subscriptions int, log io.Writer) (stop func()) {
+	before, _ := r.sinkAPI.sinkStats(ctx) // the run itself reports a sink that is gone
+	started, last := time.Now(), sample{}
+	return ticking(ctx, log, func() string {
+		stats, err := r.sinkAPI.sinkStats(ctx)
+		if err != nil {
+			return ""
+		}
+		now := sample{after: time.Since(started), published: load.Published(), received: stats.Distinct - before.Distinct}
+		defer func() { last = now }()
+		return now.line(last, subscriptions)
+	})
+}
+
+// ticking prints a line now and then, unless it is empty, until the function it returns is called: for a person at a terminal
+// each second, in a log every 5 s.
+func ticking(ctx context.Context, log io.Writer, line func() string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var printing sync.WaitGroup
 	printing.Go(func() {
@@ -19,21 +35,35 @@ func (r *rig) progress(ctx context.Context, load *Load, subscriptions int, log i
 		if isTerminal(log) {
 			interval = time.Second
 		}
-		started, before := time.Now(), sample{}
 		for pause(ctx, interval) {
-			stats, err := r.sinkAPI.sinkStats(ctx)
-			if err != nil {
-				continue // the run itself reports a sink that is gone
+			if text := line(); text != "" {
+				fmt.Fprintln(log, text)
 			}
-			now := sample{after: time.Since(started), published: load.Published(), received: stats.Distinct}
-			fmt.Fprintln(log, now.line(before, subscriptions))
-			before = now
 		}
 	})
 	return func() {
 		cancel()
 		printing.Wait()
 	}
+}
+
+// inParallel calls do for 0 … n-1, that many at once. After the first error, which it returns, it begins no more.
+func inParallel(ctx context.Context, atOnce, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range min(atOnce, n) {
+		running.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
 }
 
 // sample is how far a run was at one moment.
@@ -50,7 +80,22 @@ func (s sample) line(before sample, subscriptions int) string {
 		max(s.published*int64(subscriptions)-s.received, 0))
 }
 
+// lockedWriter takes whole lines from several goroutines.
+type lockedWriter struct {
+	mu sync.Mutex
+	io.Writer
+}
+
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.Writer.Write(p)
+}
+
 func isTerminal(w io.Writer) bool {
+	if locked, ok := w.(*lockedWriter); ok {
+		w = locked.Writer
+	}
 	file, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -104,21 +104,30 @@ func used(before, after map[string]float64) map[string]float64 {
 
 // Err is nil when every acknowledged event was delivered, unchanged, and recorded as delivered.
 func (t ThroughputReport) Err() error {
-	var wrong []string
-	for _, w := range []struct {
-		n    int64
-		what string
-	}{
+	wrong := listed([]tally{
 		{int64(t.Lost), "lost"}, {int64(t.Changed), "changed on the way"}, {t.Left, "left undelivered"}, {t.Ended, "given up"},
-	} {
-		if w.n > 0 {
-			wrong = append(wrong, fmt.Sprintf("%d %s", w.n, w.what))
-		}
-	}
-	if len(wrong) == 0 {
+	})
+	if wrong == "" {
 		return nil
 	}
-	return fmt.Errorf("of %d events published: %s", t.Published, strings.Join(wrong, ", "))
+	return fmt.Errorf("of %d events published: %s", t.Published, wrong)
+}
+
+// tally is a number of events that something befell.
+type tally struct {
+	n    int64
+	what string
+}
+
+// listed names what is not zero; "" when all is.
+func listed(tallies []tally) string {
+	var texts []string
+	for _, t := range tallies {
+		if t.n > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", t.n, t.what))
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // String is the report for a person, a few lines without the last line's end.
@@ -138,17 +147,27 @@ func (t ThroughputReport) String() string {
 	}
 	line("publish latency", "%s", latency(t.PublishLatency))
 	line("delivery latency", "%s", latency(t.DeliveryLatency))
-	line("CPU seconds", "%s", t.cpuText())
-	line("PostgreSQL", "%s, fsync %s, synchronous_commit %s, full_page_writes %s", t.Settings.Version, t.Settings.Fsync, t.Settings.SynchronousCommit, t.Settings.FullPageWrites)
-	line("machine", "%d CPUs (%s), %.0f GB, %s; service, database, publishers and sink share it", t.Machine.CPUs, t.Machine.Model, float64(t.Machine.MemoryBytes)/(1<<30), t.Machine.OS)
+	line("CPU seconds", "%s", cpuText(t.CPUSeconds))
+	line("PostgreSQL", "%s", t.Settings)
+	line("machine", "%s", t.Machine)
 	line("command", "%s", t.Command)
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (t ThroughputReport) cpuText() string {
-	parts := make([]string, 0, len(t.CPUSeconds))
-	for _, name := range slices.Sorted(maps.Keys(t.CPUSeconds)) {
-		parts = append(parts, fmt.Sprintf("%s %.1f", name, t.CPUSeconds[name]))
+func cpuText(seconds map[string]float64) string {
+	parts := make([]string, 0, len(seconds))
+	for _, name := range slices.Sorted(maps.Keys(seconds)) {
+		parts = append(parts, fmt.Sprintf("%s %.1f", name, seconds[name]))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// String is the settings for a person.
+func (s Settings) String() string {
+	return fmt.Sprintf("%s, fsync %s, synchronous_commit %s, full_page_writes %s", s.Version, s.Fsync, s.SynchronousCommit, s.FullPageWrites)
+}
+
+// String is the machine for a person.
+func (m Machine) String() string {
+	return fmt.Sprintf("%d CPUs (%s), %.0f GB, %s; service, database, publishers and sink share it", m.CPUs, m.Model, float64(m.MemoryBytes)/(1<<30), m.OS)
 }

@@ -29,12 +29,20 @@ type rig struct {
 
 	topic, key    string
 	subscriptions []string
+	counted       []string // the topics whose deliveries are measured
 	prefixes      []string // of each event subscription's names in the sink's ledger
 	borrowed      bool     // the database is the user's: leave no topic behind
 }
 
-// newRig starts everything. After an error nothing of it runs.
-func newRig(ctx context.Context, o ThroughputOptions, log io.Writer) (*rig, error) {
+// rigOptions say what a rig is made of.
+type rigOptions struct {
+	Binary      string // the postrider program
+	DatabaseURL string // of a PostgreSQL that is there; "" starts a private one
+	Arrivals    bool   // the sink notes when each event arrived
+}
+
+// newRig starts everything, without a topic. After an error nothing of it runs.
+func newRig(ctx context.Context, o rigOptions, log io.Writer) (*rig, error) {
 	dir, err := os.MkdirTemp("", "postrider-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for ledgers and logs: %w", err)
@@ -46,7 +54,7 @@ func newRig(ctx context.Context, o ThroughputOptions, log io.Writer) (*rig, erro
 	return r, nil
 }
 
-func (r *rig) start(ctx context.Context, o ThroughputOptions, log io.Writer) error {
+func (r *rig) start(ctx context.Context, o rigOptions, log io.Writer) error {
 	url, err := r.startDatabase(ctx, o.DatabaseURL, log)
 	if err != nil {
 		return err
@@ -57,10 +65,7 @@ func (r *rig) start(ctx context.Context, o ThroughputOptions, log io.Writer) err
 	if err := r.startService(ctx, o.Binary, url); err != nil {
 		return err
 	}
-	if err := r.startSink(ctx, o.Binary); err != nil {
-		return err
-	}
-	return r.subscribe(ctx, o.Subscriptions)
+	return r.startSink(ctx, o)
 }
 
 // startDatabase starts a private PostgreSQL with all of its durability, unless there is one to use. In a database that is
@@ -100,11 +105,13 @@ func (r *rig) startService(ctx context.Context, binary, url string) error {
 	return nil
 }
 
-func (r *rig) startSink(ctx context.Context, binary string) (err error) {
+func (r *rig) startSink(ctx context.Context, o rigOptions) (err error) {
 	ready := filepath.Join(r.dir, "sink.json")
-	r.sink, err = startChild(r.dir, "sink", binary, nil,
-		"bench", "sink", "--listen", "127.0.0.1:0", "--ready-file", ready, "--ledger", r.receivedPath())
-	if err != nil {
+	args := []string{"bench", "sink", "--listen", "127.0.0.1:0", "--ready-file", ready, "--ledger", r.receivedPath()}
+	if o.Arrivals {
+		args = append(args, "--arrivals", r.arrivalsPath())
+	}
+	if r.sink, err = startChild(r.dir, "sink", o.Binary, nil, args...); err != nil {
 		return err
 	}
 	base, err := r.sink.ready(ctx, ready, "sink")
@@ -121,13 +128,14 @@ func (r *rig) subscribe(ctx context.Context, subscriptions int) (err error) {
 	if r.key, err = r.api.createTopic(ctx, r.topic); err != nil {
 		return err
 	}
+	r.counted = []string{r.topic}
 	for i := range subscriptions {
 		name, path, prefix := "sink", "/", ""
 		if subscriptions > 1 {
 			name = fmt.Sprintf("sink-%d", i+1)
 			path, prefix = "/"+name, name+"/"
 		}
-		if err := r.api.createSubscription(ctx, r.topic, name, r.sinkAPI.base+path); err != nil {
+		if err := r.api.createSubscription(ctx, r.topic, name, subscription{EndpointURL: r.sinkAPI.base + path}); err != nil {
 			return err
 		}
 		r.subscriptions, r.prefixes = append(r.subscriptions, name), append(r.prefixes, prefix)
@@ -135,9 +143,21 @@ func (r *rig) subscribe(ctx context.Context, subscriptions int) (err error) {
 	return nil
 }
 
-func (r *rig) publishURL() string    { return r.api.base + "/topics/" + r.topic + "/api/events" }
-func (r *rig) publishedPath() string { return filepath.Join(r.dir, "published") }
-func (r *rig) receivedPath() string  { return filepath.Join(r.dir, "received") }
+func (r *rig) publishURL(topic string) string { return r.api.base + "/topics/" + topic + "/api/events" }
+func (r *rig) publishedPath() string          { return filepath.Join(r.dir, "published") }
+func (r *rig) receivedPath() string           { return filepath.Join(r.dir, "received") }
+func (r *rig) arrivalsPath() string           { return filepath.Join(r.dir, "arrivals") }
+
+// guarded runs do. When a process dies meanwhile that should not, its context ends, and how the process ended is the error.
+func (r *rig) guarded(parent context.Context, do func(ctx context.Context) error) error {
+	ctx, release := r.guard(parent)
+	defer release()
+	err := do(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && parent.Err() == nil {
+		return cause
+	}
+	return err
+}
 
 // guard ends the context it returns, with the reason as its cause, when a process dies that should not.
 func (r *rig) guard(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -18,6 +18,7 @@ const (
 	runDigits         = 8  // of the run, hexadecimal: two runs' ids never meet in one ledger
 	sequenceDigits    = 12 // of the event in its run, decimal
 	nanoDigits        = 19 // of a time in nanoseconds until the year 2286
+	defaultSubject    = "/bench/load"
 	eventTimeForm     = "2006-01-02T15:04:05.000000Z"
 )
 
@@ -40,28 +41,33 @@ func newRun() string {
 
 // newTemplate makes the request for publishing one event of that many bytes, from brace to brace, to the topic's endpoint.
 // The event names its topic and metadataVersion, so that postrider has nothing to add: it must arrive byte for byte.
-func newTemplate(endpoint *url.URL, key, run string, eventBytes int) (*template, error) {
+func newTemplate(endpoint *url.URL, key, subject, run string, eventBytes int) (*template, error) {
 	topic := strings.TrimSuffix(endpoint.Path, "/api/events")
 	if topic == endpoint.Path {
 		return nil, fmt.Errorf("%s is no topic's endpoint: it must end in /topics/{topic}/api/events", endpoint)
 	}
 	id := run + "-" + strings.Repeat("0", sequenceDigits)
-	before := fmt.Sprintf(`{"id":"%s","topic":"%s","subject":"/bench/load","eventType":"Postrider.Bench","eventTime":"%s",`+
-		`"dataVersion":"1","metadataVersion":"1","data":{"sentAt":%s,"filler":"`, id, topic, eventTimeForm, strings.Repeat("1", nanoDigits))
+	before := fmt.Sprintf(`{"id":"%s","topic":"%s","subject":"%s","eventType":"Postrider.Bench","eventTime":"%s",`+
+		`"dataVersion":"1","metadataVersion":"1","data":{"sentAt":%s,"filler":"`, id, topic, subject, eventTimeForm, strings.Repeat("1", nanoDigits))
 	const after = `"}}`
 	filler := eventBytes - len(before) - len(after)
 	if filler < 0 {
 		return nil, fmt.Errorf("an event of the load has %d bytes at least, not %d", len(before)+len(after), eventBytes)
 	}
 	body := "[" + before + letters(filler) + after + "]"
-	t := &template{request: fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\naeg-sas-key: %s\r\nContent-Length: %d\r\n\r\n%s",
-		endpoint.RequestURI(), endpoint.Host, key, len(body), body)}
+	t := &template{request: publishRequest(endpoint, key, []byte(body))}
 	t.event = t.request[len(t.request)-len(body)+1 : len(t.request)-1]
 	t.id = t.find(id, len(id))
 	t.sequence = t.id[runDigits+1:]
 	t.eventTime = t.find(eventTimeForm, len(eventTimeForm))
 	t.sentNanos = t.find(`"sentAt":`, len(`"sentAt":`)+nanoDigits)[len(`"sentAt":`):]
 	return t, nil
+}
+
+// publishRequest is the whole request that publishes a body.
+func publishRequest(endpoint *url.URL, key string, body []byte) []byte {
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\naeg-sas-key: %s\r\nContent-Length: %d\r\n\r\n%s",
+		endpoint.RequestURI(), endpoint.Host, key, len(body), body)
 }
 
 // find is the part of the event that begins with what it looks for.

@@ -77,12 +77,16 @@ func Throughput(ctx context.Context, o ThroughputOptions, log io.Writer) (report
 	if err := o.prepare(); err != nil {
 		return report, err
 	}
-	r, err := newRig(ctx, o, log)
+	r, err := newRig(ctx, rigOptions{Binary: o.Binary, DatabaseURL: o.DatabaseURL}, log)
 	if err != nil {
 		return report, fmt.Errorf("throughput: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if report, err = r.measure(ctx, o, log); err != nil {
+	err = r.guarded(ctx, func(ctx context.Context) error {
+		report, err = r.measure(ctx, o, log)
+		return err
+	})
+	if err != nil {
 		return report, fmt.Errorf("throughput: %w", err)
 	}
 	verdict, err := r.compare()
@@ -93,15 +97,11 @@ func Throughput(ctx context.Context, o ThroughputOptions, log io.Writer) (report
 	return report, nil
 }
 
-// measure is the run itself: publish, wait for the rest, count. When a process dies meanwhile, that is its error.
-func (r *rig) measure(parent context.Context, o ThroughputOptions, log io.Writer) (report ThroughputReport, err error) {
-	ctx, release := r.guard(parent)
-	defer func() {
-		if cause := context.Cause(ctx); err != nil && cause != nil && parent.Err() == nil {
-			err = cause
-		}
-		release()
-	}()
+// measure is the run itself: publish, wait for the rest, count.
+func (r *rig) measure(ctx context.Context, o ThroughputOptions, log io.Writer) (report ThroughputReport, err error) {
+	if err := r.subscribe(ctx, o.Subscriptions); err != nil {
+		return report, err
+	}
 	report = ThroughputReport{Command: o.Command, Machine: thisMachine(), EventBytes: o.EventBytes, Clients: o.Clients, Subscriptions: o.Subscriptions}
 	if report.Settings, err = readSettings(ctx, r.conn); err != nil {
 		return report, err
@@ -131,7 +131,7 @@ func (r *rig) publishAndDrain(ctx context.Context, o ThroughputOptions, log io.W
 		return loaded, err
 	}
 	load, err := NewLoad(LoadOptions{
-		URL: r.publishURL(), Key: r.key, Clients: o.Clients, Rate: o.Rate, Duration: o.Duration, EventBytes: o.EventBytes, Ledger: ledger,
+		URL: r.publishURL(r.topic), Key: r.key, Clients: o.Clients, Rate: o.Rate, Duration: o.Duration, EventBytes: o.EventBytes, Ledger: ledger,
 	})
 	if err != nil {
 		return loaded, errors.Join(err, ledger.Close())

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,6 +158,32 @@ func TestReportOfNothingDelivered(t *testing.T) {
 	require.Equal(t, []string{"a"}, report.LostIDs)
 	require.Error(t, report.Err())
 	require.NotContains(t, report.String(), "NaN")
+}
+
+func TestInParallel(t *testing.T) {
+	t.Parallel()
+	var calls [100]atomic.Int64
+	require.NoError(t, inParallel(t.Context(), 7, len(calls), func(_ context.Context, i int) error {
+		calls[i].Add(1)
+		return nil
+	}))
+	for i := range calls {
+		require.EqualValues(t, 1, calls[i].Load(), i)
+	}
+	require.NoError(t, inParallel(t.Context(), 7, 0, nil))
+	begun := 0
+	err := inParallel(t.Context(), 1, 10, func(ctx context.Context, i int) error {
+		begun++
+		if i == 3 {
+			return io.ErrUnexpectedEOF
+		}
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Equal(t, 4, begun, "none after the first error")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, inParallel(ctx, 2, 10, nil), context.Canceled)
 }
 
 func TestProgressLine(t *testing.T) {

@@ -86,6 +86,10 @@ func serveConn(conn net.Conn, handle wireHandler) {
 		if errors.Is(err, io.EOF) || err != nil && answer.status == 0 {
 			return
 		}
+		if answer.status == 0 { // no answer, until the client goes away
+			_, _ = io.Copy(io.Discard, conn)
+			return
+		}
 		c.out = appendReply(c.out[:0], answer, keep)
 		if _, err := conn.Write(c.out); err != nil || !keep {
 			return

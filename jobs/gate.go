@@ -14,10 +14,10 @@ const (
 	// gateWait is how long a job waits for its turn at an endpoint. A healthy endpoint makes room within milliseconds; a
 	// delivery that waits longer is put on hold, and its worker serves the other event subscriptions.
 	gateWait = time.Second
-	// At an endpoint that answered within the last second, or is called for the first time, any may wait, up to half the
-	// workers in all. At one that is silent few may: two per call it may have in flight, an eighth of the workers in all.
+	// At an endpoint that answered within the last second any may wait, up to a quarter of the workers in all. At one that is
+	// silent few may: two per call it may have in flight, an eighth of the workers in all.
 	waitersPerCall = 2
-	quickShare     = 2
+	quickShare     = 4
 	silentShare    = 8
 
 	// Endpoints that have not answered lately share half the workers, each taking half of what is left of it: 20 endpoints
@@ -56,7 +56,6 @@ type lane struct {
 	inFlight int
 	waiters  []chan struct{} // closed when their turn comes, the longest waiting first
 	answers  meter
-	sign     time.Time // of life: the last answer, or the beginning of the calls now in flight
 	answered time.Time // last
 	streak   int       // answers in a row that were failures
 }
@@ -128,9 +127,6 @@ func (g *gate) join(subscription int64, limit int) (turn chan struct{}, entered 
 }
 
 func (g *gate) take(l *lane, now time.Time) {
-	if l.inFlight == 0 {
-		l.sign = now
-	}
 	if !l.proven(now) {
 		g.silent++
 	}
@@ -165,7 +161,7 @@ func (g *gate) countSilent(now time.Time) {
 }
 
 func (g *gate) mayWait(l *lane) bool {
-	if time.Since(l.sign) < gateWait {
+	if time.Since(l.answered) < gateWait {
 		return g.waiting < max(g.workers/quickShare, 1)
 	}
 	return len(l.waiters) < waitersPerCall*l.cap.Value() && g.waiting < max(g.workers/silentShare, 1)
@@ -202,7 +198,7 @@ func (g *gate) learn(subscription int64, o policy.Outcome, r policy.Result) {
 	l.cap = l.cap.After(o, r)
 	now := time.Now()
 	if r.Status != 0 {
-		l.sign, l.answered = now, now
+		l.answered = now
 	}
 	if l.streak++; o == policy.OutcomeDelivered {
 		l.streak = 0

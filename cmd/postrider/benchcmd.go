@@ -12,6 +12,7 @@ import (
 
 type benchCmd struct {
 	Throughput benchThroughputCmd `cmd:"" help:"Publish as fast as possible over HTTP and deliver everything to a sink in another process."`
+	Noisy      benchNoisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow the other event subscriptions down."`
 	Sink       benchSinkCmd       `cmd:"" hidden:"" help:"The sink of a benchmark."`
 }
 
@@ -46,7 +47,15 @@ func (c *benchThroughputCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Output == "json" {
+	if err := printReport(report, c.Output); err != nil {
+		return err
+	}
+	return report.Err()
+}
+
+// printReport prints a benchmark's report as JSON or for a person.
+func printReport(report fmt.Stringer, form string) (err error) {
+	if form == "json" {
 		encoder := json.NewEncoder(os.Stdout)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(report)
@@ -56,16 +65,17 @@ func (c *benchThroughputCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("print the report: %w", err)
 	}
-	return report.Err()
+	return nil
 }
 
 type benchSinkCmd struct {
 	Listen    string `help:"Address to listen on." default:"127.0.0.1:0"`
 	ReadyFile string `help:"Written (JSON) when it answers." placeholder:"FILE"`
 	Ledger    string `help:"File that gets a line per event received." placeholder:"FILE"`
+	Arrivals  string `help:"File that gets a record of when each event arrived." placeholder:"FILE"`
 }
 
 // Run executes bench sink until ctx ends.
 func (c *benchSinkCmd) Run(ctx context.Context) error {
-	return bench.RunSink(ctx, bench.SinkOptions{Listen: c.Listen, ReadyFile: c.ReadyFile, Ledger: c.Ledger})
+	return bench.RunSink(ctx, bench.SinkOptions{Listen: c.Listen, ReadyFile: c.ReadyFile, Ledger: c.Ledger, Arrivals: c.Arrivals})
 }
