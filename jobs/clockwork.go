@@ -104,6 +104,11 @@ func (e *Engine) keepPartitions(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "making partitions", e.store.EnsurePartitions)
 }
 
+// cleanJobs removes the rows of jobs that River has finalized itself.
+func (e *Engine) cleanJobs(ctx context.Context) {
+	e.every(ctx, housekeepInterval, "removing finalized jobs", e.store.CleanJobs)
+}
+
 // drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
 func (e *Engine) drain(ctx context.Context) {
 	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Drain)

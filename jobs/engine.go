@@ -31,9 +31,6 @@ const (
 	// endpoint 15 ms after its publish was answered (2 ms with notifications), and an idle node took 3 % of a core of the
 	// database (1 %).
 	pollOnlyInterval = 20 * time.Millisecond
-	// River's rescuer gives a stuck job out again under the same id, which breaks "a job row is one attempt". The lease
-	// does this work within seconds; the rescuer is the last net.
-	rescueAfter = 24 * time.Hour
 	// recordAllowance is added to the ack timeout: the time to load and to record.
 	recordAllowance = 15 * time.Second
 )
@@ -131,10 +128,12 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		PollOnly:                    e.options.PollOnly,
 		FetchOnlyKnownKinds:         true,
 		MaxAttempts:                 1000,
-		RescueStuckJobsAfter:        rescueAfter,
 		RetryPolicy:                 retryPolicy{},
-		CompletedJobRetentionPeriod: time.Hour,
-		ReindexerIndexNames:         []string{"river_job_pkey", "river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index", "river_job_unique_idx"},
+		// River's leader does four things that every node does here, or none: its scheduler makes up to 10,000 due jobs available
+		// at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its rescuer gives a
+		// stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds it does not know, such
+		// as a newer version's; its cleaner is CleanJobs; its reindexer is for operators, see docs/operations.md.
+		LeaderElectionDisabled: true,
 		SoftStopTimeout:             e.options.StopTimeout,
 		Logger:                      slog.New(onlyErrors{e.log.Handler()}),
 	}
@@ -167,7 +166,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.keepPartitions, e.drain, e.refill, e.sweep, e.mergeRollups} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.keepPartitions, e.cleanJobs, e.drain, e.refill, e.sweep, e.mergeRollups} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

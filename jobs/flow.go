@@ -19,7 +19,7 @@ const (
 	maxWave      = 10_000
 )
 
-// promote runs on every node and trusts no leader: River's own scheduler moves nothing for 15 s after its leader died.
+// promote runs on every node and trusts no leader.
 func (e *Engine) promote(ctx context.Context) {
 	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
 		_, err := e.store.Promote(ctx, e.rooms(e.store.Traffic())...)

@@ -106,6 +106,8 @@ func TestGateRoomFollowsTheCap(t *testing.T) {
 	require.Equal(t, wavesPerCall*64, g.room(lane1, 0))
 	require.True(t, g.enter(t.Context(), lane1, 0))
 	timeouts(g, lane1, 10)
+	require.Equal(t, 2, g.room(lane1, 0), "silent: its one call and the next")
+	g.leave(lane1)
 	require.Equal(t, wavesPerCall, g.room(lane1, 0))
 	for range 1000 {
 		g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})

@@ -16,7 +16,7 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at, attempted_at)
-		SELECT j.state::postrider_internal.river_job_state, '{}', 'deliver', 'deliveries', 1, 1000, j.due, j.attempted FROM (
+		SELECT j.state::postrider_internal.river_job_state, '{"s": 1}', 'deliver', 'deliveries', 1, 1000, j.due, j.attempted FROM (
 		SELECT 'scheduled' AS state, now() - interval '1 second' AS due, NULL::timestamptz AS attempted FROM generate_series(1, 12000)
 		UNION ALL SELECT 'scheduled', now() + interval '1 hour', NULL FROM generate_series(1, 10)
 		UNION ALL SELECT 'retryable', now() - interval '1 second', now()
@@ -31,7 +31,7 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	var moved [2]int
 	for i, s := range []*store.Store{b.store, other} {
 		group.Go(func() {
-			n, err := s.Promote(t.Context())
+			n, err := s.Promote(t.Context(), store.Room{SubscriptionID: 1, Jobs: 100_000})
 			require.NoError(t, err)
 			moved[i] = n
 		})
