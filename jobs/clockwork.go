@@ -9,8 +9,12 @@ import (
 )
 
 const (
-	beatInterval      = time.Second
-	deadAfterBeats    = 4
+	beatInterval   = time.Second
+	deadAfterBeats = 4
+	// A heartbeat that takes longer is given up with its connection, in time for the next one to come over a new
+	// connection before the others have written four.
+	beatTimeout       = 2 * time.Second
+	reclaimInterval   = time.Second
 	housekeepInterval = time.Minute
 	drainInterval     = 5 * time.Second
 	// A statement of the clockwork that takes longer is stuck; the next tick tries again.
@@ -36,10 +40,13 @@ func (e *Engine) every(ctx context.Context, interval time.Duration, what string,
 	}
 }
 
-// keepLease writes this node's heartbeat and watches the others'.
+// keepLease writes this node's heartbeat and watches the others'. It does nothing else: what the dead leave behind is
+// replaced beside it, by statements that wait for the pool and may take their time.
 func (e *Engine) keepLease(ctx context.Context) {
 	watch := newLeaseWatch()
 	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+		defer cancel()
 		beats, err := e.store.Beat(ctx, e.host)
 		if err != nil {
 			return err
@@ -50,23 +57,26 @@ func (e *Engine) keepLease(ctx context.Context) {
 				return err
 			}
 		}
-		return e.reclaim(ctx)
+		return nil
 	})
 }
 
-func (e *Engine) reclaim(ctx context.Context) error {
-	lost, err := e.store.ReclaimFromLost(ctx)
-	if err != nil {
-		return err
-	}
-	own, err := e.store.ReclaimOwn(ctx, e.held.list())
-	if err != nil {
-		return err
-	}
-	if lost+own > 0 {
-		e.log.Warn("interrupted attempts are made again", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
-	}
-	return nil
+// reclaim replaces the jobs of nodes that are gone, and this node's own that never arrived.
+func (e *Engine) reclaim(ctx context.Context) {
+	e.every(ctx, reclaimInterval, "taking up interrupted attempts", func(ctx context.Context) error {
+		lost, err := e.store.ReclaimFromLost(ctx)
+		if err != nil {
+			return err
+		}
+		own, err := e.store.ReclaimOwn(ctx, e.held.list())
+		if err != nil {
+			return err
+		}
+		if lost+own > 0 {
+			e.log.Warn("interrupted attempts are made again", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
+		}
+		return nil
+	})
 }
 
 // leaseWatch decides who is dead: a node whose heartbeat did not move while this node wrote four of its own. Counting

@@ -119,23 +119,23 @@ func New(o Options) (*Engine, error) {
 
 func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	return &river.Config{
-		ID:                          e.store.Node(),
-		Schema:                      migrations.Schema,
-		Workers:                     workers,
-		Queues:                      map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}},
-		FetchCooldown:               fetchCooldown,
-		FetchPollInterval:           e.pollInterval(),
-		PollOnly:                    e.options.PollOnly,
-		FetchOnlyKnownKinds:         true,
-		MaxAttempts:                 1000,
-		RetryPolicy:                 retryPolicy{},
+		ID:                  e.store.Node(),
+		Schema:              migrations.Schema,
+		Workers:             workers,
+		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}},
+		FetchCooldown:       fetchCooldown,
+		FetchPollInterval:   e.pollInterval(),
+		PollOnly:            e.options.PollOnly,
+		FetchOnlyKnownKinds: true,
+		MaxAttempts:         1000,
+		RetryPolicy:         retryPolicy{},
 		// River's leader does four things that every node does here, or none: its scheduler makes up to 10,000 due jobs available
 		// at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its rescuer gives a
 		// stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds it does not know, such
 		// as a newer version's; its cleaner is CleanJobs; its reindexer is for operators, see docs/operations.md.
 		LeaderElectionDisabled: true,
-		SoftStopTimeout:             e.options.StopTimeout,
-		Logger:                      slog.New(onlyErrors{e.log.Handler()}),
+		SoftStopTimeout:        e.options.StopTimeout,
+		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
 	}
 }
 
@@ -166,7 +166,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.keepPartitions, e.cleanJobs, e.drain, e.refill, e.sweep, e.mergeRollups} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.cleanJobs, e.drain, e.refill, e.sweep, e.mergeRollups} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

@@ -18,10 +18,10 @@ const promoteStep = 2500
 // scans (108 ms at the same size).
 //
 // Retries that become due must not queue up in front of everybody else's: what finds no room goes on hold, and comes back
-// in waves.
+// in waves. Only the arguments of deliveries are looked into: those of a newer version's jobs may mean anything.
 const promoteStatement = `
 WITH due AS MATERIALIZED (
-    SELECT id, kind, args, (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+    SELECT id, kind, args, CASE WHEN kind = 'deliver' THEN (args ->> 's')::bigint END AS subscription_id FROM postrider_internal.river_job
      WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now()
      ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
 ), placed AS MATERIALIZED (
@@ -140,55 +140,17 @@ func (s *Store) CleanJobs(ctx context.Context) error {
 
 const cleanStep = 10_000
 
-// Register announces this node, before its first fetch: a running job of a node that is not announced is taken away
-// from it.
-func (s *Store) Register(ctx context.Context, host string) error {
-	const insert = `INSERT INTO postrider_internal.nodes (id, host, version) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`
-	if _, err := s.pool.Exec(ctx, insert, s.node, host, s.version); err != nil {
-		return fmt.Errorf("register node %s: %w", s.node, err)
-	}
-	return nil
-}
-
-// Beat writes this node's heartbeat and reads everyone's. A node that was thought dead meanwhile announces itself again.
-func (s *Store) Beat(ctx context.Context, host string) (map[string]int64, error) {
-	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat) VALUES ($1, $2, $3, 1)
-		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now()`
-	if _, err := s.pool.Exec(ctx, update, s.node, host, s.version); err != nil {
-		return nil, fmt.Errorf("write the heartbeat: %w", err)
-	}
-	rows, err := s.pool.Query(ctx, "SELECT id, beat FROM postrider_internal.nodes WHERE id <> $1", s.node)
-	if err != nil {
-		return nil, fmt.Errorf("read heartbeats: %w", err)
-	}
-	defer rows.Close()
-	beats := map[string]int64{}
-	for rows.Next() {
-		var id string
-		var beat int64
-		if err := rows.Scan(&id, &beat); err != nil {
-			return nil, fmt.Errorf("read heartbeats: %w", err)
-		}
-		beats[id] = beat
-	}
-	return beats, rows.Err()
-}
-
-// Unregister removes nodes: itself at a clean stop, or others that are dead. The beat of the dead is given, so that one
-// that beat again after all stays.
-func (s *Store) Unregister(ctx context.Context, node string, beat *int64) error {
-	if _, err := s.pool.Exec(ctx, "DELETE FROM postrider_internal.nodes WHERE id = $1 AND ($2::bigint IS NULL OR beat = $2)", node, beat); err != nil {
-		return fmt.Errorf("unregister node %s: %w", node, err)
-	}
-	return nil
-}
+// knownKinds are the kinds of jobs that this program can read and replace, as an SQL list. During a rolling upgrade the
+// queue may hold others, of a version that this one knows nothing about: what their arguments mean, and which row has to
+// follow when their id changes. Their own version's nodes do all that; here they are not touched.
+const knownKinds = "('deliver')"
 
 // reclaimStatement replaces the running jobs of the lost. The replacement is a new row with one rerun more, and the
 // delivery's token follows in the same statement: whoever ran the old row can record nothing any more. Rows that are
 // being recorded at this moment are locked, and skipped.
 const reclaimStatement = `
 WITH found AS (
-    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'deliveries' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'deliveries' AND j.kind IN ` + knownKinds + ` AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), lost AS (
     DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id, j.args
 ), again AS MATERIALIZED (
@@ -235,6 +197,3 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	}
 	return n, nil
 }
-
-// WorkerNodes is a stand-in until the lease counts.
-func (s *Store) WorkerNodes() int { return 1 }

@@ -13,12 +13,13 @@ const (
 )
 
 // A delivery is only canceled together with its job row: one whose attempt is just being recorded has another row by
-// then and is met in the next step. One whose job row is missing, which should not be, ends all the same.
+// then and is met in the next step. One whose job row is missing, which should not be, ends all the same. One whose job is
+// of a kind that only a newer version knows is left to that version's nodes.
 const drainStatement = `
 WITH doomed AS (
     SELECT id, job_id FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 ORDER BY id LIMIT $3
 ), free AS (
-    SELECT j.id FROM postrider_internal.river_job j JOIN doomed ON doomed.job_id = j.id ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+    SELECT j.id FROM postrider_internal.river_job j JOIN doomed ON doomed.job_id = j.id WHERE j.kind = 'deliver' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), finished AS (

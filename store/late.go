@@ -25,7 +25,7 @@ WITH timed_out AS (
     HAVING bool_and(NOT a.late)
 ), free AS (
     SELECT j.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id
-     WHERE $3 AND d.id = $1 AND j.state <> 'running' AND EXISTS (SELECT FROM timed_out)
+     WHERE $3 AND d.id = $1 AND j.state <> 'running' AND j.kind = 'deliver' AND EXISTS (SELECT FROM timed_out)
        FOR UPDATE OF j SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id

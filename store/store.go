@@ -45,6 +45,7 @@ type Store struct {
 	notifier  *notifier
 	traffic   *traffic
 	failing   failing
+	lease     *lease
 	sweeper   sweeper
 }
 
@@ -61,6 +62,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version}
 	s.notifier = newNotifier(o.Pool, o.Logger)
+	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s)
 	s.traffic = newTraffic(s)
@@ -79,13 +81,14 @@ func (s *Store) Node() string { return s.node }
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Run drives committer, recorder, loader, notifier and the catalogue's reload until ctx ends. Whatever Publish and
-// Record were handed before is finished first, as long as the database answers.
+// Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()
+	s.lease.close()
 }
 
 const reloadInterval = time.Second

@@ -49,14 +49,15 @@ SELECT coalesce(delivery_id / $2, 0) AS range, count(delivery_id) AS rows,
 // planner may read a whole table.
 //
 // Waiting without a job is right for deliveries of a batching event subscription (the next batch takes them) and for those
-// of a deleted one that are being canceled.
+// of a deleted one that are being canceled. One that names a job of another kind belongs to a newer version during a rolling
+// upgrade: a second job here would let two attempts run at once.
 const mendStatement = `
 WITH broken AS MATERIALIZED (
     SELECT d.id, d.job_id FROM postrider_internal.deliveries d
      WHERE d.id >= $1 AND d.id < $1 + $2 AND d.batch_id IS NULL AND d.hold IS NULL
        AND greatest(d.owed_since, d.last_attempt_at) < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.river_job j
-             WHERE j.id = d.job_id AND j.kind = 'deliver' AND j.finalized_at IS NULL AND j.args ->> 'd' = d.id::text) IS NULL
+             WHERE j.id = d.job_id AND (j.kind <> 'deliver' OR j.finalized_at IS NULL AND j.args ->> 'd' = d.id::text)) IS NULL
        AND (SELECT true FROM postrider_internal.event_subscriptions s
              WHERE s.id = d.subscription_id AND (s.deleted_at IS NOT NULL AND s.drained_at IS NULL
                 OR d.job_id IS NULL AND (s.max_events_per_batch > 1 OR s.preferred_batch_size_in_kilobytes IS NOT NULL))) IS NULL

@@ -73,7 +73,6 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 		"all deliveries are gone":      {"DELETE FROM postrider_internal.deliveries", store.Swept{Removed: 5}},
 		"River discarded the job":      {"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE id = " + firstJob, store.Swept{Mended: 1}},
 		"River completed the job":      {"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE id = " + firstJob, store.Swept{Mended: 1}},
-		"the job is of another kind":   {"UPDATE postrider_internal.river_job SET kind = 'other' WHERE id = " + firstJob, store.Swept{Mended: 1}},
 		"a held delivery kept its job": {"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = " + firstDelivery, store.Swept{Removed: 1}},
 		"a member of a batch kept its job": {
 			"UPDATE postrider_internal.deliveries SET job_id = NULL, batch_id = 1 WHERE id = " + firstDelivery, store.Swept{Removed: 1},
