@@ -1,0 +1,108 @@
+package jobs_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/store"
+)
+
+// startNode sets another engine going, on a store and a pool of its own, until the test ends.
+func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)) (*store.Store, *pgxpool.Pool) {
+	t.Helper()
+	s, pool := newStore(t, b.url, name)
+	e := b.newEngine(t, s, change)
+	require.NoError(t, e.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, e) })
+	return s, pool
+}
+
+// occupy takes all connections of a pool; whoever needs one waits.
+func occupy(t *testing.T, pool *pgxpool.Pool) (release func()) {
+	t.Helper()
+	taken := make([]*pgxpool.Conn, pool.Config().MaxConns)
+	for i := range taken {
+		var err error
+		taken[i], err = pool.Acquire(t.Context())
+		require.NoError(t, err)
+	}
+	return func() {
+		for _, conn := range taken {
+			conn.Release()
+		}
+	}
+}
+
+const beatQuery = "SELECT coalesce(max(beat), -1) FROM postrider_internal.nodes WHERE id = $1"
+
+// beats waits until a node has written n heartbeats more.
+func (b *bundle) beats(t *testing.T, node string, n int) {
+	t.Helper()
+	goal := b.count(t, beatQuery, node) + n
+	require.Eventually(t, func() bool { return b.count(t, beatQuery, node) >= goal }, patience, tick)
+}
+
+// A node whose connections are all busy for longer than it takes to be dead goes on beating, and keeps its attempts.
+func TestBusyPoolMakesNobodyDead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	// It polls, because a listener keeps a connection of the pool for good.
+	busy, pool := b.startNode(t, "busy", func(o *jobs.Options) { o.PollOnly = true })
+	b.publishOne(t, "e")
+	<-h.begun
+	b.start(t, nil)
+	b.beats(t, "busy", 1)
+	release := occupy(t, pool)
+	t.Cleanup(func() { release() })
+	from := b.count(t, beatQuery, "busy")
+
+	b.beats(t, b.store.Node(), 7)
+
+	require.GreaterOrEqual(t, b.count(t, beatQuery, "busy"), from+4)
+	require.Equal(t, 2, busy.WorkerNodes())
+	require.Equal(t, 2, b.store.WorkerNodes())
+	release()
+	release = func() {}
+	h.letGo()
+	b.attempt(t)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'busy' AND number = 1 AND reruns = 0"))
+	require.Len(t, e.requests(), 1, "nobody made the attempt again")
+}
+
+// During a rolling upgrade an older node meets jobs of a kind that only the newer ones know, and sees such a node die. It
+// delivers what it knows; the others wait for a node of their version, as the same rows.
+func TestJobsOfAnUnknownKindWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "of-the-dead", e.URL, nil)
+	b.publishOne(t, "e1")
+	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'newer')")
+	b.run(t, "dead", "of-the-dead")
+	// Running for longer than a day: River's own rescuer would discard what it does not know.
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at, attempted_at, attempted_by)
+		SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000, now() - interval '1 second', j.at, j.by
+		  FROM (VALUES ('available', NULL, NULL), ('scheduled', NULL, NULL), ('running', now() - interval '25 hours', ARRAY['dead'])) AS j(state, at, by)`)
+	const rows = `SELECT string_agg(id || ' ' || state || ' ' || attempt || ' ' || (finalized_at IS NULL), ', ' ORDER BY id) FROM postrider_internal.river_job WHERE kind = 'future'`
+	t.Cleanup(func() {
+		b.count(t, "WITH gone AS (DELETE FROM postrider_internal.river_job WHERE kind = 'future' RETURNING id) SELECT count(*) FROM gone")
+	})
+	b.start(t, nil)
+	b.publishOne(t, "e2")
+
+	require.Equal(t, "e2", b.attempt(t).EventID)
+	require.Equal(t, "e1", b.attempt(t).EventID, "the known job of the dead node is made again")
+
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_leader WHERE leader_id = $1", b.store.Node()), "River's own housekeeping ran as well")
+	var got string
+	require.NoError(t, b.pool.QueryRow(t.Context(), rows).Scan(&got))
+	require.Regexp(t, `^\d+ available 0 true, \d+ available 0 true, \d+ running 0 true$`, got)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the rows that were there, and no others")
+}
