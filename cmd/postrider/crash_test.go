@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,11 +78,7 @@ func survivorMakesAttemptsAgain(t *testing.T, db *database) {
 	doomed := startNode(t, db, "--max-workers", "120")
 	key := survivor.topic("orders")
 	survivor.subscribe("orders", "billing", sink.url)
-	events := make([]string, 40) // a node gives one event subscription at most half its workers
-	for i := range events {
-		events[i] = cloudEvent(fmt.Sprintf("e%d", i))
-	}
-	survivor.publish("orders", key, "["+strings.Join(events, ",")+"]")
+	survivor.publish("orders", key, cloudEvents("e", 40)) // a node gives one event subscription at most half its workers
 	eventually(t, "both nodes have 20 requests in flight", func() bool {
 		return sink.held() == 40 && one[int](db, runningQuery, survivor.name) == 20 && one[int](db, runningQuery, doomed.name) == 20
 	})
@@ -89,22 +88,78 @@ func survivorMakesAttemptsAgain(t *testing.T, db *database) {
 	eventually(t, "the kill cut 20 requests", func() bool { return len(sink.cutIDs()) == 20 })
 	sink.open()
 	db.drained()
-	var earliest, latest time.Duration
+	requireMadeAgain(t, db, sink, killed)
+	requireEndedOnce(t, db)
+	require.Equal(t, []string{survivor.name}, one[[]string](db, "SELECT array_agg(id) FROM postrider_internal.nodes"))
+}
+
+// requireMadeAgain: each request that the kill cut arrived again soon after, and those are the deliveries marked.
+func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) {
+	t.Helper()
+	var after []time.Duration
 	for _, id := range sink.cutIDs() {
 		again := sink.again(id)
 		require.False(t, again.IsZero(), "%s was made again", id)
-		after := again.Sub(killed)
-		latest = max(latest, after)
-		if earliest == 0 || after < earliest {
-			earliest = after
-		}
+		after = append(after, again.Sub(killed).Round(time.Millisecond))
 	}
-	t.Logf("from the kill to the second arrival: %s to %s", earliest.Round(time.Millisecond), latest.Round(time.Millisecond))
-	require.Less(t, latest, 15*time.Second)
-	requireEndedOnce(t, db)
+	t.Logf("from the kill to the second arrival: %s to %s", slices.Min(after), slices.Max(after))
+	require.Less(t, slices.Max(after), 15*time.Second)
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns > 0")
 	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
-	require.Equal(t, []string{survivor.name}, one[[]string](db, "SELECT array_agg(id) FROM postrider_internal.nodes"))
+}
+
+// Of three nodes the one that River has made its leader is killed. Nothing waits for the next leader, whom River finds after
+// up to 15 s: neither the dead node's attempts nor the retries that come due meanwhile.
+func TestKilledLeaderHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	db, sink := migratedDatabase(t), newGate(t)
+	nodes := map[string]*node{}
+	start := func() *node {
+		n := startNode(t, db, "--max-workers", "40")
+		nodes[n.name] = n
+		return n
+	}
+	first := start()
+	eventually(t, "the node leads", db.atLeast(1, "SELECT count(*) FROM postrider_internal.river_leader WHERE leader_id = $1", first.name))
+	first.publishMany("orders", sink.url, 20)
+	eventually(t, "the leader has 20 requests in flight", func() bool { return sink.held() == 20 })
+	start()
+	start()
+	failOnce(t, db, first)
+
+	leader := nodes[one[string](db, "SELECT leader_id FROM postrider_internal.river_leader")]
+	require.Same(t, first, leader)
+	leader.kill()
+	killed := time.Now()
+	eventually(t, "the kill cut 20 requests", func() bool { return len(sink.cutIDs()) == 20 })
+	sink.open()
+	db.drained()
+
+	requireMadeAgain(t, db, sink, killed)
+	require.Equal(t, 20, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'orders' AND state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 5, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'failing-once' AND state = 'delivered' AND attempts = 2 AND reruns = 0"))
+	late := one[float64](db, `SELECT max(extract(epoch FROM b.started_at - a.next_attempt_at))::float8 FROM postrider.delivery_attempts a
+		JOIN postrider.delivery_attempts b USING (delivery_id) WHERE a.number = 1 AND b.number = 2`)
+	t.Logf("the retries came %.3f s after their time", late)
+	require.Less(t, late, 5.0)
+	require.Equal(t, 2, one[int](db, leasesQuery))
+	require.Zero(t, one[int](db, leasesQuery+" WHERE id = $1", leader.name))
+}
+
+// failOnce has five events fail and wait for their retry, long enough to need a promotion.
+func failOnce(t *testing.T, db *database, n *node) {
+	t.Helper()
+	retriesAfter(db, "patient", "7 seconds")
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Aeg-Delivery-Count") == "0" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(endpoint.Close)
+	key := n.topic("failing-once")
+	n.subscribeUnder("patient", "failing-once", "billing", endpoint.URL)
+	n.publish("failing-once", key, cloudEvents("f", 5))
+	eventually(t, "five retries wait for their promotion", db.atLeast(5, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 }
 
 // A clean stop lets attempts in flight finish for the stop timeout and cuts the others, which another node makes again.

@@ -153,11 +153,17 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 // quickRetries makes a copy of the default policy that retries after 200 ms.
 func quickRetries(db *database) {
 	db.t.Helper()
+	retriesAfter(db, "quick", "200 milliseconds")
+}
+
+// retriesAfter makes a copy of the default policy that always waits for as long as given, and rests no endpoint.
+func retriesAfter(db *database, name, wait string) {
+	db.t.Helper()
 	db.exec(`INSERT INTO postrider_internal.retry_policies
-		SELECT (jsonb_populate_record(p, '{"name":"quick","built_in":false,"steps":["200 milliseconds"],"tail":"200 milliseconds"}')).*
-		  FROM postrider_internal.retry_policies p WHERE name = 'ga-2021'`)
+		SELECT (jsonb_populate_record(p, jsonb_build_object('name', $1::text, 'built_in', false, 'steps', ARRAY[$2::text], 'tail', $2, 'jitter_fraction', 0, 'probation_scope', 'none'))).*
+		  FROM postrider_internal.retry_policies p WHERE name = 'ga-2021'`, name, wait)
 	db.exec(`INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action)
-		SELECT 'quick', endpoint_kind, condition, action FROM postrider_internal.retry_policy_cells WHERE policy = 'ga-2021'`)
+		SELECT $1, endpoint_kind, condition, action FROM postrider_internal.retry_policy_cells WHERE policy = 'ga-2021'`, name)
 }
 
 func TestPgBouncerManyEventsAtOnce(t *testing.T) {

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/pgdev"
+)
+
+// ownCluster is a PostgreSQL that no other test uses, with a migrated database. It keeps what it has committed: a crash that
+// loses a transaction which was answered is nothing to hold against the nodes.
+func ownCluster(t *testing.T) (*pgdev.Server, *database) {
+	t.Helper()
+	server, err := pgdev.Start(t.Context(), pgdev.Options{Durable: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	require.NoError(t, server.CreateDatabase(t.Context(), "postrider"))
+	db := openDatabaseAt(t, server.URL("postrider"))
+	db.migrate()
+	return server, db
+}
+
+// While PostgreSQL is away nobody can write a heartbeat, and so nobody counts one against another, however long that takes.
+// Requests go on meanwhile: some are answered before the database is back, some long after.
+func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]func(*testing.T, *pgdev.Server, []*node){
+		"pg_ctl restart -m fast": func(t *testing.T, server *pgdev.Server, _ []*node) {
+			require.NoError(t, server.Restart(t.Context()))
+		},
+		"a crash, and away for longer than a dead node has": func(t *testing.T, server *pgdev.Server, nodes []*node) {
+			require.NoError(t, server.Kill())
+			for _, n := range nodes {
+				eventually(t, "the node missed six heartbeats", func() bool { return strings.Count(n.stderr.String(), "the heartbeat failed") >= 6 })
+			}
+			require.NoError(t, server.Restart(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, db := ownCluster(t)
+			slow, hanging := newGate(t), newGate(t)
+			nodes := twoBusyNodes(t, db, slow, hanging)
+
+			slow.open()
+			restart(t, server, nodes)
+
+			requireBeating(t, db, nodes)
+			hanging.open()
+			db.drained()
+			requireEndedOnce(t, db)
+			requireMadeOnce(t, db, nodes, slow, hanging)
+		})
+	}
+}
+
+// twoBusyNodes have 20 requests in flight at each endpoint, each of them.
+func twoBusyNodes(t *testing.T, db *database, slow, hanging *gate) []*node {
+	t.Helper()
+	nodes := make([]*node, 2)
+	for i := range nodes { // the first one's workers are all taken when the second one starts
+		nodes[i] = startNode(t, db, "--max-workers", "40") // one event subscription gets half of them at most
+		nodes[i].publishMany(fmt.Sprintf("slow-%d", i), slow.url, 20)
+		nodes[i].publishMany(fmt.Sprintf("hanging-%d", i), hanging.url, 20)
+		eventually(t, "the node has 40 requests in flight", func() bool {
+			return slow.held() == 20*(i+1) && hanging.held() == 20*(i+1) && one[int](db, runningQuery, nodes[i].name) == 40
+		})
+	}
+	return nodes
+}
+
+// publishMany makes a topic with one event subscription and publishes n events to it in one request. Their ids begin with
+// the topic's name.
+func (s *service) publishMany(topic, endpoint string, n int) {
+	s.t.Helper()
+	key := s.topic(topic)
+	s.subscribe(topic, "billing", endpoint)
+	s.publish(topic, key, cloudEvents(topic+"-", n))
+}
+
+// cloudEvents is a request's body of n events, whose ids begin with prefix.
+func cloudEvents(prefix string, n int) string {
+	events := make([]string, n)
+	for i := range events {
+		events[i] = cloudEvent(fmt.Sprintf("%s%d", prefix, i))
+	}
+	return "[" + strings.Join(events, ",") + "]"
+}
+
+// requireBeating waits until the nodes have written more heartbeats than it takes to find another one dead.
+func requireBeating(t *testing.T, db *database, nodes []*node) {
+	t.Helper()
+	const query = "SELECT beat FROM postrider_internal.nodes WHERE id = $1"
+	before := make([]int, len(nodes))
+	for i, n := range nodes {
+		eventually(t, "PostgreSQL answers", func() bool { return db.pool.QueryRow(t.Context(), query, n.name).Scan(&before[i]) == nil })
+	}
+	for i, n := range nodes {
+		eventually(t, "the node has written six more heartbeats", db.atLeast(before[i]+6, query, n.name))
+	}
+	require.Equal(t, len(nodes), one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
+}
+
+// requireMadeOnce: no request was made a second time, and each node recorded some.
+func requireMadeOnce(t *testing.T, db *database, nodes []*node, sinks ...*gate) {
+	t.Helper()
+	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE reruns > 0"))
+	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
+	for _, sink := range sinks {
+		require.Len(t, sink.arrivalsSoFar(), 40)
+		for _, id := range sink.arrivalsSoFar() {
+			require.Zero(t, sink.again(id), "%s arrived again", id)
+		}
+	}
+	for _, n := range nodes {
+		require.Equal(t, 40, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = $1", n.name))
+	}
+}
