@@ -54,6 +54,7 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 			b, s, pool, stop := leasing(t, open)
 			busy, err := pool.Acquire(t.Context())
 			require.NoError(t, err)
+			defer busy.Release() // the pool's end waits for it
 			require.NoError(t, s.Register(t.Context(), "host"))
 			for n := range 5 {
 				_, err := beat(t, s)
@@ -62,7 +63,6 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 			}
 			require.Equal(t, 1, b.count(t, "SELECT count(*)"+leaseSessions), "one connection for all of them")
 			require.NoError(t, s.Unregister(t.Context(), "lone", nil))
-			busy.Release()
 
 			stop()
 			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 10*time.Second, 10*time.Millisecond, "closed at the end")
