@@ -21,7 +21,9 @@ const promoteStep = 2500
 // in waves. Only the arguments of deliveries are looked into: those of a newer version's jobs may mean anything.
 const promoteStatement = `
 WITH due AS MATERIALIZED (
-    SELECT id, kind, args, CASE WHEN kind = 'deliver' THEN (args ->> 's')::bigint END AS subscription_id FROM postrider_internal.river_job
+    SELECT id, kind, args, CASE WHEN kind = 'deliver' THEN (args ->> 's')::bigint END AS subscription_id,
+           CASE WHEN kind = 'deliver' THEN (args ->> 'd')::bigint END AS delivery_id
+      FROM postrider_internal.river_job
      WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now()
      ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
 ), placed AS MATERIALIZED (
@@ -33,7 +35,7 @@ WITH due AS MATERIALIZED (
     DELETE FROM postrider_internal.river_job j USING placed WHERE j.id = placed.id AND NOT placed.fits RETURNING j.id
 ), parked AS (
     UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
-      FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = (p.args ->> 'd')::bigint AND d.job_id = p.id
+      FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = p.delivery_id AND d.job_id = p.id
 )
 SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits) FROM placed GROUP BY 1`
 

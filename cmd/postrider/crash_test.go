@@ -115,7 +115,7 @@ func TestKilledLeaderHoldsUpNothing(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
 	nodes := map[string]*node{}
 	start := func() *node {
-		n := startNode(t, db, "--max-workers", "40")
+		n := startNode(t, db, "--max-workers", "120") // an endpoint that never answered gets a sixth of them
 		nodes[n.name] = n
 		return n
 	}
