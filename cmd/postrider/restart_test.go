@@ -100,6 +100,9 @@ func requireBeating(t *testing.T, db *database, nodes []*node) {
 		eventually(t, "the node has written six more heartbeats", db.atLeast(before[i]+6, query, n.name))
 	}
 	require.Equal(t, len(nodes), one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
+	for _, n := range nodes {
+		require.NotContains(t, n.stderr.String(), "a node stopped beating")
+	}
 }
 
 // requireMadeOnce: no request was made a second time, and each node recorded its own.
