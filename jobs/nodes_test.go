@@ -1,7 +1,9 @@
 package jobs_test
 
 import (
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -73,6 +75,25 @@ func TestBusyPoolMakesNobodyDead(t *testing.T) {
 	b.attempt(t)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'busy' AND number = 1 AND reruns = 0"))
 	require.Len(t, e.requests(), 1, "nobody made the attempt again")
+}
+
+// A heartbeat that could not be written counts nothing against the others: they may not have been able to write theirs.
+func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('other', 7, 'h', 'v')")
+	var log logged
+	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	b.become(t, 1, "SELECT least(beat, 1) FROM postrider_internal.nodes WHERE id = $1", b.store.Node())
+	b.exec(t, "ALTER TABLE postrider_internal.nodes RENAME TO hidden")
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 }, patience, tick)
+	b.exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO nodes")
+
+	b.beats(t, b.store.Node(), 1)
+	b.keepBeating(t, "other")
+	b.beats(t, b.store.Node(), 2)
+
+	require.False(t, strings.Contains(log.String(), "a node stopped beating"), log.String())
 }
 
 // During a rolling upgrade an older node meets jobs of a kind that only the newer ones know, and sees such a node die. It
