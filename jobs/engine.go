@@ -104,7 +104,7 @@ func New(o Options) (*Engine, error) {
 		host = "unknown"
 	}
 	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
-	o.Store.SetRoom(e.gate.room)
+	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
 	workers := river.NewWorkers()

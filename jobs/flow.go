@@ -102,6 +102,11 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Wait
 	return err
 }
 
+// room takes this node's view of an endpoint for that of all: each has room of its own, and the queue is everybody's.
+func (e *Engine) room(subscription int64, queued int) int {
+	return e.gate.room(subscription, queued) * e.store.WorkerNodes()
+}
+
 // limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and each
 // has at least one.
 func (e *Engine) limit(subscription int64) int {
