@@ -111,6 +111,9 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &deliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the delivery worker: %w", err)
 	}
+	if err := river.AddWorkerSafely(workers, &routeWorker{engine: e}); err != nil {
+		return nil, fmt.Errorf("add the route worker: %w", err)
+	}
 	if e.river, err = river.NewClient(riverpgxv5.New(o.Store.Pool()), e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
@@ -122,7 +125,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		ID:                  e.store.Node(),
 		Schema:              migrations.Schema,
 		Workers:             workers,
-		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}},
+		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers}},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
 		PollOnly:            e.options.PollOnly,

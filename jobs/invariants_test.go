@@ -16,6 +16,12 @@ WITH live AS (
 SELECT (SELECT count(*) FROM postrider_internal.deliveries d WHERE (d.hold IS NULL)::int <> (SELECT count(*) FROM live WHERE delivery_id = d.id))
      + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))`
 
+// Every route has exactly one live job, which names it, and whose id it names; and every live route job has such a route.
+const brokenRoutes = `
+WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route' AND finalized_at IS NULL)
+SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id AND live.id = r.job_id) <> 1)
+     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route AND r.job_id = live.id))`
+
 // A finished delivery ended once: it is not unfinished as well, and has one row of history.
 const endedTwice = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
@@ -50,6 +56,7 @@ SELECT count(*) FROM postrider_internal.delivery_attempts a
 func (b *bundle) requireInvariants(t *testing.T) {
 	t.Helper()
 	require.Zero(t, b.count(t, brokenTokens), "every unfinished delivery has exactly one live job or a hold")
+	require.Zero(t, b.count(t, brokenRoutes), "every route has exactly one live job")
 	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
 	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")
 	require.Zero(t, b.count(t, tooEarly), "no attempt runs before its time")

@@ -97,11 +97,17 @@ func setupTopic(t *testing.T, schema event.Schema) *bundle {
 // newStore opens a store of its own on a database, as another process would, and runs it until the test ends.
 func newStore(t *testing.T, url, node string) (*store.Store, *pgxpool.Pool) {
 	t.Helper()
+	return newStoreWith(t, url, store.Options{Node: node})
+}
+
+func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgxpool.Pool) {
+	t.Helper()
 	pool, err := store.OpenPool(t.Context(), url, 10)
 	require.NoError(t, err)
 	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: node, Logger: quiet()})
+	o.Pool, o.Sealer, o.Logger = pool, sealer, quiet()
+	s, err := store.New(t.Context(), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

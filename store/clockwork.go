@@ -45,8 +45,8 @@ SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits) FROM
 const wakeStatement = `
 WITH due AS (
     SELECT id FROM postrider_internal.river_job
-     WHERE state = $1 AND queue = 'deliveries' AND priority = 1 AND (%s)
-     ORDER BY scheduled_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
+     WHERE state = $1 AND queue = $2 AND priority = 1 AND (%s)
+     ORDER BY scheduled_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM due WHERE j.id = due.id RETURNING j.id
 )
@@ -68,11 +68,9 @@ type Room struct {
 // DefaultRoom. Every node calls it every 250 ms; nodes skip each other's rows.
 func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	total, err := s.promoteScheduled(ctx, rooms)
-	for state, due := range wakeConditions {
-		for moved := promoteStep; moved == promoteStep && err == nil; total += moved {
-			if err = s.pool.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, promoteStep).Scan(&moved); err != nil {
-				moved = 0
-			}
+	for _, queue := range []string{DeliverQueue, RouteQueue} {
+		if err == nil {
+			err = s.wake(ctx, queue, &total)
 		}
 	}
 	if total > 0 {
@@ -82,6 +80,17 @@ func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 		return total, fmt.Errorf("promote due jobs: %w", err)
 	}
 	return total, nil
+}
+
+func (s *Store) wake(ctx context.Context, queue string, total *int) error {
+	for state, due := range wakeConditions {
+		for moved := promoteStep; moved == promoteStep; *total += moved {
+			if err := s.pool.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
@@ -194,6 +203,11 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	if err := s.pool.QueryRow(ctx, fmt.Sprintf(reclaimStatement, whose), args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("reclaim jobs: %w", err)
 	}
+	routes, err := s.reclaimRoutes(ctx, whose, args...)
+	if err != nil {
+		return n, err
+	}
+	n += routes
 	if n > 0 {
 		s.notifier.poke()
 	}

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -19,38 +21,43 @@ const (
 	DeliverQueue = "deliveries"
 )
 
-// publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
-// filters were taken from. It answers the version it found. Job and delivery name each other, so both ids are drawn
-// first. The day of the event travels in the delivery: it finds the partition.
+// freshPart is empty once the catalogue has moved on from the version that the filters were taken from ($1). Whatever a
+// statement inserts is joined to it.
+const freshPart = `fresh AS (
+    SELECT version FROM postrider_internal.catalogue WHERE version = $1
+)`
+
+// storedPart inserts events: one array per column.
+const storedPart = `stored AS (
+    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type, subject, source, data_version, schema, body)
+    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body
+      FROM fresh, unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bytea[])
+           AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
+)`
+
+// owedPart makes the deliveries of owing, each with its job or its hold; $1 to $3 are the event subscriptions they go to. Job
+// and delivery name each other, so both ids are drawn first. The day of the event travels in the delivery: it finds the
+// partition.
 //
 // A delivery to an event subscription on hold gets the hold instead of a job, and so does one that finds too many jobs of its
 // event subscription queued (admission). The rows that hold are locked against change until the commit: a release waits, and
-// what it then looks for includes this publish's deliveries.
+// what it then looks for includes these deliveries.
 //
 // An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
-const publishStatement = `
-WITH fresh AS (
-    SELECT version FROM postrider_internal.catalogue WHERE version = $1
-), stored AS (
-    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type, subject, source, data_version, schema, body)
-    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body
-      FROM fresh, unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::int[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[])
-           AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
-), held AS MATERIALIZED (
+const owedPart = `held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
-     WHERE subscription_id = ANY ($18::bigint[]) AND hold IS NOT NULL FOR SHARE
+     WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL FOR SHARE
 ), resting AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($20::bytea[]) AND since IS NOT NULL FOR SHARE
+    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND since IS NOT NULL FOR SHARE
 ), lanes AS MATERIALIZED (
     SELECT l.subscription_id, l.batching, coalesce(held.hold, CASE WHEN resting.rest_key IS NOT NULL THEN 'probation' END) AS hold
-      FROM unnest($18::bigint[], $20::bytea[], $21::bool[]) AS l(subscription_id, rest_key, batching)
+      FROM unnest($1::bigint[], $2::bytea[], $3::bool[]) AS l(subscription_id, rest_key, batching)
       LEFT JOIN held ON held.subscription_id = l.subscription_id
       LEFT JOIN resting ON resting.rest_key = l.rest_key
 ), owed AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching,
            CASE WHEN d.admitted AND lanes.hold IS NULL AND NOT lanes.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
-      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[]) AS d(event_uuid, topic_id, subscription_id, admitted)
-      JOIN lanes ON lanes.subscription_id = d.subscription_id
+      FROM owing d JOIN lanes ON lanes.subscription_id = d.subscription_id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE job_id IS NOT NULL
@@ -59,10 +66,28 @@ WITH fresh AS (
     SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id), 'batch', 'deliveries', 1, 1000, now() FROM owed WHERE batching AND hold IS NULL
 ), deliveries AS (
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, next_attempt_at)
-    SELECT id, subscription_id, topic_id, event_uuid, (now() AT TIME ZONE 'UTC')::date, job_id, hold, now(), now() FROM owed
-), rolled AS (` + rolledPublish + `
+    SELECT id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, now() FROM owed
+)`
+
+// publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
+// filters were taken from. It answers the version it found.
+var publishStatement = `
+WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
+    SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
+      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[]) AS d(event_uuid, topic_id, subscription_id, admitted)
+), ` + numbered(owedPart, 19) + `, rolled AS (` + numbered(rolledPublish, 17) + `
 )
 SELECT version FROM postrider_internal.catalogue`
+
+// numbered moves the parameters of a part that several statements share: its $1 becomes $first.
+func numbered(part string, first int) string {
+	return parameter.ReplaceAllStringFunc(part, func(p string) string {
+		n, _ := strconv.Atoi(p[1:]) // the pattern lets only digits through
+		return "$" + strconv.Itoa(first+n-1)
+	})
+}
+
+var parameter = regexp.MustCompile(`\$[0-9]+`)
 
 // commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
 func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
@@ -114,12 +139,16 @@ func (c *committer) withConn(ctx context.Context, do func(*pgxpool.Conn) error) 
 // transact runs T1, after the statements given, in one round trip and answers the group.
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, before ...string) error {
 	version, found := group[0].version, int64(0)
-	admitted := c.store.traffic.admit(group)
+	admitted := c.store.traffic.admit(wantedBy(group))
 	batch := &pgx.Batch{}
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
-	batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+	statement, columns := publishStatement, c.store.publishColumns
+	if group[0].routed { // alone in its group
+		statement, columns = storeRouteStatement, c.store.routeColumns
+	}
+	batch.Queue(statement, columns(version, group, admitted)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
@@ -129,6 +158,9 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	}
 	c.store.traffic.add(admitted)
 	c.store.notifier.poke()
+	if group[0].routed {
+		c.store.notifier.pokeRoutes()
+	}
 	for _, req := range group {
 		req.answer(nil)
 	}
@@ -153,10 +185,8 @@ func (s *Store) publishColumns(version int64, group []*publishRequest, admitted 
 		}
 	}
 	p := s.publishedLanes(group)
-	return []any{
-		version, e.ids, e.topics, e.times, e.matched, e.eventIDs, e.types, e.subjects, e.sources, e.dataVersions, e.schemas, e.bodies,
-		d.events, d.topics, d.subs, d.admitted, p.topics, p.subscriptions, p.counts, p.restKeys, p.batching,
-	}
+	values := append([]any{version}, e.values()...)
+	return append(values, d.events, d.topics, d.subs, d.admitted, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching)
 }
 
 type owedColumns struct {
@@ -206,4 +236,8 @@ func (c *eventColumns) add(req *publishRequest, i int) {
 	c.dataVersions = append(c.dataVersions, e.DataVersion)
 	c.schemas = append(c.schemas, string(e.Schema))
 	c.bodies = append(c.bodies, e.Body)
+}
+
+func (c *eventColumns) values() []any {
+	return []any{c.ids, c.topics, c.times, c.matched, c.eventIDs, c.types, c.subjects, c.sources, c.dataVersions, c.schemas, c.bodies}
 }

@@ -64,7 +64,7 @@ func (c *committer) commitOrQueue(ctx context.Context, req *publishRequest) erro
 	if bytes > maxQueuedBytes || length > maxQueuedRequests {
 		return fmt.Errorf("%w: too many publish requests wait for the database", ErrUnavailable)
 	}
-	if len(req.receipt.Events) >= aloneEvents {
+	if len(req.receipt.Events) >= aloneEvents || req.routed {
 		return c.commitAlone(ctx, req)
 	}
 	c.queue.add(req)

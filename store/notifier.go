@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +16,8 @@ type notifier struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	wake chan struct{}
+	// routes: a route job was stored since the last notification.
+	routes atomic.Bool
 	// mute: nobody listens. Behind PgBouncer in transaction mode no session stays ours to LISTEN in; the fetchers poll.
 	mute bool
 }
@@ -22,7 +25,8 @@ type notifier struct {
 const (
 	notifyInterval = time.Millisecond
 	// River listens on "<schema>.river_insert" for {"queue": …}.
-	notifyStatement = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`
+	notifyStatement     = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`
+	notifyBothStatement = notifyStatement + `, pg_notify('postrider_internal.river_insert', '{"queue":"routes"}')`
 )
 
 func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
@@ -39,6 +43,19 @@ func (n *notifier) poke() {
 	}
 }
 
+// pokeRoutes wakes the fetchers of route jobs as well.
+func (n *notifier) pokeRoutes() {
+	n.routes.Store(true)
+	n.poke()
+}
+
+func (n *notifier) statement() string {
+	if n.routes.Swap(false) {
+		return notifyBothStatement
+	}
+	return notifyStatement
+}
+
 func (n *notifier) run(ctx context.Context) {
 	pause := time.NewTicker(notifyInterval)
 	defer pause.Stop()
@@ -49,7 +66,7 @@ func (n *notifier) run(ctx context.Context) {
 		case <-n.wake:
 		}
 		// A lost notification costs one poll interval (100 ms), never an event.
-		if _, err := n.pool.Exec(ctx, notifyStatement); err != nil && ctx.Err() == nil {
+		if _, err := n.pool.Exec(ctx, n.statement()); err != nil && ctx.Err() == nil {
 			n.log.Debug("the fetchers were not woken; they poll", "error", err)
 		}
 		select {

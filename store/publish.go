@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,8 @@ type publishRequest struct {
 	receipt Receipt
 	version int64             // catalogue that wanting was taken from
 	wanting [][]*Subscription // per event
+	// routed: it owes too many deliveries for one transaction. They are made by its route, and wanting is nil.
+	routed  bool
 	bytes   int64
 	queued  time.Time
 	claimed atomic.Bool // by the committer's group, or by a client that went away
@@ -65,8 +68,8 @@ func (req *publishRequest) answer(err error) {
 	req.done <- err
 }
 
-// Publish stores the events with a delivery and a job for each event subscription that wants them, and answers after
-// the commit. Errors: ErrNotFound (no such topic), ErrUnauthorized, what Parse answered, ErrPoison (PostgreSQL refuses
+// Publish stores the events with a delivery and a job for each event subscription that wants them, or with a route that makes
+// them when there are very many (see Options.RouteThreshold), and answers after the commit. Errors: ErrNotFound (no such topic), ErrUnauthorized, what Parse answered, ErrPoison (PostgreSQL refuses
 // this data), ErrUnavailable (overload or outage: nothing is known to be stored, publish again).
 func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
 	req := &publishRequest{Publication: p, queued: time.Now(), done: make(chan error, 1)}
@@ -83,7 +86,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
 	if err := req.identify(); err != nil {
 		return nil, err
 	}
-	req.filter(s.Catalogue())
+	req.filter(s.Catalogue(), s.routeThreshold)
 	if err := s.committer.commitOrQueue(ctx, req); err != nil {
 		return nil, err
 	}
@@ -127,14 +130,22 @@ func (req *publishRequest) identify() error {
 	return nil
 }
 
-// filter decides who is owed what, by one version of the catalogue.
-func (req *publishRequest) filter(c *Catalogue) {
+// filter decides who is owed what, by one version of the catalogue. Past the threshold the request is routed, and only the
+// numbers are kept: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
+func (req *publishRequest) filter(c *Catalogue, threshold int) {
 	req.version = c.Version
 	req.wanting = make([][]*Subscription, len(req.receipt.Events))
 	req.receipt.Matched = make([]int, len(req.receipt.Events))
+	owed := 0
 	for i := range req.receipt.Events {
-		req.wanting[i] = c.Wanting(req.receipt.Topic.ID, &req.receipt.Events[i])
-		req.receipt.Matched[i] = len(req.wanting[i])
+		wanting := c.Wanting(req.receipt.Topic.ID, &req.receipt.Events[i])
+		req.receipt.Matched[i] = len(wanting)
+		owed += len(wanting)
+		if req.routed = req.routed || owed > threshold; req.routed {
+			req.wanting = nil
+			continue
+		}
+		req.wanting[i] = wanting
 	}
 }
 
@@ -151,7 +162,7 @@ func (req *publishRequest) refilter(c *Catalogue) error {
 	if before.ID != req.receipt.Topic.ID {
 		return fmt.Errorf("topic %q was replaced: %w", req.Topic, ErrNotFound)
 	}
-	req.filter(c)
+	req.filter(c, math.MaxInt) // it is routed or it is not: that was settled when it came
 	return nil
 }
 

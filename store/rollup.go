@@ -10,11 +10,11 @@ import (
 // What publishing, recording and canceling count is part of their own statement, so that the counts are exact: whatever was
 // committed is counted, and nothing else. They append rows; an upsert would make every flush wait for the same few rows.
 const (
-	// rolledPublish is a part of publishStatement: one row for each topic, and one for each event subscription.
+	// rolledPublish is a part of the statements that store events: one row for each topic, and one for each event subscription.
 	rolledPublish = `
     INSERT INTO postrider_internal.rollup_deltas (minute, topic_id, subscription_id, kind, count)
     SELECT date_trunc('minute', now()), c.topic_id, c.subscription_id, CASE c.subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, c.count
-      FROM fresh CROSS JOIN unnest($17::bigint[], $18::bigint[], $19::bigint[]) AS c(topic_id, subscription_id, count)`
+      FROM fresh CROSS JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c(topic_id, count, subscription_id)`
 
 	// rolledAttempts is a part of recordStatement: requests by outcome, with how long they took (bounds in microseconds).
 	rolledAttempts = `

@@ -26,9 +26,12 @@ type Options struct {
 	Version string
 	// MaxBodyBytes bounds the bodies of attempts in flight on this node, in bytes; default 64 MiB.
 	MaxBodyBytes int64
+	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and not
+	// in the transaction that it is answered after; default 10,000.
+	RouteThreshold int
 }
 
-// Store is the product's memory. Its methods may be called from any goroutine. Publish, Load and Record need Run.
+// Store is the product's memory. Its methods may be called from any goroutine. Publish, Load, Record and Route need Run.
 type Store struct {
 	pool    *pgxpool.Pool
 	sealer  *Sealer
@@ -47,6 +50,9 @@ type Store struct {
 	failing   failing
 	lease     *lease
 	sweeper   sweeper
+
+	router         *router
+	routeThreshold int
 }
 
 // New makes a store and reads the catalogue once.
@@ -60,12 +66,16 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 64 << 20
 	}
-	s := &Store{pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version}
+	if o.RouteThreshold == 0 {
+		o.RouteThreshold = routeThreshold
+	}
+	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version}
 	s.notifier = newNotifier(o.Pool, o.Logger)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s)
 	s.traffic = newTraffic(s)
+	s.router = newRouter(s)
 	s.loader = newLoader(s, o.MaxBodyBytes)
 	s.catalogue.Store(emptyCatalogue())
 	if err := s.Reload(ctx); err != nil {
@@ -80,11 +90,11 @@ func (s *Store) Node() string { return s.node }
 // Pool is the connection pool, for River's client and for health checks.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Run drives committer, recorder, loader, notifier and the catalogue's reload until ctx ends. Whatever Publish and
+// Run drives committer, recorder, router, loader, notifier and the catalogue's reload until ctx ends. Whatever Publish and
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

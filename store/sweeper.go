@@ -112,6 +112,8 @@ type Swept struct {
 	Mended int
 	// Removed jobs belonged to a delivery that is finished, or has another job.
 	Removed int
+	// Routes had no live job and have one again.
+	Routes int
 }
 
 // SweeperFinds counts what the sweeper has found since the process began.
@@ -123,13 +125,16 @@ var errSweeping = errors.New("another node sweeps")
 // Sweep passes once over all unfinished deliveries and all jobs and brings together what came apart. What was touched in
 // the last 60 s is left alone. One node at a time: while another is at it, this is nothing.
 func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
-	defer func() { s.sweeper.finds.Add(int64(found.Mended + found.Removed)) }()
+	defer func() { s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes)) }()
 	ranges, err := s.suspectRanges(ctx)
 	if err == nil && len(ranges) > 0 {
 		found.Mended, err = s.mend(ctx, ranges)
 	}
 	if err == nil && len(ranges) > 0 {
 		found.Removed, err = s.removeStrays(ctx, ranges)
+	}
+	if err == nil {
+		found.Routes, err = s.mendRoutes(ctx)
 	}
 	if found.Mended > 0 {
 		s.notifier.poke()

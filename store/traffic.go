@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -137,27 +138,38 @@ func (a admissions) take(subscription int64) bool {
 	return true
 }
 
-// admit looks up the room of each event subscription that a group publishes to. Where a crowd is on hold, new deliveries queue
+// admit looks up the room of each event subscription that deliveries are made for. Where a crowd is on hold, new deliveries queue
 // up behind it: else those that wait would wait for ever.
-func (t *traffic) admit(group []*publishRequest) admissions {
+func (t *traffic) admit(wanted iter.Seq[*Subscription]) admissions {
 	admitted := admissions{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, req := range group {
-		for _, wanting := range req.wanting {
-			for _, sub := range wanting {
-				if _, known := admitted[sub.ID]; known {
-					continue
+	for sub := range wanted {
+		if _, known := admitted[sub.ID]; known {
+			continue
+		}
+		lane := &admission{}
+		if !t.crowded[sub.ID] {
+			lane.room = t.roomFor(sub.ID)
+		}
+		admitted[sub.ID] = lane
+	}
+	return admitted
+}
+
+// wantedBy yields an event subscription for each delivery that a group owes.
+func wantedBy(group []*publishRequest) iter.Seq[*Subscription] {
+	return func(yield func(*Subscription) bool) {
+		for _, req := range group {
+			for _, wanting := range req.wanting {
+				for _, sub := range wanting {
+					if !yield(sub) {
+						return
+					}
 				}
-				lane := &admission{}
-				if !t.crowded[sub.ID] {
-					lane.room = t.roomFor(sub.ID)
-				}
-				admitted[sub.ID] = lane
 			}
 		}
 	}
-	return admitted
 }
 
 // add counts what was committed.

@@ -1,0 +1,267 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// RouteKind is the kind of the jobs that make the deliveries of a route, see docs/delivery.md.
+	RouteKind = "route"
+	// RouteQueue is a queue of their own: behind the deliveries an event would wait for other events' endpoints before it is
+	// owed to anybody.
+	RouteQueue = "routes"
+
+	// routeThreshold: 10,000 deliveries take a transaction about half a second, which is as long as a publisher should wait
+	// and other publishers' groups should share the database with one request.
+	routeThreshold = 10_000
+	// routeStep is how many deliveries one transaction makes, of all the routes it works at.
+	routeStep = 10_000
+	// routeGroup leaves each route of a full group 20 deliveries a step.
+	routeGroup = 500
+)
+
+// storeRouteStatement is T1 of a request that owes very many deliveries: its events, and one route with its job. It answers
+// the version of the catalogue that it found.
+var storeRouteStatement = `
+WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, route AS (
+    INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id)
+    SELECT ($3::bigint[])[1], (now() AT TIME ZONE 'UTC')::date, $2::uuid[], nextval('postrider_internal.river_job_id_seq') FROM fresh
+    RETURNING id, job_id
+), route_job AS (` + routeJobs + `route
+), rolled AS (` + numbered(rolledPublish, 13) + `
+)
+SELECT version FROM postrider_internal.catalogue`
+
+// routeJobs inserts a job for each row of what it is followed by.
+const routeJobs = `
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now() FROM `
+
+// fanOutStatement makes one step of a group of routes, if the catalogue still has the version that the filters were taken
+// from. The job row is the token, as it is for a delivery attempt: only the statement that deletes it makes deliveries, moves
+// the route on and inserts the next step's job, which is a new row. So a step is made once, whoever else thinks it has the job.
+//
+// The time to live of these deliveries began when their event was accepted.
+var fanOutStatement = `
+WITH ` + freshPart + `, gone AS (
+    DELETE FROM postrider_internal.river_job j USING fresh WHERE j.id = ANY ($2::bigint[]) AND j.kind = 'route' RETURNING j.id
+), step AS MATERIALIZED (
+    SELECT r.id, s.finished, s.next_event, s.after_subscription, CASE WHEN NOT s.finished THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
+      FROM unnest($2::bigint[], $3::bigint[], $4::bool[], $5::int[], $6::bigint[]) AS s(job_id, route_id, finished, next_event, after_subscription)
+      JOIN gone ON gone.id = s.job_id
+      JOIN postrider_internal.routes r ON r.id = s.route_id AND r.job_id = s.job_id
+), ended AS (
+    DELETE FROM postrider_internal.routes r USING step WHERE r.id = step.id AND step.finished
+), moved AS (
+    UPDATE postrider_internal.routes r SET next_event = step.next_event, after_subscription = step.after_subscription, job_id = step.job_id
+      FROM step WHERE r.id = step.id AND NOT step.finished
+), successors AS (` + routeJobs + `step WHERE NOT finished
+), owing AS (
+    SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_day, d.owed_since
+      FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[])
+           AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted)
+      JOIN step ON step.id = d.route_id
+), ` + numbered(owedPart, 14) + `, rolled AS (
+    INSERT INTO postrider_internal.rollup_deltas (minute, topic_id, subscription_id, kind, count)
+    SELECT date_trunc('minute', now()), topic_id, subscription_id, 'owed', count(*) FROM owed GROUP BY 2, 3
+)
+SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
+
+// routeColumns turns a request into the columns of storeRouteStatement.
+func (s *Store) routeColumns(version int64, group []*publishRequest, _ admissions) []any {
+	e := newEventColumns(len(group[0].receipt.Events))
+	for i := range group[0].receipt.Events {
+		e.add(group[0], i)
+	}
+	counted := s.publishedLanes(group)
+	values := append([]any{version}, e.values()...)
+	return append(values, counted.topics, counted.counts, counted.subscriptions)
+}
+
+type routeRequest struct {
+	jobID int64
+	// failed is set before done is closed.
+	failed error
+	done   chan struct{}
+}
+
+// router makes the deliveries of routes, in groups and in steps: whatever route jobs wait are worked at in one transaction.
+type router struct {
+	store *Store
+	queue *batcher[*routeRequest]
+	limit int // deliveries per step: routeStep
+}
+
+func newRouter(s *Store) *router {
+	return &router{store: s, queue: newBatcher[*routeRequest](), limit: routeStep}
+}
+
+// Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed, or when
+// ctx ends: then it may still be. A job that is nobody's any more makes nothing, and that is no error. ErrPoison: PostgreSQL
+// refuses this step.
+func (s *Store) Route(ctx context.Context, jobID int64) error {
+	req := &routeRequest{jobID: jobID, done: make(chan struct{})}
+	s.router.queue.add(req)
+	select {
+	case <-req.done:
+		return req.failed
+	case <-ctx.Done():
+		return fmt.Errorf("route events: %w", ctx.Err())
+	}
+}
+
+func (r *router) run(ctx context.Context) {
+	r.queue.run(ctx, fitsRouting, func(group []*routeRequest) { r.flush(ctx, group) })
+}
+
+func fitsRouting() func(*routeRequest) bool {
+	n := 0
+	return func(*routeRequest) bool {
+		n++
+		return n <= routeGroup
+	}
+}
+
+// flush repeats until the step is made or the process stops. Repeating is safe: a job that is gone makes nothing.
+func (r *router) flush(ctx context.Context, group []*routeRequest) {
+	slices.SortFunc(group, func(a, b *routeRequest) int { return int(a.jobID - b.jobID) })
+	pause := recordMinPause
+	for try := 0; ; try++ {
+		err := isolate(group, func(part []*routeRequest) error { return r.step(ctx, part, try >= optimisticTries) }, refuseRoute)
+		if err == nil {
+			break
+		}
+		if r.atOnce(ctx, err) {
+			continue
+		}
+		r.store.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // spreads nodes, keeps no secret
+		}
+		pause = min(pause*2, recordMaxPause)
+	}
+	for _, req := range group {
+		close(req.done)
+	}
+}
+
+// atOnce reports an error that needs no pause.
+func (r *router) atOnce(ctx context.Context, err error) bool {
+	if errors.Is(err, errStale) {
+		return r.store.Reload(ctx) == nil
+	}
+	return isTransient(err) && ctx.Err() == nil
+}
+
+func refuseRoute(req *routeRequest, err error) error {
+	req.failed = fmt.Errorf("%w: %w", ErrPoison, err)
+	return nil
+}
+
+// step makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same moment of the
+// database and is never stale.
+func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	var admitted admissions
+	var unfinished int
+	err := pgx.BeginTxFunc(ctx, r.store.pool, isolation(snapshot), func(tx pgx.Tx) (err error) {
+		catalogue := r.store.Catalogue()
+		if snapshot {
+			if catalogue, err = r.store.readCatalogue(ctx, tx, catalogue); err != nil {
+				return fmt.Errorf("read the catalogue: %w", err)
+			}
+		}
+		routes, err := readRoutes(ctx, tx, group, max(r.limit/len(group), 1))
+		if err != nil || len(routes) == 0 {
+			return err
+		}
+		owed := cutRoutes(routes, catalogue, r.limit)
+		admitted = r.store.traffic.admit(subscriptionsOf(owed))
+		var found int64
+		row := tx.QueryRow(ctx, fanOutStatement, fanOutColumns(catalogue, routes, owed, admitted)...)
+		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
+			err = errStale
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("route events: %w", err)
+	}
+	r.store.traffic.add(admitted)
+	r.store.notifier.poke()
+	if unfinished > 0 {
+		r.store.notifier.pokeRoutes()
+	}
+	return nil
+}
+
+func isolation(snapshot bool) pgx.TxOptions {
+	if snapshot {
+		return pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
+	}
+	return pgx.TxOptions{}
+}
+
+// reclaimRoutesStatement replaces the running route jobs of the lost by new rows. What the old one has made is committed with
+// the route's place, and what it was about to make needs the old row.
+const reclaimRoutesStatement = `
+WITH found AS (
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'routes' AND j.kind = 'route' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
+), lost AS (
+    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id
+), followed AS (
+    UPDATE postrider_internal.routes r SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE r.job_id = lost.id RETURNING r.id, r.job_id
+), jobs AS (` + routeJobs + `followed
+)
+SELECT count(*) FROM followed`
+
+func (s *Store) reclaimRoutes(ctx context.Context, whose string, args ...any) (n int, err error) {
+	if err := s.pool.QueryRow(ctx, fmt.Sprintf(reclaimRoutesStatement, whose), args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("reclaim route jobs: %w", err)
+	}
+	if n > 0 {
+		s.notifier.pokeRoutes()
+	}
+	return n, nil
+}
+
+// mendRoutesStatement gives new jobs to routes without a live one. Storing, routing and reclaiming each change route and job
+// in one transaction: what is apart in one moment of the database is broken. A route that somebody moves on meanwhile is left
+// to the next pass.
+const mendRoutesStatement = `
+WITH broken AS MATERIALIZED (
+    SELECT r.id, r.job_id FROM postrider_internal.routes r
+     WHERE r.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.job_id AND j.kind = 'route' AND j.finalized_at IS NULL)
+     ORDER BY r.id LIMIT $1
+), free AS (
+    SELECT r.id FROM postrider_internal.routes r JOIN broken ON broken.id = r.id
+     WHERE r.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
+), followed AS (
+    UPDATE postrider_internal.routes r SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE r.id = free.id RETURNING r.id, r.job_id
+), jobs AS (` + routeJobs + `followed
+)
+SELECT count(*) FROM followed`
+
+func (s *Store) mendRoutes(ctx context.Context) (n int, err error) {
+	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, mendRoutesStatement, sweepStep).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give routes their job again: %w", err)
+	}
+	if n > 0 {
+		s.notifier.pokeRoutes()
+	}
+	return n, nil
+}
