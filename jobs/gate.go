@@ -33,7 +33,7 @@ const (
 	// at a time, 64 a second where its cap is what it began with. A success ends that.
 	failingStreak = 10
 	failingShare  = 4
-	// quietQueue: with fewer jobs than this waiting, nobody is kept waiting by a failing endpoint's.
+	// quietQueue: with no more jobs than this waiting for others, nobody is kept waiting.
 	quietQueue = 64
 )
 
@@ -218,23 +218,25 @@ func (g *gate) admit(l *lane, now time.Time) {
 }
 
 // room is how many jobs of an event subscription are worth having in the queue: a few for each call it may have in flight, or
-// twice as many as it took successfully in a second, so that waves grow as fast as the endpoint keeps up. queued is how many
-// jobs wait for all event subscriptions.
-func (g *gate) room(subscription int64, queued int) int {
+// twice as many as it took successfully in a second, so that waves grow as fast as the endpoint keeps up. others is how many
+// jobs wait for other event subscriptions.
+func (g *gate) room(subscription int64, others int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l, ok := g.lanes[subscription]
-	if !ok {
+	l, known := g.lanes[subscription]
+	if !known {
 		return min(store.DefaultRoom, max(wavesPerCall*g.workers/2, 1))
 	}
-	now := time.Now()
-	switch {
-	case l.streak >= failingStreak && queued > quietQueue:
+	now, quiet := time.Now(), others <= quietQueue
+	switch proven, failing := l.proven(now), l.streak >= failingStreak; {
+	case failing && !quiet:
 		return max(l.cap.Value()/failingShare, 1)
-	case l.inFlight > 0 && !l.proven(now):
+	case !proven && l.inFlight > 0:
 		// Silent: what is more than its calls would find no place and go back on hold, four times a second (20 hanging endpoints
 		// with a full room each cost the others half their throughput).
 		return g.places(l, now) + 1
+	case proven && !failing && quiet:
+		return soloRoom
 	}
 	return min(max(wavesPerCall*l.cap.Value(), 2*l.answers.perSecond(now)), maxWave)
 }

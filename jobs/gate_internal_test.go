@@ -112,7 +112,8 @@ func TestGateRoomFollowsTheCap(t *testing.T) {
 	for range 1000 {
 		g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
 	}
-	require.Equal(t, 2000, g.room(lane1, 0))
+	require.Equal(t, 2000, g.room(lane1, quietQueue+1))
+	require.Equal(t, soloRoom, g.room(lane1, quietQueue), "nobody else waits")
 }
 
 // An endpoint that answers 503 keeps its cap, but its retries give way as soon as others wait.

@@ -75,7 +75,7 @@ type traffic struct {
 	// committed while a sample was taken may be in it or not.
 	since, before map[int64]int
 	// room is the engine's, nil where there is none.
-	room func(subscription int64, queuedInAll int) int
+	room func(subscription int64, others int) int
 }
 
 func newTraffic(s *Store) *traffic {
@@ -83,8 +83,8 @@ func newTraffic(s *Store) *traffic {
 }
 
 // SetRoom tells how many jobs of an event subscription may wait, from what its endpoint was seen to do, and how many wait for
-// all of them. Call it before Run.
-func (s *Store) SetRoom(room func(subscription int64, queuedInAll int) int) { s.traffic.room = room }
+// the others. Call it before Run.
+func (s *Store) SetRoom(room func(subscription int64, others int) int) { s.traffic.room = room }
 
 // Traffic is the latest sample, about 250 ms old.
 func (s *Store) Traffic() *Traffic {
@@ -112,7 +112,7 @@ func (s *Store) Room(subscription int64) int {
 func (t *traffic) roomFor(subscription int64) int {
 	limit := blindRoom
 	if t.room != nil {
-		limit = t.room(subscription, t.latest.QueuedInAll)
+		limit = t.room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
 	}
 	if sub, ok := t.store.Catalogue().Subscription(subscription); ok && sub.Batching() {
 		limit = min(limit*sub.Batch().MaxEvents, maxOpenEvents)
