@@ -39,12 +39,15 @@ func (DeliverArgs) Kind() string { return store.DeliverKind }
 
 // AttemptReport is what dev prints of an attempt.
 type AttemptReport struct {
-	Topic, Subscription, EventID, EventType string
-	Number                                  int
-	Result                                  policy.Result
-	Duration                                time.Duration
-	Verdict                                 policy.Verdict
-	Now                                     time.Time
+	Topic, Subscription string
+	// EventID and EventType are the first event's, of a batch of several Events.
+	EventID, EventType string
+	Events             int
+	Number             int
+	Result             policy.Result
+	Duration           time.Duration
+	Verdict            policy.Verdict
+	Now                time.Time
 }
 
 // deliverer is the River worker. Its job is one delivery attempt: one HTTP request.
@@ -55,8 +58,12 @@ type deliverer struct {
 
 // Timeout implements river.Worker: the ack timeout and what it takes to load and record.
 func (d *deliverer) Timeout(job *river.Job[DeliverArgs]) time.Duration {
-	catalogue := d.engine.store.Catalogue()
-	if sub, ok := catalogue.Subscription(job.Args.Subscription); ok {
+	return d.engine.timeout(job.Args.Subscription)
+}
+
+func (e *Engine) timeout(subscription int64) time.Duration {
+	catalogue := e.store.Catalogue()
+	if sub, ok := catalogue.Subscription(subscription); ok {
 		if p, ok := catalogue.Policy(sub.RetryPolicy); ok {
 			return p.AckTimeout + recordAllowance
 		}
@@ -70,14 +77,18 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	release := d.engine.held.add(job.ID)
 	defer release()
 	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
-	err := a.run(ctx)
+	return d.engine.worked(a, a.run(ctx))
+}
+
+// worked is what River is told of a turn.
+func (e *Engine) worked(a *attempt, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
 	case errors.Is(err, errInterrupted):
-		d.engine.interrupted.add(job.ID) // given back by Stop, marked as a rerun
+		e.interrupted.add(a.jobID) // given back by Stop, marked as a rerun
 	case err != nil && !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
-		d.engine.log.Warn("an attempt could not begin, trying again", "delivery", job.Args.Delivery, "in", beginPause, "error", err)
+		e.log.Warn("an attempt could not begin, trying again", "job", a.jobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)
 	}
 	return err
@@ -96,6 +107,7 @@ type attempt struct {
 	policy *policy.Policy
 	limits policy.Limits
 	leave  func() // gives the place at the endpoint back, once
+	events int    // of a batch
 }
 
 func (a *attempt) run(ctx context.Context) error {
@@ -162,12 +174,12 @@ func (a *attempt) park(ctx context.Context) error {
 
 // configure finds the event subscription and its policy; false when it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
-	sub, ok := a.engine.store.Catalogue().Subscription(a.work.SubscriptionID)
+	sub, ok := a.engine.store.Catalogue().Subscription(a.args.Subscription)
 	if !ok { // made on another node within the last second, or deleted
 		if err := a.engine.store.Reload(ctx); err != nil {
 			return false, err
 		}
-		if sub, ok = a.engine.store.Catalogue().Subscription(a.work.SubscriptionID); !ok {
+		if sub, ok = a.engine.store.Catalogue().Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}
 	}
@@ -188,43 +200,52 @@ func (a *attempt) giveUp(reason policy.Reason) policy.Verdict {
 
 func (a *attempt) post() error {
 	a.begun = true
-	body, err := event.Body(nil, []*event.Event{&a.work.Event}, a.sub.Topic, a.sub.EventDeliverySchema, false)
+	body, err := event.Body(nil, []*event.Event{&a.work.Event}, a.sub.Topic, a.sub.EventDeliverySchema, a.sub.Batching())
 	if err != nil {
 		return fmt.Errorf("write the body of delivery %d: %w", a.work.DeliveryID, err)
 	}
 	a.work.Event.Body = nil // the request has its own copy
 	started := a.work.Now()
 	sent := newPayload(body, a.work.Release)
-	met, late, err := a.send(sent)
+	met, late, err := a.send(a.header(), sent)
 	sent.drop()
 	if err != nil {
 		return err
 	}
 	err = a.conclude(started, met)
 	if late != nil {
-		a.follow(late, started, err)
+		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) { a.concludeLate(started, met, verdict, why) })
 	}
 	return err
 }
 
-func (a *attempt) send(sent *payload) (met answer, late *call, err error) {
+func (a *attempt) send(header http.Header, sent *payload) (met answer, late *call, err error) {
 	if a.policy.LateAnswerWindow > a.policy.AckTimeout {
-		return a.engine.endpoint.postOpen(newCall(a.sub.EndpointURL, a.header(), sent), a.policy.AckTimeout, a.policy.LateAnswerWindow)
+		return a.engine.endpoint.postOpen(newCall(a.sub.EndpointURL, header, sent), a.policy.AckTimeout, a.policy.LateAnswerWindow)
 	}
-	met, err = a.engine.endpoint.post(a.sub.EndpointURL, a.header(), sent, a.policy.AckTimeout)
+	met, err = a.engine.endpoint.post(a.sub.EndpointURL, header, sent, a.policy.AckTimeout)
 	return met, nil, err
 }
 
-// header carries what Event Grid sends with every delivery, see docs/delivery-and-retry.md.
+// header carries what Event Grid sends with every delivery, see docs/delivery-and-retry.md. To an event subscription that takes
+// batches a delivery that goes alone is a batch of one.
 func (a *attempt) header() http.Header {
-	h := make(http.Header, 10)
-	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, false))
-	h.Set("Aeg-Event-Type", "Notification")
-	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
-	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
+	h := a.batchHeader(a.sub.Batching())
 	h.Set("Aeg-Output-Event-Id", a.work.SystemID.String())
 	if a.sub.EventDeliverySchema == event.EventGrid {
 		setIfValid(h, "Aeg-Data-Version", a.work.Event.DataVersion)
+	}
+	return h
+}
+
+// batchHeader is what does not depend on the event.
+func (a *attempt) batchHeader(batched bool) http.Header {
+	h := make(http.Header, 10)
+	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, batched))
+	h.Set("Aeg-Event-Type", "Notification")
+	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
+	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
+	if a.sub.EventDeliverySchema == event.EventGrid {
 		h.Set("Aeg-Metadata-Version", "1")
 	} else {
 		h.Set("Aeg-Metadata-Version", "1.0")
@@ -244,27 +265,37 @@ func setIfValid(h http.Header, name, value string) {
 // conclude lets the policy decide and records what it decided.
 func (a *attempt) conclude(started time.Time, met answer) error {
 	now := a.work.Now()
+	number := a.work.Attempts + 1
+	a.learn(met)
+	verdict := policy.Decide(a.policy, a.judged(started, now, met))
+	if err := a.engine.store.Record(context.Background(), a.attempted(verdict, started, met)); err != nil {
+		return err
+	}
+	a.report(number, met, verdict, now)
+	return nil
+}
+
+// learn ends the call at the gate: recording is no load on the endpoint.
+func (a *attempt) learn(met answer) {
+	a.leave()
+	a.engine.gate.learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
+}
+
+// judged is what the policy decides by.
+func (a *attempt) judged(started, now time.Time, met answer) policy.Attempt {
 	first := started
 	if a.work.FirstAttemptAt != nil {
 		first = *a.work.FirstAttemptAt
 	}
-	number := a.work.Attempts + 1
-	a.leave() // recording is no load on the endpoint
-	a.engine.gate.learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
-	verdict := policy.Decide(a.policy, policy.Attempt{
-		Result: met.result, Kind: a.sub.EndpointKind, Number: number, SkippedMarks: a.work.SkippedMarks,
+	return policy.Attempt{
+		Result: met.result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
 		OwedSince: a.work.OwedSince, FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.limits, DeadLetter: a.sub.HasDeadLetter(),
 		// Honoured under every policy unless an event subscription asks for the documented behaviour: an endpoint that
 		// says when to come back is right more often than a schedule.
 		HonorRetryAfter: true, RetryAfter: retryAfter(met.retryAfter, now),
 		Jitter: a.engine.options.Jitter(),
-	})
-	if err := a.engine.store.Record(context.Background(), a.attempted(verdict, started, met)); err != nil {
-		return err
 	}
-	a.report(number, met, verdict, now)
-	return nil
 }
 
 // attempted is the result of a turn that had a request.
@@ -301,7 +332,7 @@ func (a *attempt) report(number int, met answer, verdict policy.Verdict, now tim
 		return
 	}
 	a.engine.options.OnAttempt(AttemptReport{
-		Topic: a.sub.Topic, Subscription: a.sub.Name, EventID: a.work.Event.ID, EventType: a.work.Event.Type,
+		Topic: a.sub.Topic, Subscription: a.sub.Name, EventID: a.work.Event.ID, EventType: a.work.Event.Type, Events: max(a.events, 1),
 		Number: number, Result: met.result, Duration: met.duration, Verdict: verdict, Now: now,
 	})
 }

@@ -114,6 +114,9 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &routeWorker{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the route worker: %w", err)
 	}
+	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
+		return nil, fmt.Errorf("add the batch worker: %w", err)
+	}
 	if e.river, err = river.NewClient(riverpgxv5.New(o.Store.Pool()), e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}

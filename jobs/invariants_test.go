@@ -6,15 +6,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every unfinished delivery has a hold or exactly one live job, which names it, and whose id it names; and every live job
-// has such a delivery. (No test of this package batches.)
+// Every unfinished delivery has exactly one of: a live job, which names it and whose id it names; a pending batch that has
+// a live job, which names it, or a hold; a hold; the open set of an event subscription that has a live pump. And every live job
+// but a pump has such a delivery or batch.
 const brokenTokens = `
 WITH live AS (
-    SELECT id, (args ->> 'd')::bigint AS delivery_id FROM postrider_internal.river_job
-     WHERE queue = 'deliveries' AND state IN ('available', 'scheduled', 'retryable', 'running')
+    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+     WHERE queue = 'deliveries' AND kind IN ('deliver', 'batch') AND state IN ('available', 'scheduled', 'retryable', 'running')
+), owners AS (
+    SELECT d.id, (SELECT count(*) FROM live WHERE kind = 'deliver' AND delivery_id = d.id) + (d.hold IS NOT NULL)::int
+         + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
+      FROM postrider_internal.deliveries d
 )
-SELECT (SELECT count(*) FROM postrider_internal.deliveries d WHERE (d.hold IS NULL)::int <> (SELECT count(*) FROM live WHERE delivery_id = d.id))
-     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))`
+SELECT (SELECT count(*) FROM owners WHERE n <> 1)
+     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b WHERE b.id = live.batch_id AND b.job_id = live.id))
+     + (SELECT count(*) FROM postrider_internal.batches b
+         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
+            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.batch_id = b.id))`
 
 // Every route has exactly one live job, which names it, and whose id it names; and every live route job has such a route.
 const brokenRoutes = `
@@ -30,14 +40,19 @@ SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_hi
          WHERE (h.state = 'dead_lettered') <> EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
             OR (h.state = 'delivered') <> (h.reason IS NULL))`
 
-// The attempts of a delivery are numbered 1, 2, 3, …, as many as the delivery counts, and not more than allowed. A late
-// answer is a second row of an attempt.
+// The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts, and not more than
+// allowed. A late answer is a second row of an attempt.
 const miscounted = `
 WITH owed AS (
     SELECT id, subscription_id, attempts FROM postrider_internal.deliveries
     UNION ALL SELECT id, subscription_id, attempts FROM postrider_internal.delivery_history
+), requests AS (
+    SELECT delivery_id AS id, number FROM postrider_internal.delivery_attempts WHERE NOT late AND delivery_id IS NOT NULL
+    UNION ALL
+    SELECT m.delivery_id, a.number FROM postrider_internal.delivery_attempts a
+      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after, a.number) WHERE NOT a.late
 ), made AS (
-    SELECT delivery_id AS id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last FROM postrider_internal.delivery_attempts WHERE NOT late GROUP BY 1
+    SELECT id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last FROM requests GROUP BY 1
 )
 SELECT count(*) FROM owed
   JOIN postrider_internal.event_subscriptions s ON s.id = owed.subscription_id
@@ -49,13 +64,13 @@ SELECT count(*) FROM owed
 // No attempt began before the time the attempt before it had set.
 const tooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
-  JOIN postrider_internal.delivery_attempts b ON b.delivery_id = a.delivery_id AND b.number = a.number + 1
+  JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id) AND b.number = a.number + 1
  WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < a.next_attempt_at)`
 
 // requireInvariants is asked after every test.
 func (b *bundle) requireInvariants(t *testing.T) {
 	t.Helper()
-	require.Zero(t, b.count(t, brokenTokens), "every unfinished delivery has exactly one live job or a hold")
+	require.Zero(t, b.count(t, brokenTokens), "every unfinished delivery has exactly one live job, batch, hold, or pump")
 	require.Zero(t, b.count(t, brokenRoutes), "every route has exactly one live job")
 	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
 	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")

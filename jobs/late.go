@@ -137,7 +137,7 @@ func (l *lateCalls) wait() { l.group.Wait() }
 
 // follow waits, beside the worker, for the answer of a call that stayed open. It is looked at only after the attempt was
 // recorded as timed out: before that there is no retry to cancel.
-func (a *attempt) follow(k *call, started time.Time, recorded error) {
+func (a *attempt) follow(k *call, recorded error, conclude func(met answer, verdict policy.Verdict, why string)) {
 	if recorded != nil {
 		k.cut(recorded) // the attempt is made again
 	}
@@ -145,7 +145,7 @@ func (a *attempt) follow(k *call, started time.Time, recorded error) {
 		defer a.engine.endpoint.late.done(k)
 		r := <-k.met
 		if verdict, why, ok := lateVerdict(a.policy, a.sub.EndpointKind, r.answer.result); ok && r.err == nil && recorded == nil {
-			a.concludeLate(started, r.answer, verdict, why)
+			conclude(r.answer, verdict, why)
 		}
 	}()
 }

@@ -273,10 +273,33 @@ WITH waiting AS (
 )
 SELECT count(*) FROM waiting`
 
-// travel brings every waiting delivery to its next attempt and says how many there were.
+// travelBatches is the same for batches, with their members.
+const travelBatches = `
+WITH waiting AS (
+    SELECT b.id, b.job_id, b.next_attempt_at - now() AS away FROM postrider_internal.batches b
+      JOIN postrider_internal.river_job j ON j.id = b.job_id AND j.state IN ('scheduled', 'available', 'retryable')
+     WHERE b.next_attempt_at > now() FOR UPDATE
+), attempts AS (
+    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away, next_attempt_at = next_attempt_at - away
+      FROM waiting WHERE a.batch_id = waiting.id
+), batches AS (
+    UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - away, last_attempt_at = last_attempt_at - away,
+           next_attempt_at = next_attempt_at - away, created_at = created_at - away FROM waiting WHERE b.id = waiting.id
+), members AS (
+    UPDATE postrider_internal.batch_members m SET left_at = left_at - away FROM waiting WHERE m.batch_id = waiting.id
+), deliveries AS (
+    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away, first_attempt_at = first_attempt_at - away,
+           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away
+      FROM waiting WHERE d.batch_id = waiting.id
+), due AS (
+    UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting WHERE j.id = waiting.job_id
+)
+SELECT count(*) FROM waiting`
+
+// travel brings every waiting delivery and batch to its next attempt and says how many there were.
 func (b *bundle) travel(t *testing.T) int {
 	t.Helper()
-	n := b.count(t, travelStatement)
+	n := b.count(t, travelStatement) + b.count(t, travelBatches)
 	b.exec(t, `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`)
 	return n
 }
@@ -285,5 +308,6 @@ func (b *bundle) travel(t *testing.T) int {
 func (b *bundle) settle(t *testing.T) {
 	t.Helper()
 	b.become(t, 0, `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' OR (state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now()))
-		+ (SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission')`)
+		+ (SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission')
+		+ (SELECT count(*) FROM postrider_internal.batches WHERE hold = 'admission')`)
 }

@@ -90,7 +90,7 @@ COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition.
 
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, d.event_uuid AS system_id,
-       'pending' AS state, coalesce(d.hold, b.hold) AS hold, NULL AS reason, d.attempts, d.reruns, d.next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
+       'pending' AS state, coalesce(d.hold, b.hold) AS hold, NULL AS reason, d.attempts, d.reruns, coalesce(b.next_attempt_at, d.next_attempt_at) AS next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
        d.owed_since, NULL::timestamptz AS finished_at, d.batch_id, d.redelivered_from, NULL::uuid AS dead_letter_id
   FROM postrider_internal.deliveries d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
@@ -124,7 +124,7 @@ COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'What the last attempt ca
 COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last attempt; NULL when there was no answer.';
 COMMENT ON COLUMN postrider.deliveries.owed_since IS 'When the time to live began: publishing, or redelivery.';
 COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
-COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch it was last sent in; NULL when alone.';
+COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
 COMMENT ON COLUMN postrider.deliveries.redelivered_from IS 'Dead letter it was redelivered from.';
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 
@@ -170,7 +170,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.day IS 'UTC day of recording: the 
 
 CREATE VIEW postrider.batches AS
 SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.hold, b.members, b.bytes, b.attempts, b.reruns,
-       b.next_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at
+       b.next_attempt_at, b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at
   FROM postrider_internal.batches b
   JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
@@ -179,16 +179,34 @@ COMMENT ON COLUMN postrider.batches.batch_id IS 'Id of the batch.';
 COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
 COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
-COMMENT ON COLUMN postrider.batches.hold IS 'Why it waits without being attempted.';
-COMMENT ON COLUMN postrider.batches.members IS 'Number of events in it.';
-COMMENT ON COLUMN postrider.batches.bytes IS 'Size of the request''s body in bytes.';
+COMMENT ON COLUMN postrider.batches.hold IS 'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it does not.';
+COMMENT ON COLUMN postrider.batches.members IS 'Number of events in it, without those that left; see postrider.batch_members.';
+COMMENT ON COLUMN postrider.batches.bytes IS 'Size of the last request''s body in bytes; before the first one, what it will be at most.';
 COMMENT ON COLUMN postrider.batches.attempts IS 'Attempts recorded.';
-COMMENT ON COLUMN postrider.batches.reruns IS 'Attempts that a crash interrupted.';
-COMMENT ON COLUMN postrider.batches.next_attempt_at IS 'When the next attempt is due.';
+COMMENT ON COLUMN postrider.batches.reruns IS 'Attempts that a crash interrupted and that were made again without being counted.';
+COMMENT ON COLUMN postrider.batches.next_attempt_at IS 'When the next attempt is due; NULL when finished.';
+COMMENT ON COLUMN postrider.batches.first_attempt_at IS 'When the first attempt began.';
+COMMENT ON COLUMN postrider.batches.last_attempt_at IS 'When the last attempt began.';
 COMMENT ON COLUMN postrider.batches.last_outcome IS 'What the last attempt came to.';
-COMMENT ON COLUMN postrider.batches.last_status IS 'HTTP status of the last attempt.';
+COMMENT ON COLUMN postrider.batches.last_status IS 'HTTP status of the last attempt; NULL when there was no answer.';
 COMMENT ON COLUMN postrider.batches.created_at IS 'When the batch was cut.';
 COMMENT ON COLUMN postrider.batches.finished_at IS 'When it ended.';
+
+CREATE VIEW postrider.batch_members AS
+SELECT m.batch_id, m.position, m.delivery_id, coalesce(d.event_id, h.event_id) AS event_id, m.left_at, m.left_after, m.left_reason
+  FROM postrider_internal.batch_members m
+  LEFT JOIN LATERAL (SELECT e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+                      WHERE d.id = m.delivery_id LIMIT 1) d ON true
+  LEFT JOIN LATERAL (SELECT e.event_id FROM postrider_internal.delivery_history h JOIN postrider_internal.events e ON e.id = h.event_uuid AND e.day = h.event_day
+                      WHERE h.id = m.delivery_id LIMIT 1) h ON true;
+COMMENT ON VIEW postrider.batch_members IS 'Which deliveries a batch was cut of. Those that left it stay here, with the reason.';
+COMMENT ON COLUMN postrider.batch_members.batch_id IS 'Batch, see postrider.batches.';
+COMMENT ON COLUMN postrider.batch_members.position IS 'Place in the request''s body when all were in it: 1 = first. Each attempt sends them in this order.';
+COMMENT ON COLUMN postrider.batch_members.delivery_id IS 'Delivery, see postrider.deliveries.';
+COMMENT ON COLUMN postrider.batch_members.event_id IS 'The publisher''s id of the event; NULL once the event''s day was dropped.';
+COMMENT ON COLUMN postrider.batch_members.left_at IS 'When it left the batch while that went on; NULL = it did not.';
+COMMENT ON COLUMN postrider.batch_members.left_after IS 'How many attempts of the batch it was in when it left; NULL = it did not leave.';
+COMMENT ON COLUMN postrider.batch_members.left_reason IS 'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next attempt, and it is looked at alone then; Unsendable: its event could not be written into the body.';
 
 CREATE VIEW postrider.dead_letters AS
 SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome, l.last_status, l.last_error,
@@ -278,6 +296,6 @@ COMMENT ON COLUMN postrider.retry_policy_cells.action IS 'success, retry, never,
 COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
 
 -- +goose Down
-DROP VIEW postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batches,
+DROP VIEW postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
     postrider.delivery_attempts, postrider.deliveries, postrider.events, postrider.event_subscriptions, postrider.topics;
 DROP FUNCTION postrider_internal.seconds(interval);

@@ -18,17 +18,21 @@ const promoteStep = 2500
 // scans (108 ms at the same size).
 //
 // Retries that become due must not queue up in front of everybody else's: what finds no room goes on hold, and comes back
-// in waves. Only the arguments of deliveries are looked into: those of a newer version's jobs may mean anything.
+// in waves. Room is counted in deliveries: a batch takes as much as it has members, and fits where any is left. Only the
+// arguments of known kinds are looked into: those of a newer version's jobs may mean anything.
 const promoteStatement = `
 WITH due AS MATERIALIZED (
-    SELECT id, kind, args, CASE WHEN kind = 'deliver' THEN (args ->> 's')::bigint END AS subscription_id,
-           CASE WHEN kind = 'deliver' THEN (args ->> 'd')::bigint END AS delivery_id
+    SELECT id, kind, args, CASE WHEN kind IN ` + knownKinds + ` THEN (args ->> 's')::bigint END AS subscription_id,
+           CASE WHEN kind = 'deliver' THEN (args ->> 'd')::bigint END AS delivery_id, CASE WHEN kind = 'batch' THEN (args ->> 'b')::bigint END AS batch_id
       FROM postrider_internal.river_job
      WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now()
      ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+), weighed AS MATERIALIZED (
+    SELECT due.*, coalesce(b.members, 1) AS members, due.kind <> 'deliver' AND b.id IS NULL AS free
+      FROM due LEFT JOIN postrider_internal.batches b ON b.id = due.batch_id AND b.job_id = due.id AND b.id = ANY (ARRAY (SELECT batch_id FROM due))
 ), placed AS MATERIALIZED (
-    SELECT due.*, row_number() OVER (PARTITION BY due.subscription_id ORDER BY due.id) <= coalesce(r.room, $2) OR due.kind <> 'deliver' AS fits, coalesce(r.hold, 'admission') AS hold
-      FROM due LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold) ON r.subscription_id = due.subscription_id
+    SELECT w.*, w.free OR sum(members) OVER (PARTITION BY w.subscription_id ORDER BY w.id) - members < coalesce(r.room, $2) AS fits, coalesce(r.hold, 'admission') AS hold
+      FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold) ON r.subscription_id = w.subscription_id
 ), moved AS (
     UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM placed WHERE j.id = placed.id AND placed.fits
 ), gone AS (
@@ -36,8 +40,11 @@ WITH due AS MATERIALIZED (
 ), parked AS (
     UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
       FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = p.delivery_id AND d.job_id = p.id
+), parked_batches AS (
+    UPDATE postrider_internal.batches b SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
+      FROM placed p JOIN gone ON gone.id = p.id WHERE b.id = p.batch_id AND b.job_id = p.id
 )
-SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits) FROM placed GROUP BY 1`
+SELECT coalesce(subscription_id, 0), count(*), coalesce(sum(members) FILTER (WHERE fits), 0) FROM placed GROUP BY 1`
 
 // Two kinds of times are River's own, for jobs that failed or were put off before their attempt began, and made with the
 // clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
@@ -154,26 +161,37 @@ const cleanStep = 10_000
 // knownKinds are the kinds of jobs that this program can read and replace, as an SQL list. During a rolling upgrade the
 // queue may hold others, of a version that this one knows nothing about: what their arguments mean, and which row has to
 // follow when their id changes. Their own version's nodes do all that; here they are not touched.
-const knownKinds = "('deliver')"
+const knownKinds = "('deliver', 'batch')"
 
-// reclaimStatement replaces the running jobs of the lost. The replacement is a new row with one rerun more, and the
-// delivery's token follows in the same statement: whoever ran the old row can record nothing any more. Rows that are
-// being recorded at this moment are locked, and skipped.
+// lockLostStatement finds the running jobs of the lost, and locks them. Rows that are being recorded at this moment are locked
+// by others, and skipped.
+const lockLostStatement = `
+SELECT j.id FROM postrider_internal.river_job j
+ WHERE j.queue = 'deliveries' AND j.kind IN ` + knownKinds + ` AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED`
+
+// reclaimStatement replaces those jobs. The replacement is a new row with one rerun more, and the token of the delivery or
+// the batch follows in the same statement: whoever ran the old row can record nothing any more. A batch stays as it was cut. A
+// pump that has not cut one yet has nothing that could follow.
+//
+// It is a statement of its own, for it must see the batch that a pump committed just before its row could be locked.
 const reclaimStatement = `
-WITH found AS (
-    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'deliveries' AND j.kind IN ` + knownKinds + ` AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
-), lost AS (
-    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id, j.args
+WITH lost AS (
+    DELETE FROM postrider_internal.river_job j WHERE j.id = ANY ($1::bigint[]) RETURNING j.id, j.kind, j.args
 ), again AS MATERIALIZED (
-    SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, (args ->> 'd')::bigint AS delivery_id,
+    SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
            args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + 1) AS args
       FROM lost
-), followed AS (
+), deliveries AS (
     UPDATE postrider_internal.deliveries d SET job_id = again.id, reruns = d.reruns + 1
-      FROM again WHERE d.id = again.delivery_id AND d.job_id = again.old_id RETURNING again.id
+      FROM again WHERE again.kind = 'deliver' AND d.id = again.delivery_id AND d.job_id = again.old_id RETURNING again.id
+), batches AS (
+    UPDATE postrider_internal.batches b SET job_id = again.id, reruns = b.reruns + 1
+      FROM again WHERE again.kind = 'batch' AND b.id = again.batch_id AND b.job_id = again.old_id RETURNING again.id
+), followed AS (
+    SELECT id FROM deliveries UNION ALL SELECT id FROM batches UNION ALL SELECT id FROM again WHERE kind = 'batch' AND batch_id IS NULL
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT again.id, 'available', again.args, 'deliver', 'deliveries', 1, 1000, now() FROM again JOIN followed ON followed.id = again.id
+    SELECT again.id, 'available', again.args, again.kind, 'deliveries', 1, 1000, now() FROM again JOIN followed ON followed.id = again.id
 )
 SELECT count(*) FROM followed`
 
@@ -200,7 +218,18 @@ func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 }
 
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
-	if err := s.pool.QueryRow(ctx, fmt.Sprintf(reclaimStatement, whose), args...).Scan(&n); err != nil {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose), args...)
+		if err != nil {
+			return err
+		}
+		lost, err := collectIDs(rows)
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+		return tx.QueryRow(ctx, reclaimStatement, lost).Scan(&n)
+	})
+	if err != nil {
 		return 0, fmt.Errorf("reclaim jobs: %w", err)
 	}
 	routes, err := s.reclaimRoutes(ctx, whose, args...)

@@ -8,6 +8,8 @@ import (
 
 const (
 	drainStep = 5000
+	// drainBatches is how many batches one step cancels: of 100 members each, as many deliveries.
+	drainBatches = 50
 	// drainPatience is how long the deletion itself waits for the canceling: about a hundred thousand deliveries.
 	drainPatience = 5 * time.Second
 )
@@ -24,18 +26,44 @@ WITH doomed AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING doomed
-     WHERE d.id = doomed.id AND (d.job_id IS NULL OR d.job_id IN (SELECT id FROM gone)
+     WHERE d.id = doomed.id AND (d.batch_id IS NULL OR NOT EXISTS (SELECT FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')) AND (d.job_id IS NULL OR d.job_id IN (SELECT id FROM gone)
            OR NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = d.job_id))
     RETURNING d.*
-), history AS (
+` + canceledEnds + `)
+SELECT coalesce(max(id), 0), count(*), (SELECT count(*) FROM finished) FROM doomed`
+
+// drainBatchesStatement is the same for batches: each with its job row and its members.
+const drainBatchesStatement = `
+WITH doomed AS (
+    SELECT id, job_id FROM postrider_internal.batches WHERE subscription_id = $1 AND state = 'pending' AND id > $2 ORDER BY id LIMIT $3
+), free AS (
+    SELECT j.id FROM postrider_internal.river_job j JOIN doomed ON doomed.job_id = j.id WHERE j.kind = 'batch' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+), canceled AS (
+    UPDATE postrider_internal.batches b SET state = 'canceled', finished_at = now(), next_attempt_at = NULL, job_id = NULL, hold = NULL FROM doomed
+     WHERE b.id = doomed.id AND b.state = 'pending' AND (b.job_id IS NULL OR b.job_id IN (SELECT id FROM gone)
+           OR NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = b.job_id))
+    RETURNING b.id
+), finished AS (
+    DELETE FROM postrider_internal.deliveries d USING canceled WHERE d.batch_id = canceled.id RETURNING d.*
+` + canceledEnds + `)
+SELECT coalesce(max(id), 0), count(*), (SELECT count(*) FROM canceled) FROM doomed`
+
+// canceledEnds is a part of both.
+const canceledEnds = `), history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
            first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
            first_attempt_at, last_attempt_at, now(), 'canceled', 'EventSubscriptionDeleted', last_outcome, redelivered_from
       FROM finished
 ), rolled AS (` + rolledEnds + "'canceled', 'EventSubscriptionDeleted'" + rolledEndsFrom + `
-)
-SELECT coalesce(max(id), 0), count(*), (SELECT count(*) FROM finished) FROM doomed`
+`
+
+// CancelOwed cancels whatever an event subscription that was deleted is owed.
+func (s *Store) CancelOwed(ctx context.Context, subscription int64) error {
+	return s.drainSubscription(ctx, subscription)
+}
 
 // drainSubscription cancels what a deleted event subscription is still owed, step by step, and passes over it again for
 // those that were in a worker's hands. What a whole pass cannot cancel is left to Drain, a minute later.
@@ -58,10 +86,18 @@ func (s *Store) drainSubscription(ctx context.Context, id int64) error {
 
 // drainPass goes once over everything that is owed.
 func (s *Store) drainPass(ctx context.Context, id int64) (met, canceled int, err error) {
+	if met, canceled, err = s.drainWith(ctx, drainBatchesStatement, id, drainBatches); err != nil {
+		return met, canceled, err
+	}
+	alone, ended, err := s.drainWith(ctx, drainStatement, id, drainStep)
+	return met + alone, canceled + ended, err
+}
+
+func (s *Store) drainWith(ctx context.Context, statement string, id int64, step int) (met, canceled int, err error) {
 	for cursor := int64(0); ; {
 		var last int64
 		var n, done int
-		if err := s.pool.QueryRow(ctx, drainStatement, id, cursor, drainStep).Scan(&last, &n, &done); err != nil {
+		if err := s.pool.QueryRow(ctx, statement, id, cursor, step).Scan(&last, &n, &done); err != nil {
 			return met, canceled, err
 		}
 		if n == 0 {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"postrider/policy"
@@ -31,26 +30,37 @@ WITH timed_out AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING gone WHERE d.id = $1 AND d.job_id = gone.id RETURNING d.*
-), history AS (
+), ended AS (SELECT FROM finished
+), going_on AS (SELECT FROM postrider_internal.deliveries WHERE id = $1
+), ` + lateEnds + `
+), answered AS (` + lateAnswer + "$1, NULL" + lateAnswerFrom + `
+)
+SELECT EXISTS (SELECT FROM ended)`
+
+// What a delivery's and a batch's late answer have in common.
+const (
+	lateEnds = `history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
            first_attempt_at, last_attempt_at, finished_at, state, last_outcome, redelivered_from)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, $4, batch_id, owed_since,
            first_attempt_at, last_attempt_at, now(), 'delivered', $5, redelivered_from
       FROM finished
 ), rolled AS (` + rolledEnds + "'delivered', ''" + rolledEndsFrom + `
-), answered AS (
-    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
+`
+	// Between these two stand the ids of the delivery and of the batch, one of them NULL.
+	lateAnswer = `
+    INSERT INTO postrider_internal.delivery_attempts (delivery_id, batch_id, day, subscription_id, job_id, number, reruns, started_at, duration_us, dns_us, connect_us, tls_us,
            first_byte_us, status, outcome, verdict, rule, late, node, response_headers, response_excerpt)
-    SELECT (now() AT TIME ZONE 'UTC')::date, $1, $6, $2, $7, $8, $9, $10, $11, $12, $13,
-           $14, $4, $5, CASE WHEN EXISTS (SELECT FROM finished) THEN 'deliver' ELSE 'note' END,
-           $15 || CASE WHEN EXISTS (SELECT FROM finished) THEN '; the queued retry was canceled'
+    SELECT `
+	lateAnswerFrom = `, (now() AT TIME ZONE 'UTC')::date, $6, $2, $7, $8, $9, $10, $11, $12, $13,
+           $14, $4, $5, CASE WHEN EXISTS (SELECT FROM ended) THEN 'deliver' ELSE 'note' END,
+           $15 || CASE WHEN EXISTS (SELECT FROM ended) THEN '; the queued retry was canceled'
                        WHEN NOT $3 THEN '; only noted'
-                       WHEN EXISTS (SELECT FROM postrider_internal.deliveries WHERE id = $1) THEN '; only noted: no retry was waiting in the queue'
-                       ELSE '; only noted: the delivery had ended' END,
+                       WHEN EXISTS (SELECT FROM going_on) THEN '; only noted: no retry was waiting in the queue'
+                       ELSE '; only noted: the ' || $19::text || ' had ended' END,
            true, $16, $17, $18
-      FROM timed_out
+      FROM timed_out`
 )
-SELECT EXISTS (SELECT FROM finished)`
 
 const (
 	lateTimeout = 5 * time.Second
@@ -65,21 +75,5 @@ const (
 // no more ("attempts to remove the event from the retry queue on a best effort basis", Microsoft, Event Grid message
 // delivery and retry, 2019-05-15).
 func (s *Store) RecordLate(ctx context.Context, r Result, why string) (ended bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
-	defer cancel()
-	for range lateTries {
-		err = s.pool.QueryRow(ctx, lateStatement,
-			r.DeliveryID, r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
-			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
-			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),
-			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt,
-		).Scan(&ended)
-		if !isTransient(err) {
-			break
-		}
-	}
-	if err != nil {
-		return false, fmt.Errorf("record the late answer of delivery %d: %w", r.DeliveryID, err)
-	}
-	return ended, nil
+	return s.recordLate(ctx, lateStatement, "delivery", r, why)
 }

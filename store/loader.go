@@ -74,11 +74,11 @@ type loader struct {
 	maxBytes int64
 	mu       sync.Mutex
 	used     int64
-	freed    chan struct{}
+	freed    chan struct{} // made by whoever waits, closed when memory was given back
 }
 
 func newLoader(s *Store, maxBytes int64) *loader {
-	return &loader{store: s, queue: newBatcher[*loadRequest](), maxBytes: max(maxBytes, maxEventBytes), freed: make(chan struct{}, 1)}
+	return &loader{store: s, queue: newBatcher[*loadRequest](), maxBytes: max(maxBytes, maxEventBytes)}
 }
 
 // Load reads a delivery of an event subscription for the job that is its token. ErrNotFound: the delivery is finished, or has
@@ -123,31 +123,47 @@ func fitsLoad() func(*loadRequest) bool {
 // waitForMemory returns how many bytes of bodies may be read now.
 func (l *loader) waitForMemory(ctx context.Context) int64 {
 	for {
-		l.mu.Lock()
-		free := l.maxBytes - l.used
-		l.mu.Unlock()
+		free, freed := l.look()
 		if free >= maxEventBytes {
 			return free
 		}
 		select {
-		case <-l.freed:
+		case <-freed:
 		case <-ctx.Done():
 			return 0
 		}
 	}
 }
 
+// look says how much memory is free, and when to look again.
+func (l *loader) look() (free int64, freed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.maxBytes - l.used, l.wait()
+}
+
+func (l *loader) wait() (freed <-chan struct{}) {
+	if l.freed == nil {
+		l.freed = make(chan struct{})
+	}
+	return l.freed
+}
+
 func (l *loader) take(bytes int64) (release func()) {
 	l.mu.Lock()
 	l.used += bytes
 	l.mu.Unlock()
+	return l.giveBack(bytes)
+}
+
+func (l *loader) giveBack(bytes int64) func() {
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.used -= bytes
-		l.mu.Unlock()
-		select {
-		case l.freed <- struct{}{}:
-		default:
+		if l.freed != nil {
+			close(l.freed)
+			l.freed = nil
 		}
 	})
 }

@@ -137,7 +137,7 @@ func (s *Store) evidenceOf(r *Result) *evidence {
 	}
 	e := &evidence{Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, finished: r.StartedAt.Add(r.Duration)}
 	if r.Number == 1 && !success {
-		e.firsts = 1
+		e.firsts = max(r.Events, 1)
 	}
 	return e
 }
@@ -190,24 +190,33 @@ const (
 
 // recordWith records a group and what it says of endpoints' health, if anything, in one transaction. Only results whose job row
 // was there count: a node that was thought dead does not testify.
-func (r *recorder) recordWith(ctx context.Context, group []*recordRequest, found []*evidence) error {
+func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*evidence) error {
 	if len(found) == 0 {
-		_, err := r.store.pool.Exec(ctx, recordStatement, resultColumns(r.store.node, group)...)
+		var gone []int64
+		err := r.store.pool.QueryRow(ctx, r.statement, r.columns(r.store.node, group)...).Scan(&gone)
+		r.tell(group, gone)
 		return err
 	}
 	return pgx.BeginFunc(ctx, r.store.pool, func(tx pgx.Tx) error {
 		var gone []int64
 		standings, now := map[string]*standing{}, time.Time{}
 		batch := &pgx.Batch{}
-		batch.Queue(recordStatement, resultColumns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+		batch.Queue(r.statement, r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
 		queueStandings(batch, found, standings, &now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
+		r.tell(group, gone)
 		heard := slices.DeleteFunc(found, func(e *evidence) bool { return !slices.Contains(gone, e.jobID) })
 		weigh(standings, heard, now)
 		return r.store.writeStandings(ctx, tx, standings)
 	})
+}
+
+func (r *recorder[T]) tell(group []T, gone []int64) {
+	for _, req := range group {
+		req.told(gone)
+	}
 }
 
 // queueStandings locks the rows concerned, and makes those that a failure may need.

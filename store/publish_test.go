@@ -17,12 +17,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// brokenTokens counts what contradicts that each unfinished delivery has exactly one job, which names it, or a hold.
+// brokenTokens counts what contradicts that each unfinished delivery has exactly one of: a job, which names it; a pending batch
+// that has a job, which names it, or a hold; a hold; the open set of an event subscription that has a pump.
 const brokenTokens = `
-SELECT (SELECT count(*) FROM postrider_internal.deliveries d
-         WHERE (d.hold IS NULL) IS DISTINCT FROM EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = d.job_id AND (j.args ->> 'd')::bigint = d.id))
-     + (SELECT count(*) FROM postrider_internal.river_job j
-         WHERE j.queue = 'deliveries' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.job_id = j.id))`
+WITH live AS (
+    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+     WHERE queue = 'deliveries' AND kind IN ('deliver', 'batch') AND finalized_at IS NULL
+), owners AS (
+    SELECT d.id, (SELECT count(*) FROM postrider_internal.river_job j WHERE j.id = d.job_id AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL) + (d.hold IS NOT NULL)::int
+         + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
+      FROM postrider_internal.deliveries d
+)
+SELECT (SELECT count(*) FROM owners WHERE n <> 1)
+     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b WHERE b.id = live.batch_id AND b.job_id = live.id))
+     + (SELECT count(*) FROM postrider_internal.batches b
+         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
+            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.batch_id = b.id))`
 
 func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
 	t.Parallel()

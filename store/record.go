@@ -22,24 +22,14 @@ import (
 // 500,000 future rows among the available ones make every empty poll 39 ms long.
 const recordStatement = `
 WITH input AS (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::int[], $6::int[], $7::timestamptz[], $8::bigint[],
-                         $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::int[], $14::text[], $15::text[], $16::bytea[], $17::bytea[],
-                         $18::text[], $19::timestamptz[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::uuid[], $29::timestamptz[], $30::text[])
-           AS i(job_id, delivery_id, subscription_id, retry_policy, number, reruns, started_at, duration_us,
-                dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, headers, excerpt,
-                verdict, next_at, skipped_marks, reason, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, dead_letter_id, due_at, last_hold)
+    SELECT r.*, r.owner_id AS delivery_id FROM (` + resultInput + `) r
 ), gone AS (
     DELETE FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) RETURNING id
 ), result AS MATERIALIZED (
     SELECT input.*, CASE verdict WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
            CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM input JOIN gone ON gone.id = input.job_id
-), attempts AS (
-    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, reruns, due_at, started_at, duration_us, dns_us, connect_us, tls_us,
-           first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_marks, node, response_headers, response_excerpt)
-    SELECT (now() AT TIME ZONE 'UTC')::date, delivery_id, subscription_id, job_id, number, reruns, due_at, started_at, duration_us, dns_us, connect_us, tls_us,
-           first_byte_us, status, outcome, error, verdict, next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, last_hold, skipped_marks, $28, headers, excerpt
-      FROM result WHERE number > 0
+), attempts AS (` + recordedAttempts + "delivery_id, NULL" + recordedAttemptsFrom + `
 ), moved_on AS (
     UPDATE postrider_internal.deliveries d
        SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
@@ -56,40 +46,20 @@ WITH input AS (
     UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason, held_reruns = r.reruns FROM result r WHERE d.id = r.delivery_id AND r.verdict = 'hold'
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING result r
-     WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL
-    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, CASE WHEN r.number > 0 THEN r.number ELSE d.attempts END AS attempts, d.reruns,
-              CASE WHEN r.number > 0 THEN r.status ELSE d.last_status END AS last_status, CASE WHEN r.number > 0 THEN r.outcome ELSE d.last_outcome END AS last_outcome,
-              d.owed_since, coalesce(d.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END) AS first_attempt_at,
-              CASE WHEN r.number > 0 THEN r.started_at ELSE d.last_attempt_at END AS last_attempt_at, d.redelivered_from, r.state, r.reason, r.error, r.excerpt, r.retry_policy, r.dead_letter_id
-), history AS (
-    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, owed_since,
-           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, dead_letter_id)
-    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, owed_since,
-           first_attempt_at, last_attempt_at, now(), state, reason, last_outcome, redelivered_from, dead_letter_id
-      FROM finished
+     WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL` + endedColumns + `
+), history AS (` + recordedHistory + `
 ), rolled_attempts AS (` + rolledAttempts + `
 ), rolled_ends AS (` + rolledEnds + "state, coalesce(reason, '')" + rolledEndsFrom + `
-), letters AS (
-    INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
-           last_outcome, last_status, last_error, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type,
-           subject, source, data_version, schema, retry_policy, redelivered_from, body)
-    SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name, s.name, s.endpoint_base_url, f.reason, f.attempts,
-           f.last_outcome, f.last_status, f.error, f.excerpt, f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, e.event_id, e.event_type,
-           e.subject, e.source, e.data_version, e.schema, f.retry_policy, f.redelivered_from, e.body
-      FROM finished f
-      JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
-      JOIN postrider_internal.topics t ON t.id = f.topic_id
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
-     WHERE f.state = 'dead_lettered'
+), letters AS (` + recordedLetters + `
 )
 SELECT coalesce(array_agg(id), '{}') FROM gone`
 
-func (r *recorder) write(group []*recordRequest) error {
+func (r *recorder[T]) write(group []T) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	var found []*evidence
 	for _, req := range group {
-		if e := r.store.evidenceOf(&req.Result); e != nil {
+		if e := r.store.evidenceOf(&req.single().Result); e != nil {
 			found = append(found, e)
 		}
 	}
@@ -98,7 +68,7 @@ func (r *recorder) write(group []*recordRequest) error {
 	}
 	for _, req := range group {
 		// A retry that is due within the poll interval is worth a wake-up.
-		if req.Verdict.Action == policy.Retry {
+		if req.single().Verdict.Action == policy.Retry {
 			r.store.notifier.poke()
 			break
 		}
@@ -110,7 +80,7 @@ func (r *recorder) write(group []*recordRequest) error {
 func resultColumns(node string, group []*recordRequest) []any {
 	return []any{
 		column(group, func(q *recordRequest) int64 { return q.JobID }),
-		column(group, func(q *recordRequest) int64 { return q.DeliveryID }),
+		column(group, func(q *recordRequest) int64 { return q.owner() }),
 		column(group, func(q *recordRequest) int64 { return q.SubscriptionID }),
 		column(group, func(q *recordRequest) string { return q.RetryPolicy }),
 		column(group, func(q *recordRequest) int { return q.Number }),
@@ -144,7 +114,7 @@ func resultColumns(node string, group []*recordRequest) []any {
 	}
 }
 
-func column[T any](group []*recordRequest, value func(*recordRequest) T) []T {
+func column[Q, T any](group []Q, value func(Q) T) []T {
 	values := make([]T, len(group))
 	for i, req := range group {
 		values[i] = value(req)

@@ -25,10 +25,12 @@ const (
 type Result struct {
 	JobID          int64 // the token: nothing is recorded unless this row is still there
 	DeliveryID     int64
+	BatchID        int64 // instead of DeliveryID where a batch was sent
 	SubscriptionID int64
 	RetryPolicy    string
 
 	Number    int // of this attempt, 1 = first; 0 = no request was made
+	Events    int // of a batch: how many events the request carried
 	Reruns    int // times a crash interrupted this attempt before
 	DueAt     time.Time
 	LastHold  string // the hold that it had to wait for since then; "" for none
@@ -57,6 +59,35 @@ type recordRequest struct {
 	done         chan struct{}
 }
 
+func (q *recordRequest) single() *recordRequest { return q }
+
+// owner is the id of what was sent.
+func (r *Result) owner() int64 {
+	if r.BatchID != 0 {
+		return r.BatchID
+	}
+	return r.DeliveryID
+}
+
+// deliveries is how many were queued for what has ended; a batch that members leave goes on.
+func (r *Result) deliveries() int {
+	switch {
+	case r.BatchID == 0:
+		return 1
+	case r.Verdict.Action == Leave:
+		return 0
+	default:
+		return r.Events
+	}
+}
+
+// recordable is a result that waits to be recorded: a delivery's, or a batch's with those of its members.
+type recordable interface {
+	single() *recordRequest
+	// told learns the jobs of the results that were recorded: the others' rows were gone.
+	told(jobs []int64)
+}
+
 const (
 	// One statement for at most this many results: 200 was the fastest of 50, 200 and 1,000 (17.0k, 18.5k, 16.9k/s).
 	flushResults = 200
@@ -68,16 +99,21 @@ const (
 
 // recorder records results in groups (T3). A flush that fails is repeated for as long as the process lives: the answer
 // of an endpoint exists only here, and handing the failure to River would run the same job row twice.
-type recorder struct {
-	store *Store
-	queue *batcher[*recordRequest]
+//
+// Results of deliveries and of batches have a recorder each, for each has its own statement.
+type recorder[T recordable] struct {
+	store     *Store
+	queue     *batcher[T]
+	fits      func() func(T) bool
+	statement string
+	columns   func(node string, group []T) []any
 
 	mu      sync.Mutex
 	healthy chan struct{} // closed while flushes succeed
 }
 
-func newRecorder(s *Store) *recorder {
-	r := &recorder{store: s, queue: newBatcher[*recordRequest](), healthy: make(chan struct{})}
+func newRecorder[T recordable](s *Store, fits func() func(T) bool, statement string, columns func(string, []T) []any) *recorder[T] {
+	r := &recorder[T]{store: s, queue: newBatcher[T](), fits: fits, statement: statement, columns: columns, healthy: make(chan struct{})}
 	close(r.healthy)
 	return r
 }
@@ -104,21 +140,23 @@ func (s *Store) Record(ctx context.Context, result Result) error {
 
 // WaitRecording waits while recording fails: a node that cannot write down what it hears must not start new requests.
 func (s *Store) WaitRecording(ctx context.Context) error {
-	select {
-	case <-s.recorder.gate():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait until results can be recorded again: %w", ctx.Err())
+	for _, healthy := range []<-chan struct{}{s.recorder.gate(), s.batchRecorder.gate()} {
+		select {
+		case <-healthy:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until results can be recorded again: %w", ctx.Err())
+		}
 	}
+	return nil
 }
 
-func (r *recorder) gate() <-chan struct{} {
+func (r *recorder[T]) gate() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.healthy
 }
 
-func (r *recorder) setHealthy(healthy bool) {
+func (r *recorder[T]) setHealthy(healthy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -133,8 +171,8 @@ func (r *recorder) setHealthy(healthy bool) {
 	}
 }
 
-func (r *recorder) run(ctx context.Context) {
-	r.queue.run(ctx, fitsFlush, func(group []*recordRequest) { r.flush(ctx, group) })
+func (r *recorder[T]) run(ctx context.Context) {
+	r.queue.run(ctx, r.fits, func(group []T) { r.flush(ctx, group) })
 }
 
 func fitsFlush() func(*recordRequest) bool {
@@ -147,10 +185,10 @@ func fitsFlush() func(*recordRequest) bool {
 
 // flush repeats until the group is recorded or the process stops. Repeating is safe: a result whose job row is gone
 // records nothing.
-func (r *recorder) flush(ctx context.Context, group []*recordRequest) {
+func (r *recorder[T]) flush(ctx context.Context, group []T) {
 	// In the order of ids, so that two transactions seldom wait for one another in a circle; reclaiming and canceling
 	// skip what is locked and never wait.
-	slices.SortFunc(group, func(a, b *recordRequest) int { return int(a.JobID - b.JobID) })
+	slices.SortFunc(group, func(a, b T) int { return int(a.single().JobID - b.single().JobID) })
 	pause := recordMinPause
 	for {
 		err := isolate(group, r.write, r.blame)
@@ -170,22 +208,23 @@ func (r *recorder) flush(ctx context.Context, group []*recordRequest) {
 		pause = min(pause*2, recordMaxPause)
 	}
 	r.setHealthy(true)
-	r.store.traffic.finished(group)
+	r.store.traffic.finished(column(group, T.single)...)
 	for _, req := range group {
-		close(req.done)
+		close(req.single().done)
 	}
 }
 
 // blame records a result that PostgreSQL refuses once more, without the bytes that strangers sent.
-func (r *recorder) blame(req *recordRequest, err error) error {
-	r.store.log.Error("a response could not be stored and is left out", "delivery", req.DeliveryID, "subscription", req.SubscriptionID, "error", err)
+func (r *recorder[T]) blame(blamed T, err error) error {
+	req := blamed.single()
+	r.store.log.Error("a response could not be stored and is left out", "delivery", req.DeliveryID, "batch", req.BatchID, "subscription", req.SubscriptionID, "error", err)
 	req.ResponseHeaders, req.ResponseExcerpt = nil, []byte("(postrider: the response could not be stored)")
 	req.Error, req.Verdict.Why = "", policy.Why{}
-	err = r.write([]*recordRequest{req})
+	err = r.write([]T{blamed})
 	if !isPoison(err) {
 		return err // recorded, or an outage: the group is tried again
 	}
-	r.store.log.Error("a result could not be recorded; its job will be run again", "delivery", req.DeliveryID, "error", err)
+	r.store.log.Error("a result could not be recorded; its job will be run again", "delivery", req.DeliveryID, "batch", req.BatchID, "error", err)
 	req.failed = fmt.Errorf("%w: %w", ErrPoison, err)
 	return nil
 }

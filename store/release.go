@@ -49,9 +49,14 @@ func (s *Store) ReleaseExpired(ctx context.Context, subscription int64, age time
 }
 
 func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Time, alsoLater bool, limit int, batching bool) (n int, err error) {
-	if err := s.pool.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, limit, batching).Scan(&n); err != nil {
+	members, err := s.releaseBatches(ctx, subscription, owedBefore, alsoLater, limit)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.pool.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit-members, 0), batching).Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
+	n += members
 	s.traffic.released(subscription, n, limit)
 	if n > 0 {
 		s.notifier.poke()
@@ -91,11 +96,17 @@ WITH rest AS MATERIALIZED (
 SELECT count(*) FROM chosen`
 
 // ClaimProbe lets one held delivery through a probation whose time has come; false when nothing is held, or another node was
-// quicker. Event subscriptions that are paused as well are left out.
+// quicker. Event subscriptions that are paused as well are left out. A batch is the probe only where no delivery is held that
+// has none: each failing probe costs an attempt, and a batch would pay with all its members'.
 func (s *Store) ClaimProbe(ctx context.Context, key []byte) (bool, error) {
 	var claimed int
-	if err := s.pool.QueryRow(ctx, claimStatement, key, s.restingTogether(key)).Scan(&claimed); err != nil {
-		return false, fmt.Errorf("claim a probe: %w", err)
+	for _, statement := range []string{claimStatement, claimBatchStatement} {
+		if err := s.pool.QueryRow(ctx, statement, key, s.restingTogether(key)).Scan(&claimed); err != nil {
+			return false, fmt.Errorf("claim a probe: %w", err)
+		}
+		if claimed > 0 {
+			break
+		}
 	}
 	if claimed > 0 {
 		s.notifier.poke()

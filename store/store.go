@@ -43,7 +43,7 @@ type Store struct {
 	reloading sync.Mutex
 
 	committer *committer
-	recorder  *recorder
+	recorder  *recorder[*recordRequest]
 	loader    *loader
 	notifier  *notifier
 	traffic   *traffic
@@ -53,6 +53,9 @@ type Store struct {
 
 	router         *router
 	routeThreshold int
+
+	batchRecorder *recorder[*batchRequest]
+	cutters       cutters
 }
 
 // New makes a store and reads the catalogue once.
@@ -73,7 +76,9 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.notifier = newNotifier(o.Pool, o.Logger)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
-	s.recorder = newRecorder(s)
+	s.recorder = newRecorder(s, fitsFlush, recordStatement, resultColumns)
+	s.batchRecorder = newRecorder(s, fitsBatchFlush, recordBatchStatement, batchColumns)
+	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)
 	s.router = newRouter(s)
 	s.loader = newLoader(s, o.MaxBodyBytes)
@@ -94,7 +99,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

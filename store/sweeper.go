@@ -16,11 +16,12 @@ const sweepStep = 10_000
 // Deliveries and jobs are compared by sums and not row by row: with 500,000 open deliveries whose retries are out of order,
 // looking up each one's job takes the database 2.7 s, and two scans by id take 0.45 s. Every delivery adds what its own job
 // takes away again, so each range of ids comes to zero; only a range that does not is looked into. A delivery's place in its
-// range weighs its job's id, or two deliveries with each other's job would look well.
+// range weighs its job's id, or two deliveries with each other's job would look well. A delivery that is open, with no job of
+// its own, is mendBatches' to judge.
 const (
 	sumDeliveriesStatement = `
 WITH step AS (
-    SELECT id, coalesce(job_id, 0) AS job_id, batch_id IS NULL AND hold IS NULL AS counts
+    SELECT id, coalesce(job_id, 0) AS job_id, job_id IS NOT NULL AND batch_id IS NULL AND hold IS NULL AS counts
       FROM postrider_internal.deliveries WHERE id > $1 ORDER BY id LIMIT $2
 )
 SELECT id / $2 AS range, count(*) FILTER (WHERE counts) AS rows,
@@ -108,7 +109,7 @@ type sweeper struct{ finds atomic.Int64 }
 // Swept is what one pass of the sweeper found and mended. It should be nothing: all else is a mistake of ours, or somebody
 // changed the tables by hand.
 type Swept struct {
-	// Mended deliveries had no live job and have one again, marked as a rerun.
+	// Mended deliveries and batches had no live job and have one again, marked as a rerun; open deliveries, a pump.
 	Mended int
 	// Removed jobs belonged to a delivery that is finished, or has another job.
 	Removed int
@@ -135,6 +136,11 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 	}
 	if err == nil {
 		found.Routes, err = s.mendRoutes(ctx)
+	}
+	if err == nil {
+		var n int
+		n, err = s.mendBatches(ctx)
+		found.Mended += n
 	}
 	if found.Mended > 0 {
 		s.notifier.poke()

@@ -75,7 +75,8 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 		"River completed the job":      {"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE id = " + firstJob, store.Swept{Mended: 1}},
 		"a held delivery kept its job": {"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = " + firstDelivery, store.Swept{Removed: 1}},
 		"a member of a batch kept its job": {
-			"UPDATE postrider_internal.deliveries SET job_id = NULL, batch_id = 1 WHERE id = " + firstDelivery, store.Swept{Removed: 1},
+			`WITH b AS (INSERT INTO postrider_internal.batches (subscription_id, hold, members, bytes) SELECT id, 'paused', 1, 100 FROM postrider_internal.event_subscriptions RETURNING id)
+			  UPDATE postrider_internal.deliveries d SET job_id = NULL, batch_id = b.id FROM b WHERE d.id = ` + firstDelivery, store.Swept{Removed: 1},
 		},
 		"two jobs for one delivery": {
 			`INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts)
@@ -146,9 +147,11 @@ func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 		"a finalized job is River's to clean up":        "UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now(); DELETE FROM postrider_internal.deliveries",
 		"jobs of other kinds are not deliveries":        "UPDATE postrider_internal.river_job SET kind = 'other'; DELETE FROM postrider_internal.deliveries",
 		"a deletion cancels its deliveries itself":      "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.event_subscriptions SET deleted_at = now()",
-		"the next batch takes them":                     "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL; UPDATE postrider_internal.event_subscriptions SET max_events_per_batch = 10",
-		"a hold is an owner":                            "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'probation'",
-		"a batch is an owner":                           "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL, batch_id = 1",
+		"the next batch takes them": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL; UPDATE postrider_internal.event_subscriptions SET max_events_per_batch = 10;
+			INSERT INTO postrider_internal.river_job (args, kind, queue, priority, max_attempts) SELECT jsonb_build_object('s', id), 'batch', 'deliveries', 1, 1000 FROM postrider_internal.event_subscriptions`,
+		"a hold is an owner": "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'probation'",
+		"a batch is an owner": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL, batch_id = 1;
+			INSERT INTO postrider_internal.batches (id, subscription_id, hold, members, bytes) SELECT 1, id, 'paused', 3, 100 FROM postrider_internal.event_subscriptions`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

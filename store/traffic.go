@@ -53,7 +53,7 @@ type RestState struct {
 // Traffic is what waits, as of one moment. It is never changed.
 type Traffic struct {
 	// Queued counts the jobs of each event subscription that are ready or running, and of one that takes batches the
-	// deliveries that wait for the next batch.
+	// deliveries that wait for the next batch, and the members of batches whose job is ready or running.
 	Queued map[int64]int
 	// Holds are the event subscriptions' own holds, other than probation.
 	Holds   map[int64]HoldState
@@ -201,11 +201,11 @@ func (t *traffic) released(subscription int64, n, limit int) {
 }
 
 // finished counts the jobs that are recorded and gone.
-func (t *traffic) finished(group []*recordRequest) {
+func (t *traffic) finished(results ...*recordRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, req := range group {
-		t.since[req.SubscriptionID]--
+	for _, req := range results {
+		t.since[req.SubscriptionID] -= req.deliveries()
 	}
 }
 
@@ -229,6 +229,9 @@ const (
 	queuedStatement = `
 SELECT (args ->> 's')::bigint AS subscription_id, count(*) AS jobs FROM postrider_internal.river_job
  WHERE state IN ('available', 'running') AND queue = 'deliveries' AND kind = 'deliver' GROUP BY 1
+UNION ALL
+SELECT b.subscription_id, sum(b.members)::bigint FROM postrider_internal.river_job j JOIN postrider_internal.batches b ON b.job_id = j.id
+ WHERE j.state IN ('available', 'running') AND j.queue = 'deliveries' AND j.kind = 'batch' GROUP BY 1
 UNION ALL
 SELECT subscription_id, count(*) FROM postrider_internal.deliveries WHERE job_id IS NULL AND batch_id IS NULL AND hold IS NULL GROUP BY 1`
 

@@ -1,0 +1,308 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// BatchArgs name one attempt of a batch. A pump's name no batch: it cuts the next one, and goes on as that batch's first
+// attempt.
+type BatchArgs struct {
+	Subscription int64 `json:"s"`
+	Batch        int64 `json:"b,omitempty"`
+	Number       int   `json:"n,omitempty"`
+	Reruns       int   `json:"r,omitempty"`
+}
+
+// Kind implements river.JobArgs.
+func (BatchArgs) Kind() string { return store.BatchKind }
+
+// batchDeliverer is the River worker of batches. Its job is one attempt of one batch: one HTTP request.
+type batchDeliverer struct {
+	river.WorkerDefaults[BatchArgs]
+	engine *Engine
+}
+
+// Timeout implements river.Worker.
+func (d *batchDeliverer) Timeout(job *river.Job[BatchArgs]) time.Duration {
+	return d.engine.timeout(job.Args.Subscription)
+}
+
+// Work implements river.Worker; see deliverer.Work.
+func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) error {
+	release := d.engine.held.add(job.ID)
+	defer release()
+	a := &batchAttempt{
+		attempt: attempt{
+			engine: d.engine, args: DeliverArgs{Subscription: job.Args.Subscription}, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1,
+		},
+		batchID: job.Args.Batch,
+	}
+	return d.engine.worked(&a.attempt, a.run(ctx))
+}
+
+// batchAttempt is an attempt that sends several events. Its work is the batch's.
+type batchAttempt struct {
+	attempt
+	batchID int64 // 0 for a pump
+	batch   *store.Batch
+}
+
+func (a *batchAttempt) run(ctx context.Context) error {
+	if err := a.engine.store.WaitRecording(ctx); err != nil {
+		return err
+	}
+	if !a.engine.gate.enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+		return a.park(ctx)
+	}
+	leave := sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
+	defer leave()
+	a.leave = leave
+	switch found, err := a.configure(ctx); {
+	case err != nil:
+		return err
+	case !found:
+		return a.cancel(ctx)
+	}
+	batch, err := a.engine.store.LoadBatch(ctx, a.sub, a.jobID, a.batchID == 0)
+	if err != nil {
+		return err
+	}
+	defer batch.Release()
+	a.batch, a.work = batch, &batch.Work
+	if ready, err := a.turn(); err != nil || !ready {
+		return err
+	}
+	return a.post()
+}
+
+// park puts on hold what found no place at its endpoint: the batch, or what the next ones would have been cut from.
+func (a *batchAttempt) park(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if a.batchID == 0 {
+		return a.engine.store.HoldOpen(ctx, a.args.Subscription, a.jobID, store.HoldAdmission)
+	}
+	return a.engine.store.RecordBatch(context.Background(), store.BatchResult{Result: store.Result{
+		JobID: a.jobID, BatchID: a.batchID, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
+		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
+	}})
+}
+
+// cancel ends what a deleted event subscription is still owed: a publish that was under way may have committed after the deletion.
+func (a *batchAttempt) cancel(ctx context.Context) error {
+	if err := a.engine.store.CancelOwed(ctx, a.args.Subscription); err != nil {
+		return err
+	}
+	return a.engine.store.EndJob(ctx, a.jobID)
+}
+
+// turn says whether the batch may be sent now. Members whose turn has ended leave it first; a hold keeps the rest.
+func (a *batchAttempt) turn() (ready bool, err error) {
+	hold := policy.Verdict{Action: store.Hold, Reason: policy.Reason(a.work.Hold)}
+	if a.work.Hold != "" && a.work.TimeToLiveStopped {
+		return false, a.record(hold, nil)
+	}
+	var fates []store.Fate
+	a.batch.Keep(func(m *store.Member) bool {
+		verdict, stays := a.stays(m)
+		if !stays {
+			fates = append(fates, store.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
+		}
+		return stays
+	})
+	switch {
+	case len(a.batch.Members) == 0:
+		return false, a.end(fates)
+	case len(fates) > 0:
+		if err := a.record(policy.Verdict{Action: store.Leave}, fates); err != nil {
+			return false, err
+		}
+	}
+	if a.work.Hold != "" {
+		return false, a.record(hold, nil)
+	}
+	return true, nil
+}
+
+// end ends a batch that has nobody left.
+func (a *batchAttempt) end(fates []store.Fate) error {
+	verdict := policy.Verdict{Action: store.Cancel}
+	if len(fates) > 0 {
+		verdict = fates[len(fates)-1].Verdict
+	}
+	return a.record(verdict, fates)
+}
+
+// stays says whether a member may be sent with the others, and else what becomes of it.
+func (a *batchAttempt) stays(m *store.Member) (verdict policy.Verdict, stays bool) {
+	switch {
+	case m.EventMissing:
+		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
+	case a.reruns >= maxReruns:
+		return a.giveUp(policy.ReasonTooManyReruns), false
+	}
+	if verdict, due := policy.Due(a.policy, m.OwedSince, a.work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
+		return verdict, false
+	}
+	if a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.sub.HasDeadLetter()) {
+		return a.giveUp(policy.ReasonProbation), false
+	}
+	return policy.Verdict{}, true
+}
+
+func (a *batchAttempt) post() error {
+	a.begun = true
+	body, err := a.body()
+	if err != nil {
+		return err
+	}
+	header := a.headerOf()
+	a.events = len(a.batch.Members)
+	a.work.Event = event.Event{ID: a.batch.Members[0].Event.ID, Type: a.batch.Members[0].Event.Type} // for the report
+	for i := range a.batch.Members {
+		a.batch.Members[i].Event = event.Event{} // the request has its own copy
+	}
+	started, size := a.work.Now(), len(body)
+	sent := newPayload(body, a.work.Release)
+	met, late, err := a.send(header, sent)
+	sent.drop()
+	if err != nil {
+		return err
+	}
+	err = a.conclude(started, met, size)
+	if late != nil {
+		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) { a.concludeLate(started, met, verdict, why) })
+	}
+	return err
+}
+
+// batched says which format the body has: an event subscription that took batches when they were cut may not any more.
+func (a *batchAttempt) batched() bool { return a.sub.Batching() || len(a.batch.Members) > 1 }
+
+// body writes the members' events in their order. One that cannot be written leaves, to be attempted alone: it would keep all
+// the others waiting for ever.
+func (a *batchAttempt) body() ([]byte, error) {
+	body, err := a.write()
+	if err == nil {
+		return body, nil
+	}
+	var fates []store.Fate
+	a.batch.Keep(func(m *store.Member) bool {
+		_, unsendable := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
+		if unsendable != nil {
+			verdict := policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: store.ReasonUnsendable}
+			fates = append(fates, store.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
+		}
+		return unsendable == nil
+	})
+	if err := a.record(policy.Verdict{Action: store.Leave}, fates); err != nil {
+		return nil, err
+	}
+	if len(a.batch.Members) == 0 {
+		return nil, errors.Join(a.end(nil), store.ErrNotFound)
+	}
+	return a.write()
+}
+
+func (a *batchAttempt) write() ([]byte, error) {
+	events := make([]*event.Event, len(a.batch.Members))
+	for i := range a.batch.Members {
+		events[i] = &a.batch.Members[i].Event
+	}
+	body, err := event.Body(nil, events, a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
+	if err != nil {
+		return nil, fmt.Errorf("write the body of batch %d: %w", a.batch.ID, err)
+	}
+	return body, nil
+}
+
+// headerOf is a single delivery's header where the batch is of one event. What differs from event to event, the system id
+// and the data version, is told only there.
+func (a *batchAttempt) headerOf() http.Header {
+	if len(a.batch.Members) > 1 {
+		return a.batchHeader(true)
+	}
+	a.work.SystemID, a.work.Event = a.batch.Members[0].SystemID, a.batch.Members[0].Event
+	return a.header()
+}
+
+// conclude lets the policy decide about each member, and records what it decided.
+func (a *batchAttempt) conclude(started time.Time, met answer, size int) error {
+	now := a.work.Now()
+	a.learn(met)
+	judged := a.judged(started, now, met)
+	verdicts := make([]policy.Verdict, len(a.batch.Members))
+	for i := range a.batch.Members {
+		judged.OwedSince = a.batch.Members[i].OwedSince
+		verdicts[i] = policy.Decide(a.policy, judged)
+	}
+	verdict, apart := together(verdicts)
+	result := store.BatchResult{Result: a.attempted(verdict, started, met), Bytes: size, Fates: a.fates(verdicts, apart)}
+	if err := a.engine.store.RecordBatch(context.Background(), result); err != nil {
+		return err
+	}
+	a.report(result.Number, met, verdict, now)
+	return nil
+}
+
+func (a *batchAttempt) fates(verdicts []policy.Verdict, apart []int) []store.Fate {
+	fates := make([]store.Fate, len(apart))
+	for i, n := range apart {
+		fates[i] = store.Fate{DeliveryID: a.batch.Members[n].DeliveryID, Verdict: verdicts[n]}
+	}
+	return fates
+}
+
+// together makes one verdict of the members': all or none was delivered, and the rest is sent again at the latest of their
+// times. Apart are those that do not go along: whose time to live or retry window ends before that time, and, as each
+// becomes a row of its own, those that become dead letters.
+func together(verdicts []policy.Verdict) (batch policy.Verdict, apart []int) {
+	batch = verdicts[len(verdicts)-1]
+	for _, v := range verdicts {
+		if v.Action == policy.Retry && (batch.Action != policy.Retry || v.At.After(batch.At)) {
+			batch = v
+		}
+	}
+	for i, v := range verdicts {
+		if v.Action == policy.DeadLetter || v.Action != batch.Action || v.Reason != batch.Reason || !v.At.Equal(batch.At) {
+			apart = append(apart, i)
+		}
+	}
+	return batch, apart
+}
+
+// attempted and record are as for a single delivery, in the batch's name.
+func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
+	return a.named(a.attempt.attempted(verdict, started, met))
+}
+
+func (a *batchAttempt) record(verdict policy.Verdict, fates []store.Fate) error {
+	return a.engine.store.RecordBatch(context.Background(), store.BatchResult{Result: a.named(a.result(verdict)), Fates: fates})
+}
+
+func (a *batchAttempt) named(r store.Result) store.Result {
+	r.BatchID, r.Events = a.batch.ID, len(a.batch.Members)
+	return r
+}
+
+func (a *batchAttempt) concludeLate(started time.Time, met answer, verdict policy.Verdict, why string) {
+	result := a.attempted(verdict, started, met)
+	switch ended, err := a.engine.store.RecordLateBatch(context.Background(), result, why); {
+	case err != nil:
+		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "batch", a.batch.ID, "result", met.result.String(), "error", err)
+	case ended:
+		a.report(result.Number, met, verdict, a.work.Now())
+	}
+}

@@ -1,0 +1,212 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// batching switches batches on.
+func batching(maxEvents, kilobytes int) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) {
+		s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = &maxEvents, &kilobytes
+	}
+}
+
+// both makes one change of several.
+func both(changes ...func(*store.SubscriptionSpec)) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) {
+		for _, change := range changes {
+			change(s)
+		}
+	}
+}
+
+// ids are those of the events in an array, in its order.
+func (r request) ids(t *testing.T) []string {
+	t.Helper()
+	var events []struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(r.body), &events))
+	ids := make([]string, len(events))
+	for i, e := range events {
+		ids[i] = e.ID
+	}
+	return ids
+}
+
+// names lists id-0 … id-(n-1).
+func names(id string, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s-%d", id, i)
+	}
+	return list
+}
+
+const deliveredInBatch = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND batch_id IS NOT NULL"
+
+func TestBatchIsOneRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(4, 64))
+	b.publishAtOnce(t, "e", 10)
+	b.start(t, nil)
+	b.attemptsMade(t, 3)
+	var got []string
+	sizes := []int{}
+	for _, r := range e.requests() {
+		got, sizes = append(got, r.ids(t)...), append(sizes, len(r.ids(t)))
+		require.Equal(t, "application/json; charset=utf-8", r.header.Get("Content-Type"))
+		require.Equal(t, "0", r.header.Get("Aeg-Delivery-Count"))
+		require.NotContains(t, r.header, "Aeg-Output-Event-Id", "it would be one event's of several")
+		require.NotContains(t, r.header, "Aeg-Data-Version")
+	}
+	slices.Sort(got)
+	slices.Sort(sizes)
+	require.Equal(t, names("e", 10), got)
+	require.Equal(t, []int{2, 4, 4}, sizes)
+	require.Equal(t, 10, b.count(t, deliveredInBatch))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id IS NULL AND batch_id IS NOT NULL AND number = 1 AND verdict = 'deliver'"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND finished_at IS NOT NULL"))
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+}
+
+func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5000, 1024))
+	b.start(t, nil)
+	receipt := b.publishOne(t, "lone")
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, []string{"lone"}, r.ids(t))
+	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"), "a batch of one is told like a single delivery")
+	require.Equal(t, "2.1", r.header.Get("Aeg-Data-Version"))
+}
+
+func TestBatchOfCloudEvents(t *testing.T) {
+	t.Parallel()
+	b := setupTopic(t, event.CloudEvents)
+	e := newEndpoint(t, answering(http.StatusOK))
+	cloud := func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
+	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
+	const first, second = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"} }`, `{"specversion":"1.0","id":"2","source":"/s","type":"t"}`
+	b.publish(t, "application/cloudevents-batch+json", "["+first+" , "+second+"]")
+	b.start(t, nil)
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", r.header.Get("Content-Type"))
+	require.Equal(t, "["+first+","+second+"]", r.body, "every event byte for byte")
+
+	b.publish(t, structuredType, second)
+	b.attempt(t)
+	require.Equal(t, "["+second+"]", e.requests()[1].body, "an array, also of one: the type says so")
+	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", e.requests()[1].header.Get("Content-Type"))
+}
+
+// A delivery that was owed before batches were switched on has a job of its own, and goes alone, in the format of batches.
+func TestDeliveryFromBeforeBatchesGoesAlone(t *testing.T) {
+	t.Parallel()
+	b := setupTopic(t, event.CloudEvents)
+	e := newEndpoint(t, answering(http.StatusOK))
+	cloud := func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
+	b.subscribe(t, "all", e.URL, cloud)
+	b.publish(t, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
+	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
+	b.start(t, nil)
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, []string{"1"}, r.ids(t))
+	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", r.header.Get("Content-Type"))
+}
+
+// What is open when batches are switched off is still sent.
+func TestBatchesSwitchedOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(10, 64))
+	b.publishAtOnce(t, "e", 3)
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	b.attemptsMade(t, 3)
+	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
+}
+
+// A publish that owes very many deliveries is routed: what the route makes is batched like any other.
+func TestRoutedEventsGoInBatches(t *testing.T) {
+	t.Parallel()
+	b := routing(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(10, 64))
+	b.publishAtOnce(t, "e", 25)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
+	b.start(t, nil)
+	b.become(t, 25, deliveredInBatch)
+	require.Zero(t, b.count(t, misrouted))
+	require.Less(t, len(e.requests()), 10)
+}
+
+// A batch is sent again as it was: the same events, in the same order, though more have been published since.
+func TestFailedBatchIsSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	statuses := make(chan int, 3)
+	statuses <- http.StatusServiceUnavailable
+	statuses <- http.StatusServiceUnavailable
+	statuses <- http.StatusOK
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-statuses) })
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 5)
+	b.start(t, nil)
+	for range 3 {
+		b.attempt(t)
+		b.travel(t)
+	}
+	seen := e.requests()
+	require.Len(t, seen, 3)
+	require.Equal(t, names("e", 5), seen[0].ids(t))
+	for i, r := range seen {
+		require.Equal(t, seen[0].body, r.body)
+		require.Equal(t, fmt.Sprint(i), r.header.Get("Aeg-Delivery-Count"))
+	}
+	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
+}
+
+// All or none: an answer that is never retried ends every member, each with a dead letter that needs no batch to be read.
+func TestRefusedBatchIsDeadLettered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusBadRequest))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 5)
+	b.start(t, nil)
+	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
+	require.Equal(t, 5, b.count(t, `SELECT count(DISTINCT dead_letter_id) FROM postrider.dead_letters
+		WHERE reason = 'UndeliverableDueToHttpBadRequest' AND attempts = 1 AND body ->> 'id' = event_id AND last_status = 400 AND last_outcome = 'BadRequest'`))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
+}
+
+// Without a destination the same answer drops them.
+func TestRefusedBatchIsDropped(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusBadRequest))
+	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone }))
+	b.publishAtOnce(t, "e", 5)
+	b.start(t, nil)
+	b.attempt(t)
+	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dropped'"))
+}

@@ -1,0 +1,311 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// A node stops in the middle of a batch's request; another one sends the very same bytes.
+func TestBatchThatAStopCutsIsSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	first := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
+	b.publishAtOnce(t, "e", 5)
+	require.NoError(t, first.Start(t.Context()))
+	<-h.begun
+	b.publishAtOnce(t, "more", 3) // waits for the next batch
+	requireStops(t, first)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1"))
+	b.requireInvariants(t)
+
+	h.letGo()
+	other, _ := newStore(t, b.url, "node-2")
+	second := b.newEngine(t, other, nil)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+	b.become(t, 8, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	same := 0
+	for _, r := range e.requests() {
+		if r.ids(t)[0] == "e-0" {
+			require.Equal(t, e.requests()[0].body, r.body)
+			require.Equal(t, "0", r.header.Get("Aeg-Delivery-Count"), "a rerun is not a further attempt")
+			same++
+		}
+	}
+	require.Equal(t, 2, same)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
+}
+
+// The same when the node just dies: its running job is replaced.
+func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	sub := b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 5)
+	b.run(t, "dead", "all")
+	var job int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id FROM postrider_internal.river_job").Scan(&job))
+	batch, err := b.store.LoadBatch(t.Context(), sub, job, true)
+	require.NoError(t, err)
+	batch.Release()
+	b.start(t, nil)
+	b.attempt(t)
+	require.Equal(t, names("e", 5), requireOneRequest(t, e).ids(t))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND reruns = 1"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
+}
+
+func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 3)
+	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
+	b.start(t, nil)
+	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0")
+	require.Empty(t, e.requests())
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
+}
+
+// A member whose time to live has passed leaves before the request; the others are sent.
+func TestExpiredMemberLeavesItsBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	minute := 1
+	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *store.SubscriptionSpec) { s.EventTimeToLiveInMinutes = &minute }))
+	b.publishAtOnce(t, "old", 2)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at = next_attempt_at - interval '1 minute'")
+	b.publishAtOnce(t, "new", 2)
+	b.start(t, nil)
+	b.attempt(t)
+	require.Equal(t, names("new", 2), requireOneRequest(t, e).ids(t))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id LIKE 'old-%' AND reason = 'TimeToLiveExceeded' AND attempts = 0"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id LIKE 'old-%' AND left_at IS NOT NULL AND left_reason = 'TimeToLiveExceeded'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND members = 2"))
+}
+
+// One whose time to live ends before the batch's next attempt is looked at alone, at its own time.
+func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newSwitchable(t, http.StatusServiceUnavailable)
+	minute := 1
+	ttl := func(s *store.SubscriptionSpec) { s.RetryPolicy, s.EventTimeToLiveInMinutes = "at-ttl", &minute }
+	b.copyPolicy(t, "ga-2021", "at-ttl", `{"expiry":"at_ttl"}`)
+	b.subscribe(t, "all", e.URL, both(batching(5, 64), ttl))
+	b.publishAtOnce(t, "old", 1)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '40 seconds'")
+	b.publishAtOnce(t, "new", 2)
+	b.start(t, nil)
+	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = owed_since + interval '1 minute'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND attempts = 1 AND next_attempt_at < owed_since + interval '1 minute'"))
+
+	e.status.Store(http.StatusOK)
+	b.travel(t)
+	b.attempt(t)
+	require.Equal(t, names("new", 2), e.requests()[1].ids(t))
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old-0' AND reason = 'TimeToLiveExceeded' AND attempts = 1")
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a ON a.delivery_id = d.delivery_id OR EXISTS (
+		SELECT FROM postrider.batch_members m WHERE m.batch_id = a.batch_id AND m.delivery_id = d.delivery_id AND a.number <= coalesce(m.left_after, a.number))
+		WHERE d.event_id = 'old-0'`), "the batch's second request was not its own")
+}
+
+// An event whose row is gone, or that cannot be written, keeps nobody else waiting.
+func TestBrokenMembersLeaveTheirBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 4)
+	b.exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-1'")
+	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object' WHERE event_id = 'e-2'")
+	b.start(t, nil)
+	b.attempt(t)
+	require.Equal(t, []string{"e-0", "e-3"}, requireOneRequest(t, e).ids(t))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'e-2' AND left_reason = 'Unsendable'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'e-2' AND state = 'pending' AND attempts = 0 AND batch_id IS NULL"))
+}
+
+// A batch of nothing but broken members ends without a request.
+func TestBatchOfBrokenMembersEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 2)
+	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
+	b.start(t, nil)
+	b.become(t, 1, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0")
+	require.Empty(t, e.requests())
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
+}
+
+// What is open when its event subscription is paused is told as held, and a batch that waits for its retry as well.
+func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newSwitchable(t, http.StatusServiceUnavailable)
+	b.subscribe(t, "billing", e.URL, batching(3, 64))
+	b.publishAtOnce(t, "before", 3)
+	b.start(t, nil)
+	b.attempt(t)
+	b.pause(t, "billing")
+	b.publishAtOnce(t, "during", 4)
+	b.travel(t)
+	b.become(t, 7, heldQuery)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'paused' AND attempts = 1 AND members = 3"))
+	require.Equal(t, 7, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
+	require.Len(t, e.requests(), 1)
+
+	e.status.Store(http.StatusOK)
+	b.resume(t, "billing")
+	b.attemptsMade(t, 3)
+	seen := e.requests()
+	again := slices.IndexFunc(seen[1:], func(r request) bool { return r.body == seen[0].body }) + 1
+	require.Positive(t, again, "the batch went as it was")
+	require.Equal(t, "1", seen[again].header.Get("Aeg-Delivery-Count"))
+	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
+}
+
+// Pausing and resuming all the while loses nothing and sends no event twice.
+func TestPausesBetweenBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "billing", e.URL, batching(7, 64))
+	b.start(t, nil)
+	for i := range 10 {
+		b.publishAtOnce(t, fmt.Sprint("a", i), 10)
+		b.pause(t, "billing")
+		b.publishAtOnce(t, fmt.Sprint("b", i), 10)
+		b.resume(t, "billing")
+	}
+	b.become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+	var got []string
+	for _, r := range e.requests() {
+		got = append(got, r.ids(t)...)
+	}
+	require.Len(t, got, 200)
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), 200)
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+}
+
+// The probe of an event subscription that takes batches is one event, in an array: its failure costs one attempt. Where
+// nothing but batches is held, the oldest is the probe.
+func TestProbeOfBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newSwitchable(t, http.StatusServiceUnavailable)
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3,"steps":["1 hour"]}`)
+	b.subscribe(t, "billing", e.URL, both(batching(3, 64), under("touchy")))
+	b.publishAtOnce(t, "first", 3)
+	b.start(t, nil)
+	b.attempt(t)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"), "three different events have failed")
+	b.travel(t)
+	b.become(t, 3, onProbation)
+
+	b.passHold(t)
+	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	require.Equal(t, e.requests()[0].body, e.requests()[1].body, "the held batch is the probe")
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE step = 2 AND probe_job_id IS NULL")
+
+	b.publishAtOnce(t, "second", 4)
+	require.Equal(t, 4, b.count(t, onProbation))
+	e.status.Store(http.StatusOK)
+	b.passHold(t)
+	b.attempt(t)
+	require.Equal(t, []string{"second-0"}, e.requests()[2].ids(t))
+	b.become(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+}
+
+// An endpoint that hangs gets a few calls; what it cannot take waits on hold, and all of it arrives.
+func TestBatchesForAnEndpointThatHangs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "slow", e.URL, batching(2, 64))
+	b.start(t, func(o *jobs.Options) { o.MaxWorkers = 10 })
+	for i := range 40 {
+		b.publishAtOnce(t, fmt.Sprint(i), 5)
+	}
+	<-h.begun
+	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
+	h.letGo()
+	b.become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
+}
+
+func TestDeletingTheEventSubscriptionOfABatchUnderWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(3, 64))
+	b.start(t, nil)
+	b.publishAtOnce(t, "e", 3)
+	<-h.begun
+	b.publishAtOnce(t, "open", 2)
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "all"))
+	h.letGo()
+	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'")
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")
+}
+
+func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes"}`)
+	x := newTurns(t)
+	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("impatient")))
+	b.publishAtOnce(t, "e", 3)
+	b.start(t, nil)
+	r := x.next(t)
+	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, b.attempt(t).Result)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
+	r.answer(http.StatusOK)
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
+	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver", "answered after the ack timeout: 200: success; the queued retry was canceled"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	require.Len(t, x.requests(), 1)
+}
+
+func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes"}`)
+	x := newTurns(t)
+	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("impatient")))
+	b.publishAtOnce(t, "e", 3)
+	b.start(t, nil)
+	first := x.next(t)
+	b.attempt(t)
+	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("ga-2021")))
+	b.travel(t)
+	second := x.next(t)
+	first.answer(http.StatusOK)
+	b.become(t, 1, lateRows, 1, "Delivered", "note", "answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	second.answer(http.StatusOK)
+	b.attempt(t)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
+}

@@ -1,0 +1,88 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/store"
+)
+
+// Nodes come and go, the event subscription is paused and resumed, the endpoint fails every third time: every event arrives,
+// and what is written down adds up.
+func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		if rand.IntN(3) == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+	b.copyPolicy(t, "ga-2021", "brief", `{"steps":["1 second"],"tail":"1 second","default_max_attempts":null,"probation_trigger":1000000}`)
+	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '0' WHERE policy = 'brief'")
+	require.NoError(t, b.store.Reload(t.Context()))
+	b.subscribe(t, "all", e.URL, both(batching(20, 64), under("brief")))
+
+	const requests, events = 100, 15
+	stop := make(chan struct{})
+	var nodes, publishers sync.WaitGroup
+	for n := range 2 {
+		nodes.Go(func() {
+			for life := 0; ; life++ {
+				s, _ := newStore(t, b.url, fmt.Sprintf("node-%d-%d", n, life))
+				engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout, o.MaxWorkers = 20*time.Millisecond, 20 })
+				require.NoError(t, engine.Start(t.Context()))
+				select {
+				case <-time.After(time.Duration(500+rand.IntN(1000)) * time.Millisecond):
+					requireStops(t, engine)
+				case <-stop:
+					requireStops(t, engine)
+					return
+				}
+			}
+		})
+	}
+	publishers.Go(func() {
+		for i := range requests {
+			b.publishAtOnce(t, fmt.Sprint(i), events)
+			if i%20 == 10 {
+				b.pause(t, "all")
+			}
+			if i%20 == 15 {
+				b.resume(t, "all")
+			}
+			<-time.After(time.Duration(rand.IntN(40)) * time.Millisecond) // pauses, stops and publishes meet in any order
+		}
+	})
+	publishers.Wait()
+	t.Cleanup(func() { t.Log(b.left(t)) })
+	b.become(t, requests*events, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'")
+	close(stop)
+	nodes.Wait()
+	arrived := map[string]bool{}
+	for _, r := range e.requests() {
+		for _, id := range r.ids(t) {
+			arrived[id] = true
+		}
+	}
+	require.Len(t, arrived, requests*events)
+	swept, err := b.store.Sweep(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{}, swept)
+}
+
+func (b *bundle) left(t *testing.T) (left string) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT format('open %s, in batches %s, held %s, alone %s',
+		count(*) FILTER (WHERE num_nonnulls(job_id, batch_id, hold) = 0), count(batch_id), count(hold), count(job_id)) FROM postrider_internal.deliveries`).Scan(&left))
+	return left
+}

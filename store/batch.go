@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"postrider/event"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// BatchKind is the kind of the jobs that send batches. One whose arguments name no batch is a pump: it cuts the next batch
+// from what is open, and then is that batch's job.
+const BatchKind = "batch"
+
+// Batch is a batch whose turn has come. Of its Work all but DeliveryID, SystemID, OwedSince and Event is the batch's: members
+// are attempted together and all have the same number of attempts.
+type Batch struct {
+	Work
+	ID int64
+	// Members are the deliveries that are still in it, in the order in which every attempt sends them.
+	Members []Member
+}
+
+// Member is a delivery in a batch.
+type Member struct {
+	DeliveryID   int64
+	SystemID     uuid.UUID
+	OwedSince    time.Time
+	Event        event.Event
+	EventMissing bool
+}
+
+// Keep leaves out the members that the function does not want to keep, and answers those.
+func (b *Batch) Keep(keep func(*Member) bool) (gone []Member) {
+	kept := b.Members[:0:0]
+	for i := range b.Members {
+		if keep(&b.Members[i]) {
+			kept = append(kept, b.Members[i])
+		} else {
+			gone = append(gone, b.Members[i])
+		}
+	}
+	b.Members = kept
+	return gone
+}
+
+const (
+	batchStatement = `
+SELECT id, attempts, skipped_marks, bytes, next_attempt_at, first_attempt_at, coalesce(last_hold, '')
+  FROM postrider_internal.batches WHERE job_id = $1 AND state = 'pending'`
+
+	// The order is that of their positions, see bindStatement.
+	membersStatement = `
+SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''),
+       coalesce(e.source, ''), coalesce(e.data_version, ''), e.body
+  FROM postrider_internal.deliveries d
+  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
+ WHERE d.batch_id = $1 ORDER BY d.event_uuid, d.id`
+
+	turnStatement = `
+SELECT clock_timestamp(), coalesce((SELECT hold FROM postrider_internal.event_subscription_states WHERE subscription_id = $1), ''),
+       coalesce((SELECT stop_time_to_live FROM postrider_internal.event_subscription_states WHERE subscription_id = $1), false)`
+)
+
+// LoadBatch reads the batch of a job, with its events. For a pump, a job whose arguments name no batch, it is cut first.
+// ErrNotFound: there is nothing to send, and the job is done with.
+func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, jobID int64, pump bool) (*Batch, error) {
+	if pump {
+		if err := s.cutBatch(ctx, sub, jobID); err != nil {
+			return nil, err
+		}
+	}
+	b, bytes, err := s.findBatch(ctx, sub, jobID)
+	if err != nil {
+		return nil, err
+	}
+	if b.release, err = s.loader.reserve(ctx, bytes); err != nil {
+		return nil, err
+	}
+	if err := s.fillBatch(ctx, b, jobID); err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (b *Batch, bytes int64, err error) {
+	b = &Batch{Work: Work{SubscriptionID: sub.ID, JobID: &jobID}}
+	err = s.pool.QueryRow(ctx, batchStatement, jobID).Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.FirstAttemptAt, &b.LastHold)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, 0, fmt.Errorf("batch of job %d: %w", jobID, ErrNotFound)
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w: read the batch of job %d: %w", ErrUnavailable, jobID, err)
+	}
+	return b, bytes, nil
+}
+
+// fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip.
+func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
+	rests, rest := map[string]restRow{}, s.restOf(b.SubscriptionID)
+	batch := &pgx.Batch{}
+	batch.Queue(membersStatement, b.ID).Query(b.readMembers)
+	batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
+	})
+	queueRests(batch, []*loadRequest{{rest: rest}}, rests)
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("%w: read the events of batch %d: %w", ErrUnavailable, b.ID, err)
+	}
+	b.loadedAt = time.Now()
+	b.rests(rest, rests, jobID)
+	return nil
+}
+
+func (b *Batch) readMembers(rows pgx.Rows) error {
+	var m Member
+	_, err := pgx.ForEachRow(rows, []any{
+		&m.DeliveryID, &m.SystemID, &m.OwedSince, &m.EventMissing, &m.Event.Schema, &m.Event.ID, &m.Event.Type, &m.Event.Subject,
+		&m.Event.Source, &m.Event.DataVersion, &m.Event.Body,
+	}, func() error {
+		b.Members = append(b.Members, m)
+		m.Event.Body = nil // the next row must not write into it
+		return nil
+	})
+	return err
+}
+
+func (l *loader) tryTake(bytes int64) (release func(), freed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.maxBytes-l.used < bytes {
+		return nil, l.wait()
+	}
+	l.used += bytes
+	return l.giveBack(bytes), nil
+}
+
+// reserve waits until there is memory for the bodies of a batch. One that is larger than all of it is let through alone.
+func (l *loader) reserve(ctx context.Context, bytes int64) (release func(), err error) {
+	bytes = min(bytes, l.maxBytes)
+	for {
+		release, freed := l.tryTake(bytes)
+		if release != nil {
+			return release, nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for memory: %w", ctx.Err())
+		}
+	}
+}
