@@ -20,6 +20,9 @@ const (
 	// soloRoom is for an endpoint that keeps up while nobody else waits: a delivery that goes on hold and comes back costs the
 	// database a quarter more. Whoever comes next may then find 20,000 jobs before its own, some three seconds.
 	soloRoom = 20_000
+	// trialWave is the first wave of an endpoint that this node has never called: 20 endpoints that hang and are resumed at once
+	// would else put 5,000 jobs in front of everybody's. The next wave, 250 ms later, knows how it answered.
+	trialWave = 16
 )
 
 // promote runs on every node and trusts no leader.
@@ -87,6 +90,9 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Wait
 	sub, known := catalogue.Subscription(w.SubscriptionID)
 	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil
+	}
+	if !e.gate.knows(w.SubscriptionID) {
+		room = min(room, trialWave)
 	}
 	if w.Hold == "" {
 		_, err := e.store.Refill(ctx, w.SubscriptionID, sub.Batching(), room)

@@ -241,6 +241,14 @@ func (g *gate) room(subscription int64, others int) int {
 	return min(max(wavesPerCall*l.cap.Value(), 2*l.answers.perSecond(now)), maxWave)
 }
 
+// knows reports whether an endpoint was called by this node before.
+func (g *gate) knows(subscription int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, known := g.lanes[subscription]
+	return known
+}
+
 // failing lists the event subscriptions whose endpoints have failed many times in a row.
 func (g *gate) failing() (subscriptions []int64) {
 	g.mu.Lock()

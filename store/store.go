@@ -47,6 +47,7 @@ type Store struct {
 	loader    *loader
 	notifier  *notifier
 	traffic   *traffic
+	promoter  promoter
 	failing   failing
 	lease     *lease
 	sweeper   sweeper

@@ -103,6 +103,36 @@ func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
+// Parking a flood takes a while; the retries of others are looked for past it.
+func TestPromoteLooksPastAFlood(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	flooding := b.subscription(t, "orders", "flooding", nil)
+	other := b.subscription(t, "orders", "other", nil)
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+		SELECT 'scheduled'::postrider_internal.river_job_state, jsonb_build_object('s', $1::bigint, 'd', i), 'deliver', 'deliveries', 1, 1000, now() - interval '10 seconds' FROM generate_series(1, 9000) i
+		UNION ALL SELECT 'scheduled', jsonb_build_object('s', $2::bigint, 'd', i), 'deliver', 'deliveries', 1, 1000, now() - interval '5 seconds' FROM generate_series(1, 7) i`, flooding.ID, other.ID)
+	promoted := func(id int64) int {
+		return b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", id)
+	}
+	room := store.Room{SubscriptionID: flooding.ID, Jobs: 10}
+	met, err := b.store.Promote(t.Context(), room)
+	require.NoError(t, err)
+	require.Less(t, met, 9000, "one step")
+	require.Equal(t, 10, promoted(flooding.ID))
+	require.Zero(t, promoted(other.ID))
+	_, err = b.store.Promote(t.Context(), store.Room{SubscriptionID: flooding.ID})
+	require.NoError(t, err)
+	require.Equal(t, 7, promoted(other.ID))
+	require.Equal(t, 10, promoted(flooding.ID))
+	for left := 9000; left > 0; {
+		_, err = b.store.Promote(t.Context(), store.Room{SubscriptionID: flooding.ID})
+		require.NoError(t, err)
+		left = b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'")
+	}
+}
+
 // What a pause holds is parked under its name when its time comes, without a turn of a worker.
 func TestPromoteParksWhatIsPaused(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+const (
+	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
+	promoteStep = 2500
+	// Parking costs the database 60 microseconds a delivery: 90,000 retries of one endpoint that are due at once would take a core
+	// for 5 s. So there is no more than one step of parkStep in a call, four times a second, while there is something to park.
+	parkStep = 750
+	// Meanwhile the retries of others, which come after those in the index, are looked for past them: 90,000 rows to read.
+	lookPast = time.Second
+)
+
+// The condition is the exact beginning of River's fetching index (state, queue, priority, scheduled_at): finding that
+// nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s, and
+// scans (108 ms at the same size).
+//
+// Retries that become due must not queue up in front of everybody else's: what finds no room goes on hold, and comes back
+// in waves. Room is counted in deliveries: a batch takes as much as it has members, and fits where any is left. Only the
+// arguments of known kinds are looked into: those of a newer version's jobs may mean anything.
+const promoteStatement = `
+WITH due AS MATERIALIZED (
+    SELECT id, kind, args, CASE WHEN kind IN ` + knownKinds + ` THEN (args ->> 's')::bigint END AS subscription_id,
+           CASE WHEN kind = 'deliver' THEN (args ->> 'd')::bigint END AS delivery_id, CASE WHEN kind = 'batch' THEN (args ->> 'b')::bigint END AS batch_id
+      FROM postrider_internal.river_job
+     WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now() AND coalesce(args ->> 's', '') <> ALL ($6::text[])
+     ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
+), weighed AS MATERIALIZED (
+    SELECT due.*, coalesce(b.members, 1) AS members, due.kind <> 'deliver' AND b.id IS NULL AS free
+      FROM due LEFT JOIN postrider_internal.batches b ON b.id = due.batch_id AND b.job_id = due.id AND b.id = ANY (ARRAY (SELECT batch_id FROM due))
+), placed AS MATERIALIZED (
+    SELECT w.*, w.free OR sum(members) OVER (PARTITION BY w.subscription_id ORDER BY w.id) - members < coalesce(r.room, $2) AS fits, coalesce(r.hold, 'admission') AS hold
+      FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold) ON r.subscription_id = w.subscription_id
+), moved AS (
+    UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM placed WHERE j.id = placed.id AND placed.fits
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING placed WHERE j.id = placed.id AND NOT placed.fits RETURNING j.id
+), parked AS (
+    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
+      FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = p.delivery_id AND d.job_id = p.id
+), parked_batches AS (
+    UPDATE postrider_internal.batches b SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
+      FROM placed p JOIN gone ON gone.id = p.id WHERE b.id = p.batch_id AND b.job_id = p.id
+)
+SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits), coalesce(sum(members) FILTER (WHERE fits), 0) FROM placed GROUP BY 1`
+
+// Two kinds of times are River's own, for jobs that failed or were put off before their attempt began, and made with the
+// clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
+// retryable; an available job is never meant for more than 5 s ahead.
+const wakeStatement = `
+WITH due AS (
+    SELECT id FROM postrider_internal.river_job
+     WHERE state = $1 AND queue = $2 AND priority = 1 AND (%s)
+     ORDER BY scheduled_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM due WHERE j.id = due.id RETURNING j.id
+)
+SELECT count(*) FROM moved`
+
+var wakeConditions = map[string]string{
+	"retryable": "scheduled_at <= now() OR attempted_at < now() - interval '3 minutes'",
+	"available": "scheduled_at > now() + interval '10 seconds'",
+}
+
+// Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for admission.
+type Room struct {
+	SubscriptionID int64
+	Jobs           int
+	Hold           string
+}
+
+// Promote makes the jobs available whose time has come and says how many were due. Where no room is given there is
+// DefaultRoom. Every node calls it every 250 ms; nodes skip each other's rows.
+func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
+	total, err := s.promoteScheduled(ctx, rooms)
+	for _, queue := range []string{DeliverQueue, RouteQueue} {
+		if err == nil {
+			err = s.wake(ctx, queue, &total)
+		}
+	}
+	if total > 0 {
+		s.notifier.poke()
+	}
+	if err != nil {
+		return total, fmt.Errorf("promote due jobs: %w", err)
+	}
+	return total, nil
+}
+
+func (s *Store) wake(ctx context.Context, queue string, total *int) error {
+	for state, due := range wakeConditions {
+		for moved := promoteStep; moved == promoteStep; *total += moved {
+			if err := s.pool.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// promoter remembers whose retries flood the queue.
+type promoter struct {
+	mu       sync.Mutex
+	flooding []string // ids of the event subscriptions that the last step had to park something of
+	lookedAt time.Time
+}
+
+// look says how many rows the next step may take, and whether it is time to look past the flood.
+func (p *promoter) look(now time.Time) (step int, past []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.flooding) == 0 {
+		return promoteStep, nil
+	}
+	if now.Sub(p.lookedAt) < lookPast {
+		return parkStep, nil
+	}
+	p.lookedAt = now
+	return parkStep, p.flooding
+}
+
+func (p *promoter) saw(flooding []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flooding = flooding
+}
+
+// promoteScheduled goes on while every job of a step fits.
+func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
+	left := make(map[int64]Room, len(rooms))
+	for _, r := range rooms {
+		left[r.SubscriptionID] = r
+	}
+	step, past := s.promoter.look(time.Now())
+	if past != nil {
+		due, _, err := s.promoteOnce(ctx, left, promoteStep, past)
+		if err != nil {
+			return 0, err
+		}
+		total += due
+	}
+	for {
+		due, flooding, err := s.promoteOnce(ctx, left, step, nil)
+		if err != nil {
+			return total, err
+		}
+		s.promoter.saw(flooding)
+		if total += due; due < step || len(flooding) > 0 {
+			return total, nil
+		}
+	}
+}
+
+// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room what it
+// made available. flooding are those that it had to park something of.
+func (s *Store) promoteOnce(ctx context.Context, left map[int64]Room, step int, without []string) (due int, flooding []string, err error) {
+	rows, err := s.pool.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...))...)
+	if err != nil {
+		return 0, nil, err
+	}
+	var subscription int64
+	var met, fitting, fit int
+	_, err = pgx.ForEachRow(rows, []any{&subscription, &met, &fitting, &fit}, func() error {
+		r, known := left[subscription]
+		if !known {
+			r = Room{SubscriptionID: subscription, Jobs: DefaultRoom}
+		}
+		r.Jobs -= fit
+		left[subscription] = r
+		s.traffic.addOne(subscription, fit)
+		if due += met; fitting < met {
+			flooding = append(flooding, strconv.FormatInt(subscription, 10))
+		}
+		return nil
+	})
+	return due, flooding, err
+}
+
+func promoteColumns(step int, rooms map[int64]Room) []any {
+	var subscriptions []int64
+	var jobs []int
+	var holds []pgtype.Text
+	for _, r := range rooms {
+		subscriptions, jobs, holds = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0)), append(holds, nullText(r.Hold))
+	}
+	return []any{step, DefaultRoom, subscriptions, jobs, holds}
+}
