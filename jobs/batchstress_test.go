@@ -34,36 +34,20 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 
 	const requests, events = 100, 15
 	stop := make(chan struct{})
-	var nodes, publishers sync.WaitGroup
+	var nodes sync.WaitGroup
 	for n := range 2 {
-		nodes.Go(func() {
-			for life := 0; ; life++ {
-				s, _ := newStore(t, b.url, fmt.Sprintf("node-%d-%d", n, life))
-				engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout, o.MaxWorkers = 20*time.Millisecond, 20 })
-				require.NoError(t, engine.Start(t.Context()))
-				select {
-				case <-time.After(time.Duration(500+rand.IntN(1000)) * time.Millisecond):
-					requireStops(t, engine)
-				case <-stop:
-					requireStops(t, engine)
-					return
-				}
-			}
-		})
+		nodes.Go(func() { b.comeAndGo(t, fmt.Sprint("node-", n), stop) })
 	}
-	publishers.Go(func() {
-		for i := range requests {
-			b.publishAtOnce(t, fmt.Sprint(i), events)
-			if i%20 == 10 {
-				b.pause(t, "all")
-			}
-			if i%20 == 15 {
-				b.resume(t, "all")
-			}
-			<-time.After(time.Duration(rand.IntN(40)) * time.Millisecond) // pauses, stops and publishes meet in any order
+	for i := range requests {
+		b.publishAtOnce(t, fmt.Sprint(i), events)
+		if i%20 == 10 {
+			b.pause(t, "all")
 		}
-	})
-	publishers.Wait()
+		if i%20 == 15 {
+			b.resume(t, "all")
+		}
+		<-time.After(time.Duration(rand.IntN(40)) * time.Millisecond) // pauses, stops and publishes meet in any order
+	}
 	t.Cleanup(func() { t.Log(b.left(t)) })
 	b.become(t, requests*events, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'")
 	close(stop)
@@ -80,6 +64,23 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	require.Equal(t, store.Swept{}, swept)
 }
 
+// comeAndGo runs one engine after the other, each for about a second, and cuts what it has in hand at its end.
+func (b *bundle) comeAndGo(t *testing.T, name string, stop <-chan struct{}) {
+	for life := 0; ; life++ {
+		s, _ := newStore(t, b.url, fmt.Sprintf("%s-%d", name, life))
+		engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout, o.MaxWorkers = 20*time.Millisecond, 20 })
+		require.NoError(t, engine.Start(t.Context()))
+		select {
+		case <-time.After(time.Duration(500+rand.IntN(1000)) * time.Millisecond):
+			requireStops(t, engine)
+		case <-stop:
+			requireStops(t, engine)
+			return
+		}
+	}
+}
+
+// left says what is still owed, for a test that fails.
 func (b *bundle) left(t *testing.T) (left string) {
 	t.Helper()
 	require.NoError(t, b.pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT format('open %s, in batches %s, held %s, alone %s',
