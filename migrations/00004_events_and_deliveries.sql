@@ -51,6 +51,9 @@ CREATE TABLE postrider_internal.deliveries (
     hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
     last_outcome     text,
     redelivered_from uuid,
+    -- Waits for the next batch of its event subscription. A column of its own because indexes may name it: an index on job_id
+    -- would make the update after each failed attempt one that PostgreSQL cannot do in place.
+    open             boolean GENERATED ALWAYS AS (job_id IS NULL AND batch_id IS NULL AND hold IS NULL) STORED,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, batch_id, hold) <= 1)
 ) WITH (
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
@@ -60,7 +63,7 @@ ALTER SEQUENCE postrider_internal.deliveries_id_seq OWNED BY postrider_internal.
 CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subscription_id, id);
 CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
 -- What the next batch of an event subscription is cut from: neither a job, nor a batch, nor a hold.
-CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE job_id IS NULL AND batch_id IS NULL AND hold IS NULL;
+CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE open;
 CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WHERE batch_id IS NOT NULL;
 -- Whom a hold keeps waiting, the oldest first: what a release and the end of a time to live look for.
 CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id) WHERE hold IS NOT NULL;

@@ -56,7 +56,7 @@ const (
 	openStatement = `
 SELECT d.id, coalesce(octet_length(e.body), 0), coalesce(e.schema, '')
   FROM (SELECT id, event_uuid, event_day FROM postrider_internal.deliveries
-         WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND job_id IS NULL AND batch_id IS NULL AND hold IS NULL
+         WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open
          ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED) d
   LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
  ORDER BY d.id`
@@ -64,7 +64,7 @@ SELECT d.id, coalesce(octet_length(e.body), 0), coalesce(e.schema, '')
 	// lockJobStatement: whoever does not find its own job row is nobody any more.
 	lockJobStatement = `SELECT id FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE`
 
-	anyOpenStatement = `SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND job_id IS NULL AND batch_id IS NULL AND hold IS NULL)`
+	anyOpenStatement = `SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND open)`
 
 	endJobStatement = `DELETE FROM postrider_internal.river_job WHERE id = $1`
 
@@ -266,7 +266,7 @@ WITH token AS MATERIALIZED (
     SELECT id FROM postrider_internal.river_job WHERE id = $2 FOR UPDATE
 ), step AS MATERIALIZED (
     SELECT d.id FROM postrider_internal.deliveries d
-     WHERE EXISTS (SELECT FROM token) AND d.subscription_id = $1 AND d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL
+     WHERE EXISTS (SELECT FROM token) AND d.subscription_id = $1 AND d.open
      ORDER BY d.id LIMIT $4 FOR UPDATE
 ), held AS (
     UPDATE postrider_internal.deliveries d SET hold = $3 FROM step WHERE d.id = step.id

@@ -44,16 +44,16 @@ SELECT coalesce(max(id), 0), (SELECT count(*) FROM again) FROM step`
 // Whether the event subscription takes batches is not asked: a pump cuts batches of one where they are off.
 const mendOpenStatement = `
 WITH RECURSIVE jump(subscription_id) AS (
-    (SELECT subscription_id FROM postrider_internal.deliveries WHERE job_id IS NULL AND batch_id IS NULL AND hold IS NULL ORDER BY subscription_id LIMIT 1)
+    (SELECT subscription_id FROM postrider_internal.deliveries WHERE open ORDER BY subscription_id LIMIT 1)
     UNION ALL
     SELECT (SELECT d.subscription_id FROM postrider_internal.deliveries d
-             WHERE d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND d.subscription_id > jump.subscription_id ORDER BY d.subscription_id LIMIT 1)
+             WHERE d.open AND d.subscription_id > jump.subscription_id ORDER BY d.subscription_id LIMIT 1)
       FROM jump WHERE jump.subscription_id IS NOT NULL
 ), waiting AS MATERIALIZED (
     SELECT j.subscription_id FROM jump j
      WHERE j.subscription_id IS NOT NULL
        AND (SELECT d.owed_since FROM postrider_internal.deliveries d
-             WHERE d.subscription_id = j.subscription_id AND d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL ORDER BY d.id LIMIT 1) < now() - interval '60 seconds'
+             WHERE d.subscription_id = j.subscription_id AND d.open ORDER BY d.id LIMIT 1) < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.event_subscriptions s WHERE s.id = j.subscription_id AND s.deleted_at IS NOT NULL AND s.drained_at IS NULL) IS NULL
 ), pumped AS MATERIALIZED (
     SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job

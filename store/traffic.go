@@ -233,7 +233,7 @@ UNION ALL
 SELECT b.subscription_id, sum(b.members)::bigint FROM postrider_internal.river_job j JOIN postrider_internal.batches b ON b.job_id = j.id
  WHERE j.state IN ('available', 'running') AND j.queue = 'deliveries' AND j.kind = 'batch' GROUP BY 1
 UNION ALL
-SELECT subscription_id, count(*) FROM postrider_internal.deliveries WHERE job_id IS NULL AND batch_id IS NULL AND hold IS NULL GROUP BY 1`
+SELECT subscription_id, count(*) FROM postrider_internal.deliveries WHERE open GROUP BY 1`
 
 	holdsStatement = `SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
 
