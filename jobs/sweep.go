@@ -7,7 +7,7 @@ import (
 
 const (
 	sweepInterval = time.Minute
-	mergeInterval = 5 * time.Second
+	mergeInterval = 10 * time.Second
 )
 
 // sweep is the net under everything else: it should find nothing, ever. What it does find is mended, and told as an error,

@@ -9,14 +9,20 @@ CREATE FUNCTION postrider_internal.add_buckets(a bigint[], b bigint[]) RETURNS b
 SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a
             ELSE (SELECT array_agg(coalesce(x, 0) + coalesce(y, 0) ORDER BY i) FROM unnest(a, b) WITH ORDINALITY AS u(x, y, i)) END $$;
 -- +goose StatementEnd
-CREATE AGGREGATE postrider_internal.sum_buckets(bigint[]) (SFUNC = postrider_internal.add_buckets, STYPE = bigint[], PARALLEL = SAFE);
-
 CREATE VIEW postrider.delivery_counts AS
 SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets
-  FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count, postrider_internal.sum_buckets(latency_buckets) AS latency_buckets
+  FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,
+               CASE WHEN bool_or(latency_buckets IS NOT NULL) THEN ARRAY [
+                    sum(latency_buckets[1])::bigint, sum(latency_buckets[2])::bigint, sum(latency_buckets[3])::bigint, sum(latency_buckets[4])::bigint, sum(latency_buckets[5])::bigint, sum(latency_buckets[6])::bigint, sum(latency_buckets[7])::bigint,
+                    sum(latency_buckets[8])::bigint, sum(latency_buckets[9])::bigint, sum(latency_buckets[10])::bigint, sum(latency_buckets[11])::bigint, sum(latency_buckets[12])::bigint, sum(latency_buckets[13])::bigint, sum(latency_buckets[14])::bigint] END AS latency_buckets
           FROM (SELECT * FROM postrider_internal.rollups
                 UNION ALL
-                SELECT minute, topic_id, coalesce(subscription_id, 0), kind, detail, count, latency_buckets FROM postrider_internal.rollup_deltas) both_of
+                SELECT minute, topic_id, coalesce(subscription_id, 0), kind, detail, sum(count)::bigint, CASE WHEN count(bucket) > 0 THEN ARRAY [
+                            coalesce(sum(count) FILTER (WHERE bucket = 0), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 1), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 2), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 3), 0)::bigint,
+                            coalesce(sum(count) FILTER (WHERE bucket = 4), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 5), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 6), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 7), 0)::bigint,
+                            coalesce(sum(count) FILTER (WHERE bucket = 8), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 9), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 10), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 11), 0)::bigint,
+                            coalesce(sum(count) FILTER (WHERE bucket = 12), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 13), 0)::bigint] END
+                  FROM postrider_internal.rollup_deltas, unnest(entries) GROUP BY 1, 2, 3, 4, 5) both_of
          GROUP BY minute, topic_id, subscription_id, kind, detail) c
   JOIN postrider_internal.topics t ON t.id = c.topic_id
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = c.subscription_id;
@@ -31,6 +37,5 @@ COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS 'Of attempts: how
 
 -- +goose Down
 DROP VIEW postrider.delivery_counts;
-DROP AGGREGATE postrider_internal.sum_buckets(bigint[]);
 DROP FUNCTION postrider_internal.add_buckets(bigint[], bigint[]);
 ALTER TABLE postrider_internal.rollup_deltas RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, autovacuum_vacuum_cost_delay);

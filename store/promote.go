@@ -15,7 +15,7 @@ const (
 	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
 	promoteStep = 2500
 	// Parking costs the database 60 to 90 microseconds a delivery: 90,000 retries of one endpoint that are due at once would take
-	// a core for 7 s. So there is no more than one step of parkStep in a call, four times a second, while there is something to
+	// a core for 7 s. So no more than parkStep are parked in a call, four times a second, while there is something to
 	// park; the endpoint itself is not let through faster anyway.
 	parkStep = 250
 	// Meanwhile the retries of others, which come after those in the index, are looked for past them: 90,000 rows to read, a
@@ -40,13 +40,15 @@ WITH due AS MATERIALIZED (
 ), weighed AS MATERIALIZED (
     SELECT due.*, coalesce(b.members, 1) AS members, due.kind <> 'deliver' AND b.id IS NULL AS free
       FROM due LEFT JOIN postrider_internal.batches b ON b.id = due.batch_id AND b.job_id = due.id AND b.id = ANY (ARRAY (SELECT batch_id FROM due))
-), placed AS MATERIALIZED (
+), fitted AS MATERIALIZED (
     SELECT w.*, w.free OR sum(members) OVER (PARTITION BY w.subscription_id ORDER BY w.id) - members < coalesce(r.room, $2) AS fits, coalesce(r.hold, 'admission') AS hold
       FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold) ON r.subscription_id = w.subscription_id
+), placed AS MATERIALIZED (
+    SELECT fitted.*, NOT fits AND row_number() OVER (PARTITION BY fits ORDER BY id) <= $7 AS parks FROM fitted
 ), moved AS (
     UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM placed WHERE j.id = placed.id AND placed.fits
 ), gone AS (
-    DELETE FROM postrider_internal.river_job j USING placed WHERE j.id = placed.id AND NOT placed.fits RETURNING j.id
+    DELETE FROM postrider_internal.river_job j USING placed WHERE j.id = placed.id AND placed.parks RETURNING j.id
 ), parked AS (
     UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
       FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = p.delivery_id AND d.job_id = p.id
@@ -166,7 +168,7 @@ func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, 
 // promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room what it
 // made available. flooding are those that it had to park something of.
 func (s *Store) promoteOnce(ctx context.Context, left map[int64]Room, step int, without []string) (due int, flooding []string, err error) {
-	rows, err := s.pool.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...))...)
+	rows, err := s.pool.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
 	if err != nil {
 		return 0, nil, err
 	}

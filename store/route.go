@@ -68,9 +68,7 @@ WITH ` + freshPart + `, gone AS (
       FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[])
            AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted)
       JOIN step ON step.id = d.route_id
-), ` + numbered(owedPart, 14) + `, rolled AS (
-    INSERT INTO postrider_internal.rollup_deltas (minute, topic_id, subscription_id, kind, count)
-    SELECT date_trunc('minute', now()), topic_id, subscription_id, 'owed', count(*) FROM owed GROUP BY 2, 3
+), ` + numbered(owedPart, 14) + `, rolled AS (` + rolledOwed + `
 )
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
