@@ -73,10 +73,10 @@ type probationView struct {
 
 // probationOf is nil for every other hold, and for none.
 func probationOf(line *store.SubscriptionLine, now time.Time) *probationView {
-	if orElse(line.Hold, "") != store.HoldProbation {
+	if orEmpty(line.Hold) != store.HoldProbation {
 		return nil
 	}
-	view := &probationView{Cause: orElse(line.HoldCause, ""), Probing: line.Probing}
+	view := &probationView{Cause: orEmpty(line.HoldCause), Probing: line.Probing}
 	if !view.Probing && line.HoldUntil != nil && line.HoldUntil.Sub(now) >= time.Minute {
 		next := momentOf(*line.HoldUntil, now)
 		view.NextProbe = &next
@@ -94,7 +94,7 @@ func subscriptionsOf(lines []store.SubscriptionLine, now time.Time) subscription
 			SubscriptionLine: line,
 			Attempts:         attemptLimit(line.MaxDeliveryAttempts),
 			TimeToLive:       timeToLive(line.EventTimeToLiveInMinutes),
-			OnHold:           orElse(line.Hold, ""),
+			OnHold:           orEmpty(line.Hold),
 			Probation:        probationOf(&line, now),
 			Created:          momentOf(line.CreatedAt, now),
 		})
@@ -165,7 +165,7 @@ func deadLetterRowOf(line store.DeadLetterLine, now time.Time) deadLetterRow {
 		DeadLetterLine: line,
 		Sentence:       policy.Reason(line.Reason).Sentence(),
 		Tried:          plural(line.Attempts, "attempt"),
-		Outcome:        orElse(line.LastOutcome, ""),
+		Outcome:        orEmpty(line.LastOutcome),
 		Status:         met(line.Attempts, line.LastStatus),
 		DeadLettered:   momentOf(line.DeadLetteredAt, now),
 		Published:      momentOf(line.PublishedAt, now),
@@ -196,9 +196,9 @@ func met(attempts int, status *int) string {
 	return strings.TrimSpace(strconv.Itoa(*status) + " " + http.StatusText(*status))
 }
 
-func orElse(value *string, otherwise string) string {
+func orEmpty(value *string) string {
 	if value == nil {
-		return otherwise
+		return ""
 	}
 	return *value
 }
