@@ -7,7 +7,9 @@ CREATE TABLE postrider_internal.nodes (
     host       text NOT NULL,
     version    text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
-    beat_at    timestamptz NOT NULL DEFAULT now()
+    beat_at    timestamptz NOT NULL DEFAULT now(),
+    -- What this node's sweeper has mended since its start: 0, or something is wrong.
+    sweeper_finds bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 -- A publish that owes very many deliveries stores its events and one of these; the route job fans it out, step by step:

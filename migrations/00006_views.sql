@@ -295,7 +295,17 @@ COMMENT ON COLUMN postrider.retry_policy_cells.condition IS 'A status code, "oth
 COMMENT ON COLUMN postrider.retry_policy_cells.action IS 'success, retry, never, or never_if_dead_letter: never when a dead-letter destination is set, else retry.';
 COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
 
+CREATE VIEW postrider.nodes AS
+SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.sweeper_finds FROM postrider_internal.nodes n;
+COMMENT ON VIEW postrider.nodes IS 'Nodes that deliver and live: one row for each process.';
+COMMENT ON COLUMN postrider.nodes.node IS 'Name of the process, the one in delivery_attempts.node.';
+COMMENT ON COLUMN postrider.nodes.host IS 'Machine it runs on.';
+COMMENT ON COLUMN postrider.nodes.version IS 'Version of the program.';
+COMMENT ON COLUMN postrider.nodes.started_at IS 'When it started.';
+COMMENT ON COLUMN postrider.nodes.beat_at IS 'Its last heartbeat; there is one a second.';
+COMMENT ON COLUMN postrider.nodes.sweeper_finds IS 'Deliveries, batches, routes and jobs that had come apart and that its sweeper has mended since it started. It should be 0.';
+
 -- +goose Down
-DROP VIEW postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
+DROP VIEW postrider.nodes, postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
     postrider.delivery_attempts, postrider.deliveries, postrider.events, postrider.event_subscriptions, postrider.topics;
 DROP FUNCTION postrider_internal.seconds(interval);

@@ -76,10 +76,10 @@ func (s *Store) Register(ctx context.Context, host string) error {
 // busy. A node that was thought dead meanwhile announces itself again.
 func (s *Store) Beat(ctx context.Context, host string) (map[string]int64, error) {
 	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat) VALUES ($1, $2, $3, 1)
-		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now()`
+		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now(), sweeper_finds = $4`
 	beats := map[string]int64{}
 	err := s.lease.over(ctx, func(conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, update, s.node, host, s.version); err != nil {
+		if _, err := conn.Exec(ctx, update, s.node, host, s.version, s.SweeperFinds()); err != nil {
 			return fmt.Errorf("write the heartbeat: %w", err)
 		}
 		rows, _ := conn.Query(ctx, "SELECT id, beat FROM postrider_internal.nodes WHERE id <> $1", s.node) // its error is the rows'
