@@ -122,7 +122,7 @@ func TestDrainFinishesWhatADeleteLeftBehind(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 120)
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", sub.ID)
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() - interval '2 minutes' WHERE id = $1", sub.ID)
 	require.NoError(t, err)
 
 	require.NoError(t, b.store.Drain(t.Context()))

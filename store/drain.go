@@ -60,6 +60,17 @@ const canceledEnds = `), history AS (
 ), rolled AS (` + rolledEnds + "'canceled', 'EventSubscriptionDeleted'" + rolledEndsFrom + `
 `
 
+// A publish that began before a deletion may commit after it, up to commitTimeout later, and what it put on hold has no job
+// that would find out. So a deleted event subscription is looked at again for a minute before it counts as drained.
+const (
+	drainedStatement = `UPDATE postrider_internal.event_subscriptions SET drained_at = now() WHERE id = $1 AND deleted_at < now() - interval '1 minute'`
+
+	undrainedStatement = `
+SELECT id FROM postrider_internal.event_subscriptions s
+ WHERE deleted_at IS NOT NULL AND drained_at IS NULL
+   AND (deleted_at < now() - interval '1 minute' OR EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id)) ORDER BY id`
+)
+
 // CancelOwed cancels whatever an event subscription that was deleted is owed.
 func (s *Store) CancelOwed(ctx context.Context, subscription int64) error {
 	return s.drainSubscription(ctx, subscription)
@@ -74,7 +85,7 @@ func (s *Store) drainSubscription(ctx context.Context, id int64) error {
 			return fmt.Errorf("cancel the deliveries of a deleted event subscription: %w", err)
 		}
 		if met == 0 {
-			_, err := s.pool.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET drained_at = now() WHERE id = $1", id)
+			_, err := s.pool.Exec(ctx, drainedStatement, id)
 			return err
 		}
 		if canceled == 0 {
@@ -107,9 +118,9 @@ func (s *Store) drainWith(ctx context.Context, statement string, id int64, step 
 	}
 }
 
-// Drain goes on with deleted event subscriptions whose canceling was interrupted.
+// Drain goes on with deleted event subscriptions whose canceling was interrupted, or that were deleted a moment ago.
 func (s *Store) Drain(ctx context.Context) error {
-	rows, err := s.pool.Query(ctx, "SELECT id FROM postrider_internal.event_subscriptions WHERE deleted_at IS NOT NULL AND drained_at IS NULL ORDER BY id")
+	rows, err := s.pool.Query(ctx, undrainedStatement)
 	if err != nil {
 		return fmt.Errorf("look for deleted event subscriptions: %w", err)
 	}

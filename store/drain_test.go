@@ -1,0 +1,39 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A publish that began before the deletion may commit after it. What it put on hold has no job that could find out.
+func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "paused", nil)
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "paused", nil)
+	require.NoError(t, err)
+	blocker, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = blocker.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscription_states FOR UPDATE")
+	require.NoError(t, err)
+	published := make(chan error, 1)
+	go func() {
+		_, err := b.store.Publish(t.Context(), publication("orders", "slow", 1))
+		published <- err
+	}()
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
+	}, 5*time.Second, 5*time.Millisecond)
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "paused"))
+	require.NoError(t, blocker.Rollback(t.Context()))
+	require.NoError(t, <-published)
+
+	require.NoError(t, b.store.Drain(t.Context()))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
+}
