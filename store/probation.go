@@ -119,6 +119,16 @@ func (f *failing) set(key string, failing bool) {
 	f.keys[key] = true
 }
 
+// forget takes out what has no row any more: another node's success or a person's release has removed it, and each further
+// success here would ask for it again.
+func (f *failing) forget(heard []*evidence, standings map[string]*standing) {
+	for _, e := range heard {
+		if standings[e.key] == nil {
+			f.set(e.key, false)
+		}
+	}
+}
+
 // evidence is what a result says of the health of what rests together.
 type evidence struct {
 	Rest
@@ -209,7 +219,11 @@ func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*eviden
 		r.tell(group, gone)
 		heard := slices.DeleteFunc(found, func(e *evidence) bool { return !slices.Contains(gone, e.jobID) })
 		weigh(standings, heard, now)
-		return r.store.writeStandings(ctx, tx, standings)
+		if err := r.store.writeStandings(ctx, tx, standings); err != nil {
+			return err
+		}
+		r.store.failing.forget(heard, standings)
+		return nil
 	})
 }
 
