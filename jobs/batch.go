@@ -299,6 +299,7 @@ func (a *batchAttempt) named(r store.Result) store.Result {
 
 func (a *batchAttempt) concludeLate(started time.Time, met answer, verdict policy.Verdict, why string) {
 	result := a.attempted(verdict, started, met)
+	a.engine.gate.learn(a.sub.ID, result.Outcome, met.result)
 	switch ended, err := a.engine.store.RecordLateBatch(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "batch", a.batch.ID, "result", met.result.String(), "error", err)
