@@ -28,7 +28,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
        CASE WHEN st.hold IS NULL THEN r.cause END AS hold_cause,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
-       CASE WHEN st.hold IS NULL THEN r.until END AS hold_until, st.hold IS NULL AND r.probe_job_id IS NOT NULL AS probing,
+       CASE WHEN st.hold IS NULL THEN r.until END AS hold_until, st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
        s.labels, s.created_at, s.updated_at

@@ -173,6 +173,9 @@ func TestProbationIsShown(t *testing.T) {
 		"timeToLiveStopped": false, "resuming": false,
 	}, hold)
 	b.change("UPDATE postrider_internal.probations SET probe_job_id = 1")
+	require.Equal(t, false, b.held("orders", "billing")["probing"], "the probe went away: it has no job")
+	b.change(`WITH job AS (INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
+		VALUES (1000, 'available', '{}', 'deliver', 'deliveries', 1, 1000) RETURNING id) UPDATE postrider_internal.probations SET probe_job_id = job.id FROM job`)
 	require.Equal(t, true, b.held("orders", "billing")["probing"])
 
 	hold = holdIn(b.manage(http.MethodPost, billing+"/pause", ""))

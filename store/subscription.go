@@ -120,7 +120,7 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
        CASE WHEN st.hold IS NULL THEN coalesce(r.cause, '') ELSE '' END AS hold_cause, CASE WHEN st.hold IS NULL THEN r.until END AS hold_until,
-       st.hold IS NULL AND r.probe_job_id IS NOT NULL AS probing, coalesce(st.stop_time_to_live, false) AS ttl_stopped, st.resumed_at IS NOT NULL AS resuming,
+       st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing, coalesce(st.stop_time_to_live, false) AS ttl_stopped, st.resumed_at IS NOT NULL AS resuming,
        s.version, s.created_at, s.updated_at, s.deleted_at
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
