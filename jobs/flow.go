@@ -68,11 +68,8 @@ func (e *Engine) refill(ctx context.Context) {
 				return err
 			}
 		}
-		for _, rest := range traffic.Rests {
-			if !rest.ProbeDue {
-				continue
-			}
-			if _, err := e.store.ClaimProbe(ctx, rest.Key); err != nil {
+		for _, key := range e.store.Catalogue().ProbesDue(traffic) {
+			if _, err := e.store.ClaimProbe(ctx, key); err != nil {
 				return err
 			}
 		}

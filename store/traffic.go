@@ -327,6 +327,23 @@ func (t *Traffic) holdOf(c *Catalogue, subscription int64) string {
 	return ""
 }
 
+// ProbesDue are the keys of the probations whose time has come, as far as deliveries wait for them. Of the others there may be
+// many: of endpoints that nothing is published for, and of event subscriptions that were deleted.
+func (c *Catalogue) ProbesDue(t *Traffic) (keys [][]byte) {
+	met := map[string]bool{}
+	for _, w := range t.Waiting {
+		if w.Hold != HoldProbation {
+			continue
+		}
+		if sub, ok := c.Subscription(w.SubscriptionID); ok {
+			if rest := c.RestOf(t, sub); rest.ProbeDue && !met[string(rest.Key)] {
+				met[string(rest.Key)], keys = true, append(keys, rest.Key)
+			}
+		}
+	}
+	return keys
+}
+
 // RestOf is the probation that holds an event subscription's deliveries; the zero RestState when there is none.
 func (c *Catalogue) RestOf(t *Traffic, sub *Subscription) RestState {
 	return t.Rests[string(c.restKey(sub))]

@@ -169,8 +169,10 @@ func TestTrafficSample(t *testing.T) {
 	rest := other.Catalogue().RestOf(traffic, sub)
 	require.True(t, rest.ProbeDue)
 	require.EqualValues(t, "Busy", rest.Cause)
+	require.Empty(t, other.Catalogue().ProbesDue(traffic), "nothing waits")
 	b.publish(t, "orders", "held", 2)
 	traffic, err = other.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldProbation, Held: 2}}, traffic.Waiting)
+	require.Equal(t, [][]byte{rest.Key}, other.Catalogue().ProbesDue(traffic))
 }
