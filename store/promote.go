@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ const (
 	// Meanwhile the retries of others, which come after those in the index, are looked for past them: 90,000 rows to read, a
 	// tenth of a second.
 	lookPast = 2 * time.Second
+	// Behind one flood may be another one. So many are looked past, at a step of parkStep each.
+	lookRounds = 8
 )
 
 // The condition is the exact beginning of River's fetching index (state, queue, priority, scheduled_at): finding that
@@ -147,11 +150,9 @@ func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, 
 	}
 	step, past := s.promoter.look(time.Now())
 	if past != nil {
-		due, _, err := s.promoteOnce(ctx, left, promoteStep, past)
-		if err != nil {
-			return 0, err
+		if total, err = s.promotePast(ctx, left, past); err != nil {
+			return total, err
 		}
-		total += due
 	}
 	for {
 		due, flooding, err := s.promoteOnce(ctx, left, step, nil)
@@ -163,6 +164,25 @@ func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, 
 			return total, nil
 		}
 	}
+}
+
+// promotePast goes on behind those that flood, and behind each further one that it meets there.
+func (s *Store) promotePast(ctx context.Context, left map[int64]Room, past []string) (total int, err error) {
+	for step, rounds := parkStep, 0; rounds < lookRounds; {
+		due, flooding, err := s.promoteOnce(ctx, left, step, past)
+		if err != nil {
+			return total, err
+		}
+		switch total += due; {
+		case len(flooding) > 0:
+			past, step, rounds = slices.Concat(past, flooding), parkStep, rounds+1
+		case due < step:
+			return total, nil
+		default:
+			step = promoteStep
+		}
+	}
+	return total, nil
 }
 
 // promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room what it

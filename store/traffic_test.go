@@ -138,6 +138,24 @@ func TestPromoteLooksPastAFlood(t *testing.T) {
 	}
 }
 
+// Behind a flood there may be another one, and behind that somebody's few retries.
+func TestPromoteLooksPastSeveralFloods(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	first, second := b.subscription(t, "orders", "first", nil), b.subscription(t, "orders", "second", nil)
+	other := b.subscription(t, "orders", "other", nil)
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+		SELECT 'scheduled', jsonb_build_object('s', s.id, 'd', i), 'deliver', 'deliveries', 1, 1000, now() - s.ago
+		  FROM (VALUES ($1::bigint, 9000, interval '20 seconds'), ($2, 9000, interval '10 seconds'), ($3, 7, interval '5 seconds')) s(id, jobs, ago), generate_series(1, s.jobs) i`,
+		first.ID, second.ID, other.ID)
+	for range 2 { // the first one meets the flood, the second one looks past it
+		_, err := b.store.Promote(t.Context(), store.Room{SubscriptionID: first.ID}, store.Room{SubscriptionID: second.ID})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", other.ID))
+}
+
 // What a pause holds is parked under its name when its time comes, without a turn of a worker.
 func TestPromoteParksWhatIsPaused(t *testing.T) {
 	t.Parallel()
