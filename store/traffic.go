@@ -280,6 +280,7 @@ func (t *traffic) sample(ctx context.Context) error {
 	}))
 	batch.Queue(waitingStatement, DefaultRoom).Query(each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.store.pool.SendBatch(ctx, batch).Close(); err != nil {
+		t.keep()
 		return fmt.Errorf("look at what waits: %w", err)
 	}
 	t.end(fresh)
@@ -297,6 +298,17 @@ func (t *traffic) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.before, t.since = t.since, map[int64]int{}
+}
+
+// keep goes on counting from the sample before one that failed: a database that is too busy to tell what waits must not look as
+// if nothing did.
+func (t *traffic) keep() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for subscription, n := range t.before {
+		t.since[subscription] += n
+	}
+	t.before = nil
 }
 
 func (t *traffic) end(fresh *Traffic) {

@@ -194,3 +194,21 @@ func TestTrafficSample(t *testing.T) {
 	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldProbation, Held: 2}}, traffic.Waiting)
 	require.Equal(t, [][]byte{rest.Key}, other.Catalogue().ProbesDue(traffic))
 }
+
+// While no sample can be taken, what was queued since the last one goes on counting.
+func TestRoomIsCountedOnThroughFailedSamples(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", nil)
+	_, err := b.store.SampleTraffic(t.Context())
+	require.NoError(t, err)
+	b.exec(t, "ALTER TABLE postrider_internal.probations RENAME COLUMN cause TO hidden")
+	b.publish(t, "orders", "e", 100)
+	before := b.store.Room(sub.ID)
+	for range 3 {
+		_, err := b.store.SampleTraffic(t.Context())
+		require.Error(t, err)
+	}
+	require.Equal(t, before, b.store.Room(sub.ID))
+}
