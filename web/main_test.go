@@ -143,6 +143,9 @@ func (b *bundle) pause(t *testing.T, topic, subscription string) {
 // probation puts an event subscription on probation, with the next probe so far from now; probeJob is 0 where none is under way.
 func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
 	t.Helper()
+	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
+		SELECT $1::bigint, 'running', '{}', 'deliver', 'deliveries', 1, 1000 WHERE $1 > 0`, probeJob)
+	require.NoError(t, err)
 	tag, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step, failures_in_a_row, probe_job_id)
 		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(), now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
