@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"postrider/policy"
@@ -73,13 +75,23 @@ func (e *Engine) refill(ctx context.Context) {
 				return err
 			}
 		}
-		for _, w := range traffic.Waiting {
+		for _, w := range turned(traffic.Waiting, rand.Int()) { //nolint:gosec // spreads turns, keeps no secret
 			if err := e.releaseFrom(ctx, traffic, w); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// turned begins the list elsewhere. With thousands that wait one round takes longer than it may, and one whose statement fails ends
+// it: those at the end of the list must not be the same each time.
+func turned[T any](list []T, by int) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	by %= len(list)
+	return slices.Concat(list[by:], list[:by])
 }
 
 func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Waiting) error {
