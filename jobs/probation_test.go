@@ -278,3 +278,21 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) FROM postrider.deliveries WHERE event_id = 'during'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
 }
+
+// An endpoint that answers after the ack timeout is slow, and works: its late success ends the rest that its timeouts began.
+func TestLateSuccessEndsTheProbation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.copyPolicy(t, "ga-2019", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes", "probation_trigger": 1}`)
+	x := newTurns(t)
+	b.subscribe(t, "all", x.URL, under("impatient"))
+	b.start(t, nil)
+	slow := b.timedOut(t, x, "e")
+	b.publishOne(t, "waits")
+	require.Equal(t, 1, b.count(t, onProbation))
+	slow.answer(http.StatusOK)
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	x.next(t).answer(http.StatusOK)
+	require.Equal(t, "waits", b.attempt(t).EventID)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
+}

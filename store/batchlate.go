@@ -20,9 +20,11 @@ WITH timed_out AS (
        FOR UPDATE OF j SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+), held AS (
+    SELECT b.id FROM postrider_internal.batches b WHERE $3 AND b.id = $1 AND b.hold IS NOT NULL AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), ended AS (
-    UPDATE postrider_internal.batches b SET state = 'delivered', finished_at = now(), job_id = NULL, next_attempt_at = NULL, last_status = $4, last_outcome = $5
-      FROM gone WHERE b.id = $1 AND b.job_id = gone.id RETURNING b.id
+    UPDATE postrider_internal.batches b SET state = 'delivered', finished_at = now(), job_id = NULL, hold = NULL, next_attempt_at = NULL, last_status = $4, last_outcome = $5
+     WHERE b.id = $1 AND (b.job_id IN (SELECT id FROM gone) OR b.id IN (SELECT id FROM held)) RETURNING b.id
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING ended WHERE d.batch_id = ended.id RETURNING d.*
 ), going_on AS (SELECT FROM postrider_internal.batches WHERE id = $1 AND state = 'pending'
@@ -50,8 +52,11 @@ func (s *Store) recordLate(ctx context.Context, statement, what string, r Result
 			break
 		}
 	}
+	if err == nil && r.Verdict.Action == policy.Delivered {
+		err = s.endRest(ctx, r.Rest.key)
+	}
 	if err != nil {
-		return false, fmt.Errorf("record a %s's late answer: %w", what, err)
+		return ended, fmt.Errorf("record a %s's late answer: %w", what, err)
 	}
 	return ended, nil
 }

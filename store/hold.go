@@ -54,9 +54,10 @@ func (s *Store) ResumeSubscription(ctx context.Context, topic, name string) (*Su
 }
 
 const (
-	moveStep = 10_000
-	// resumePatience is how many steps a resume itself makes: 100,000 deliveries, a second or two.
-	resumePatience = 10
+	// A step locks the event subscription's state, and publishes to it wait: 2,000 deliveries are some 20 ms.
+	moveStep = 2000
+	// resumePatience is how many steps a resume itself makes: 100,000 deliveries, a few seconds.
+	resumePatience = 50
 )
 
 // moveStatement takes a pause off the age of what is owed: all of what was owed before it, and of what was published
@@ -80,14 +81,24 @@ WITH state AS MATERIALIZED (
 )
 SELECT count(*) = $2 FROM step`
 
-// MoveTimeToLive makes one step of ending a pause that stopped the time to live, unless another node is at it.
-func (s *Store) MoveTimeToLive(ctx context.Context, subscription int64) error {
-	_, err := s.moveTimeToLive(ctx, subscription, "FOR UPDATE SKIP LOCKED")
+// MoveTimeToLive makes some steps of ending a pause that stopped the time to live, unless another node is at it.
+func (s *Store) MoveTimeToLive(ctx context.Context, subscription int64) (err error) {
+	for tries, more := 0, true; more && err == nil && tries < movesAtOnce; tries++ {
+		more, err = s.moveTimeToLive(ctx, subscription, "FOR UPDATE SKIP LOCKED")
+	}
 	return err
 }
 
+const movesAtOnce = 5
+
 func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock string) (more bool, err error) {
-	if err := s.pool.QueryRow(ctx, fmt.Sprintf(moveStatement, lock), subscription, moveStep).Scan(&more); err != nil {
+	for range lateTries {
+		err = s.pool.QueryRow(ctx, fmt.Sprintf(moveStatement, lock), subscription, moveStep).Scan(&more)
+		if !isTransient(err) {
+			break
+		}
+	}
+	if err != nil {
 		return false, outage("take a pause off the age of deliveries", err)
 	}
 	return more, nil

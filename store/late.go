@@ -15,7 +15,8 @@ const Note policy.VerdictAction = "note"
 // has no late answer, and none has two.
 //
 // A late success ends the delivery only through the queued retry's job row, which it deletes: the row is the token of
-// the next attempt, and whoever runs it decides. One that runs, or that is locked at this moment by a fetch, is left alone.
+// the next attempt, and whoever runs it decides. One that runs, or that is locked at this moment by a fetch, is left alone. A
+// delivery on hold has no such row, and its own is the token: a release locks it.
 // The delivery keeps its count of attempts: the answer belongs to one that is counted.
 const lateStatement = `
 WITH timed_out AS (
@@ -28,8 +29,10 @@ WITH timed_out AS (
        FOR UPDATE OF j SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+), held AS (
+    SELECT d.id FROM postrider_internal.deliveries d WHERE $3 AND d.id = $1 AND d.hold IS NOT NULL AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), finished AS (
-    DELETE FROM postrider_internal.deliveries d USING gone WHERE d.id = $1 AND d.job_id = gone.id RETURNING d.*
+    DELETE FROM postrider_internal.deliveries d WHERE d.id = $1 AND (d.job_id IN (SELECT id FROM gone) OR d.id IN (SELECT id FROM held)) RETURNING d.*
 ), ended AS (SELECT FROM finished
 ), going_on AS (SELECT FROM postrider_internal.deliveries WHERE id = $1
 ), ` + lateEnds + `

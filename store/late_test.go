@@ -111,9 +111,9 @@ func TestLateSuccessOfADeliveryOnHold(t *testing.T) {
 	require.NoError(t, b.store.Record(t.Context(), parked))
 	ended, err := b.store.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
-	require.False(t, ended)
-	b.requireLate(t, "note", "200; only noted: no retry was waiting in the queue")
-	require.Equal(t, 1, b.count(t, heldQuery))
+	require.True(t, ended)
+	b.requireLate(t, "deliver", "200; the queued retry was canceled")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
 
 func TestLateSuccessAfterTheEnd(t *testing.T) {

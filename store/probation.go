@@ -288,3 +288,16 @@ func (s *Store) tellRest(st *standing) {
 		s.log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
 	}
 }
+
+// endRest ends a probation, and the counting of failures, after a late success. The timeout before it was counted as a failure;
+// but the endpoint works, if slowly, and a probation would make it slower still.
+func (s *Store) endRest(ctx context.Context, key string) error {
+	if key == "" {
+		return nil
+	}
+	if _, err := s.pool.Exec(ctx, dropRest, []byte(key)); err != nil {
+		return fmt.Errorf("end the probation: %w", err)
+	}
+	s.failing.set(key, false)
+	return nil
+}
