@@ -115,8 +115,9 @@ func (a *batchAttempt) turn() (ready bool, err error) {
 		return false, a.record(hold, nil)
 	}
 	var fates []store.Fate
+	alone := len(a.batch.Members) == 1
 	a.batch.Keep(func(m *store.Member) bool {
-		verdict, stays := a.stays(m)
+		verdict, stays := a.stays(m, alone)
 		if !stays {
 			fates = append(fates, store.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
 		}
@@ -139,19 +140,22 @@ func (a *batchAttempt) turn() (ready bool, err error) {
 // end ends a batch that has nobody left.
 func (a *batchAttempt) end(fates []store.Fate) error {
 	verdict := policy.Verdict{Action: store.Cancel}
-	if len(fates) > 0 {
+	if len(fates) > 0 && fates[len(fates)-1].Verdict.Action != policy.Retry {
 		verdict = fates[len(fates)-1].Verdict
 	}
 	return a.record(verdict, fates)
 }
 
-// stays says whether a member may be sent with the others, and else what becomes of it.
-func (a *batchAttempt) stays(m *store.Member) (verdict policy.Verdict, stays bool) {
+// stays says whether a member may be sent with the others, and else what becomes of it. One event whose delivery kills the
+// process must not take all that it was cut with along: after too many re-runs each goes alone, and has re-runs of its own.
+func (a *batchAttempt) stays(m *store.Member, alone bool) (verdict policy.Verdict, stays bool) {
 	switch {
 	case m.EventMissing:
 		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
-	case a.reruns >= maxReruns:
+	case a.reruns >= maxReruns && alone:
 		return a.giveUp(policy.ReasonTooManyReruns), false
+	case a.reruns >= maxReruns:
+		return policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: policy.ReasonTooManyReruns}, false
 	}
 	if verdict, due := policy.Due(a.policy, m.OwedSince, a.work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
 		return verdict, false

@@ -126,7 +126,7 @@ WITH input AS (
 ), left_it AS (
     UPDATE postrider_internal.batch_members b SET left_at = now(), left_after = m.made, left_reason = CASE WHEN m.alone THEN m.reason ELSE coalesce(m.reason, m.state) END
       FROM members m
-     WHERE b.batch_id = m.batch_id AND b.batch_id = ANY ($2::bigint[]) AND b.delivery_id = m.id AND NOT m.ends AND (m.alone OR m.state IS NOT NULL)
+     WHERE b.batch_id = m.batch_id AND b.batch_id = ANY ($2::bigint[]) AND b.delivery_id = m.id AND (m.alone OR NOT m.ends AND m.state IS NOT NULL)
 ), batches AS (
     UPDATE postrider_internal.batches b
        SET job_id = CASE r.verdict WHEN 'leave' THEN b.job_id ELSE r.next_job END, attempts = CASE WHEN r.number > 0 THEN r.number ELSE b.attempts END,
