@@ -50,7 +50,11 @@ func (p *printer) published(r server.PublishReport) {
 }
 
 func (p *printer) attempted(r jobs.AttemptReport) {
-	fmt.Fprintf(p, "%s <-- %-10s %s attempt %d: %s in %s, %s\n", clock(time.Now()), printable(r.Subscription), printable(r.EventID), r.Number,
+	what := printable(r.EventID)
+	if r.Events > 1 {
+		what += fmt.Sprintf(" and %d more", r.Events-1)
+	}
+	fmt.Fprintf(p, "%s <-- %-10s %s attempt %d: %s in %s, %s\n", clock(time.Now()), printable(r.Subscription), what, r.Number,
 		met(r.Result), r.Duration.Round(100*time.Microsecond), sequel(r))
 }
 
