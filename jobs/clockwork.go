@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -114,9 +115,11 @@ func (e *Engine) keepPartitions(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "making partitions", e.store.EnsurePartitions)
 }
 
-// cleanJobs removes the rows of jobs that River has finalized itself.
-func (e *Engine) cleanJobs(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing finalized jobs", e.store.CleanJobs)
+// clean removes the rows of jobs that River has finalized itself, and probations that nobody is on any more.
+func (e *Engine) clean(ctx context.Context) {
+	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
+		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx))
+	})
 }
 
 // drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.

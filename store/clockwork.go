@@ -24,6 +24,18 @@ func (s *Store) CleanJobs(ctx context.Context) error {
 
 const cleanStep = 10_000
 
+// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were deleted, or name
+// another endpoint or policy by now.
+func (s *Store) CleanProbations(ctx context.Context) error {
+	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
+		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
+		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
+	if _, err := s.pool.Exec(ctx, clean); err != nil {
+		return fmt.Errorf("remove probations of nobody: %w", err)
+	}
+	return nil
+}
+
 // knownKinds are the kinds of jobs that this program can read and replace, as an SQL list. During a rolling upgrade the
 // queue may hold others, of a version that this one knows nothing about: what their arguments mean, and which row has to
 // follow when their id changes. Their own version's nodes do all that; here they are not touched.

@@ -212,3 +212,27 @@ func TestRoomIsCountedOnThroughFailedSamples(t *testing.T) {
 	}
 	require.Equal(t, before, b.store.Room(sub.ID))
 }
+
+// Jobs that River finalized, and probations that nobody is on any more, are removed after an hour, and nothing else.
+func TestClean(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "endpoint", nil)
+	b.subscription(t, "orders", "own", func(s *store.SubscriptionSpec) { s.RetryPolicy = "namespace-2023" })
+	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, updated_at)
+		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), 'kept', now() - interval '2 hours'
+		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+		UNION ALL SELECT 'nobody''s', 'over', now() - interval '2 hours'
+		UNION ALL SELECT 'nobody''s yet', 'kept', now()`)
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, finalized_at)
+		SELECT state::postrider_internal.river_job_state, '{}', 'deliver', 'deliveries', 1, 1000, at FROM (VALUES
+			('completed', now() - interval '2 hours'), ('discarded', now() - interval '2 hours'), ('completed', now()), ('available', NULL)) AS j(state, at)`)
+
+	require.NoError(t, b.store.CleanProbations(t.Context()))
+	require.NoError(t, b.store.CleanJobs(t.Context()))
+
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'kept'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'over'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+}
