@@ -81,13 +81,19 @@ func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND attempts = 0"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'TooManyReruns'"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}
 
-	b.pause(t, "all")
-	b.publishAtOnce(t, "lone", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = NULL")
-	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts) SELECT 'available', jsonb_build_object('s', id, 'r', 20), 'batch', 'deliveries', 1, 1000 FROM postrider_internal.event_subscriptions`)
-	b.resume(t, "all")
+func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 1)
+	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
+	b.start(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0")
+	require.Empty(t, e.requests())
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
 }
 
 // A member whose time to live has passed leaves before the request; the others are sent.
