@@ -53,3 +53,35 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	b.attemptsMade(t, owed)
 	require.Equal(t, owed+60, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
+
+// maxConcurrentDeliveries bounds the requests in flight, and everything is delivered all the same.
+func TestMaxConcurrentDeliveries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var inFlight, most atomic.Int64
+	full, open := make(chan struct{}), make(chan struct{})
+	reached := sync.OnceFunc(func() { close(full) })
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		now := inFlight.Add(1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		if now == 2 {
+			reached()
+		}
+		<-open
+		inFlight.Add(-1)
+		w.WriteHeader(http.StatusOK)
+	})
+	release := sync.OnceFunc(func() { close(open) })
+	t.Cleanup(release) // before the endpoint is closed, which waits for its requests
+	two := 2
+	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &two })
+	b.publishMany(t, 40)
+	b.start(t, nil)
+	<-full
+	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'") // what found no place
+	release()
+	b.attemptsMade(t, 40)
+	require.EqualValues(t, 2, most.Load())
+	require.Equal(t, 40, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}
