@@ -283,7 +283,7 @@ func (s *Store) writeStandings(ctx context.Context, tx pgx.Tx, standings map[str
 func (s *Store) tellRest(st *standing) {
 	switch {
 	case !st.before.Held() && st.rest.Held():
-		s.log.Warn("deliveries to an endpoint are held after failures", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
+		s.log.Warn("deliveries to an endpoint are held after failures; one is let through at the end of the hold, or now by POST …/probe of an event subscription on it", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
 	case st.before.Held() && !st.rest.Held():
 		s.log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
 	}
