@@ -172,7 +172,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.clean, e.drain, e.refill, e.sweep, e.mergeRollups} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.clean, e.drain, e.refill, e.sweep, e.mergeRollups, e.vacuum} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

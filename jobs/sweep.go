@@ -8,6 +8,9 @@ import (
 const (
 	sweepInterval = time.Minute
 	mergeInterval = 10 * time.Second
+	// vacuumInterval is a compromise: a fetch reads past what died since, a vacuum reads every index of the table. Every 5 s
+	// cost a tenth of the throughput; every 15 s took a tenth of PostgreSQL's time away from runs of 75 s.
+	vacuumInterval = 15 * time.Second
 )
 
 // sweep is the net under everything else: it should find nothing, ever. What it does find is mended, and told as an error,
@@ -29,4 +32,9 @@ func (e *Engine) mergeRollups(ctx context.Context) {
 		_, err := e.store.MergeRollups(ctx)
 		return err
 	})
+}
+
+// vacuum keeps the fetch of jobs short.
+func (e *Engine) vacuum(ctx context.Context) {
+	e.every(ctx, vacuumInterval, "vacuuming", e.store.VacuumJobs)
 }

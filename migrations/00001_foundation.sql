@@ -9,6 +9,16 @@ DROP INDEX IF EXISTS postrider_internal.river_job_args_index;
 DROP INDEX IF EXISTS postrider_internal.river_job_metadata_index;
 DROP INDEX IF EXISTS postrider_internal.river_job_kind;
 
+-- One index by state for each of those who look for jobs by their state, in place of River's one for all: a job that is
+-- fetched leaves the index of those that can be fetched instead of moving to another place in it. And an index with a
+-- condition cannot be taken for a search by id: of a table that was empty when it was last vacuumed PostgreSQL believes that
+-- every index has one page, and a fetch once read the whole old index for each of its 600 jobs (283 ms instead of 8).
+DROP INDEX IF EXISTS postrider_internal.river_job_prioritized_fetching_index;
+CREATE INDEX river_job_available_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id) WHERE state = 'available';
+CREATE INDEX river_job_scheduled_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id) WHERE state = 'scheduled';
+CREATE INDEX river_job_retryable_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id) WHERE state = 'retryable';
+CREATE INDEX river_job_running_idx ON postrider_internal.river_job (queue, id) WHERE state = 'running';
+
 -- river_job stays nearly empty while every row of it lives for milliseconds: vacuum by count, not by share of the table.
 ALTER TABLE postrider_internal.river_job SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
@@ -53,6 +63,9 @@ COMMENT ON FUNCTION postrider.jsonb_error(bytea) IS 'Why try_jsonb() answers NUL
 COMMENT ON FUNCTION postrider.try_text(bytea) IS 'The bytes as text if they are valid UTF-8, else in escape format; never fails.';
 
 -- +goose Down
+DROP INDEX postrider_internal.river_job_available_idx, postrider_internal.river_job_scheduled_idx, postrider_internal.river_job_retryable_idx,
+    postrider_internal.river_job_running_idx;
+CREATE INDEX river_job_prioritized_fetching_index ON postrider_internal.river_job (state, queue, priority, scheduled_at, id);
 DROP FUNCTION postrider.try_text(bytea);
 DROP FUNCTION postrider.jsonb_error(bytea);
 DROP FUNCTION postrider.try_jsonb(bytea);

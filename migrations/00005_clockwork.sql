@@ -37,8 +37,8 @@ CREATE TABLE postrider_internal.idempotency_keys (
 CREATE INDEX idempotency_keys_expiry_idx ON postrider_internal.idempotency_keys (expires_at);
 
 -- Counts, top-N lists and charts read rollups, never the big tables. Publishing and recording append what they count (an upsert
--- would make every flush fight for the same few rows), one row for each flush, whoever it concerned: with a row for each event
--- subscription, a thousand of them cost a third of a core. A background merge adds them up.
+-- would make every flush fight for the same few rows), a few rows for each flush: with a row for each event subscription, a
+-- thousand of them cost a third of a core. A background merge adds them up, one slot of event subscriptions at a time.
 CREATE TYPE postrider_internal.rollup_entry AS (
     minute          timestamptz,
     topic_id        bigint,
@@ -49,6 +49,7 @@ CREATE TYPE postrider_internal.rollup_entry AS (
     count           bigint
 );
 CREATE TABLE postrider_internal.rollup_deltas (
+    slot            smallint NOT NULL,
     entries         postrider_internal.rollup_entry[] NOT NULL
 );
 -- They live for seconds: no time is spent on compressing them.
@@ -62,7 +63,7 @@ CREATE TABLE postrider_internal.rollups (
     count           bigint NOT NULL,
     latency_buckets bigint[],
     PRIMARY KEY (minute, topic_id, subscription_id, kind, detail)
-);
+) WITH (fillfactor = 60); -- a minute is added to about six times; in place it costs a fifth less
 
 -- +goose Down
 DROP TABLE postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.idempotency_keys,

@@ -2,13 +2,6 @@
 -- Deltas live for seconds: vacuum by count, not by share of the table.
 ALTER TABLE postrider_internal.rollup_deltas SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- +goose StatementBegin
--- Adds up two histograms of the same bounds; no histogram is a histogram of nothing.
-CREATE FUNCTION postrider_internal.add_buckets(a bigint[], b bigint[]) RETURNS bigint[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a
-            ELSE (SELECT array_agg(coalesce(x, 0) + coalesce(y, 0) ORDER BY i) FROM unnest(a, b) WITH ORDINALITY AS u(x, y, i)) END $$;
--- +goose StatementEnd
 CREATE VIEW postrider.delivery_counts AS
 SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets
   FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,
@@ -17,7 +10,7 @@ SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.co
                     sum(latency_buckets[8])::bigint, sum(latency_buckets[9])::bigint, sum(latency_buckets[10])::bigint, sum(latency_buckets[11])::bigint, sum(latency_buckets[12])::bigint, sum(latency_buckets[13])::bigint, sum(latency_buckets[14])::bigint] END AS latency_buckets
           FROM (SELECT * FROM postrider_internal.rollups
                 UNION ALL
-                SELECT minute, topic_id, coalesce(subscription_id, 0), kind, detail, sum(count)::bigint, CASE WHEN count(bucket) > 0 THEN ARRAY [
+                SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint, CASE WHEN count(bucket) > 0 THEN ARRAY [
                             coalesce(sum(count) FILTER (WHERE bucket = 0), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 1), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 2), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 3), 0)::bigint,
                             coalesce(sum(count) FILTER (WHERE bucket = 4), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 5), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 6), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 7), 0)::bigint,
                             coalesce(sum(count) FILTER (WHERE bucket = 8), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 9), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 10), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 11), 0)::bigint,
@@ -37,5 +30,4 @@ COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS 'Of attempts: how
 
 -- +goose Down
 DROP VIEW postrider.delivery_counts;
-DROP FUNCTION postrider_internal.add_buckets(bigint[], bigint[]);
 ALTER TABLE postrider_internal.rollup_deltas RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, autovacuum_vacuum_cost_delay);

@@ -26,7 +26,7 @@ const (
 	lookRounds = 8
 )
 
-// The condition is the exact beginning of River's fetching index (state, queue, priority, scheduled_at): finding that
+// The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): finding that
 // nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s, and
 // scans (108 ms at the same size).
 //
