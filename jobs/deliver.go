@@ -77,7 +77,11 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	release := d.engine.held.add(job.ID)
 	defer release()
 	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
-	return d.engine.worked(a, a.run(ctx))
+	err := a.run(ctx)
+	if err == nil {
+		d.engine.ended.add(job.ID) // recorded: the row is gone
+	}
+	return d.engine.worked(a, err)
 }
 
 // worked is what River is told of a turn.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/migrations"
@@ -81,6 +80,7 @@ type Engine struct {
 	log     *slog.Logger
 	river   *river.Client[pgx.Tx]
 	held    *held
+	ended   *endedJobs
 	gate    *gate
 	host    string
 
@@ -103,7 +103,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
@@ -117,7 +117,7 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the batch worker: %w", err)
 	}
-	if e.river, err = river.NewClient(riverpgxv5.New(o.Store.Pool()), e.riverConfig(workers)); err != nil {
+	if e.river, err = river.NewClient(newDriver(o.Store.Pool(), e.ended), e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return e, nil

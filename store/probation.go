@@ -203,7 +203,7 @@ const (
 func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*evidence) error {
 	if len(found) == 0 {
 		var gone []int64
-		err := r.store.pool.QueryRow(ctx, r.statement, r.columns(r.store.node, group)...).Scan(&gone)
+		err := r.store.pool.QueryRow(ctx, r.statement(group), r.columns(r.store.node, group)...).Scan(&gone)
 		r.tell(group, gone)
 		return err
 	}
@@ -211,7 +211,7 @@ func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*eviden
 		var gone []int64
 		standings, now := map[string]*standing{}, time.Time{}
 		batch := &pgx.Batch{}
-		batch.Queue(r.statement, r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+		batch.Queue(r.statement(group), r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
 		queueStandings(batch, found, standings, &now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err

@@ -20,7 +20,23 @@ import (
 //
 // Up to 5 s ahead a job is stored as available with its time: River's poll is exact then. Later ones are scheduled:
 // 500,000 future rows among the available ones make every empty poll 39 ms long.
-const recordStatement = `
+//
+// Planning is a third of what the whole statement takes, most of it for parts that most groups do not need: goesOn are those
+// of retries and holds, letters is that of dead letters.
+func recordStatement(goesOn, letters bool) string {
+	statement := recordedFence
+	if goesOn {
+		statement += recordedMoves
+	}
+	statement += recordedEnds
+	if letters {
+		statement += `, letters AS (` + recordedLetters + `)`
+	}
+	return statement + ` SELECT coalesce(array_agg(id), '{}') FROM gone`
+}
+
+const (
+	recordedFence = `
 WITH input AS (
     SELECT r.*, r.owner_id AS delivery_id FROM (` + resultInput + `) r
 ), gone AS (
@@ -30,7 +46,9 @@ WITH input AS (
            CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM input JOIN gone ON gone.id = input.job_id
 ), attempts AS (` + recordedAttempts + "delivery_id, NULL" + recordedAttemptsFrom + `
-), moved_on AS (
+), rolled_attempts AS (` + rolledAttempts + `)`
+
+	recordedMoves = `, moved_on AS (
     UPDATE postrider_internal.deliveries d
        SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
            first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at,
@@ -44,15 +62,34 @@ WITH input AS (
       FROM result WHERE next_job IS NOT NULL
 ), parked AS (
     UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason, held_reruns = r.reruns FROM result r WHERE d.id = r.delivery_id AND r.verdict = 'hold'
-), finished AS (
+)`
+
+	recordedEnds = `, finished AS (
     DELETE FROM postrider_internal.deliveries d USING result r
      WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL` + endedColumns + `
 ), history AS (` + recordedHistory + `
-), rolled_attempts AS (` + rolledAttempts + `
-), rolled_ends AS (` + rolledEnds + "state, coalesce(reason, '')" + rolledEndsFrom + `
-), letters AS (` + recordedLetters + `
+), rolled_ends AS (` + rolledEnds + "state, coalesce(reason, '')" + rolledEndsFrom + `)`
 )
-SELECT coalesce(array_agg(id), '{}') FROM gone`
+
+// recordStatements are the four, by what a group needs.
+var recordStatements = [2][2]string{
+	{recordStatement(false, false), recordStatement(false, true)},
+	{recordStatement(true, false), recordStatement(true, true)},
+}
+
+// recordStatementFor is the shortest one that records the group.
+func recordStatementFor(group []*recordRequest) string {
+	var goesOn, letters int
+	for _, req := range group {
+		switch req.Verdict.Action {
+		case policy.DeadLetter:
+			letters = 1
+		case policy.Retry, Hold:
+			goesOn = 1
+		}
+	}
+	return recordStatements[goesOn][letters]
+}
 
 func (r *recorder[T]) write(group []T) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)

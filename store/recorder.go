@@ -105,14 +105,14 @@ type recorder[T recordable] struct {
 	store     *Store
 	queue     *batcher[T]
 	fits      func() func(T) bool
-	statement string
+	statement func(group []T) string
 	columns   func(node string, group []T) []any
 
 	mu      sync.Mutex
 	healthy chan struct{} // closed while flushes succeed
 }
 
-func newRecorder[T recordable](s *Store, fits func() func(T) bool, statement string, columns func(string, []T) []any) *recorder[T] {
+func newRecorder[T recordable](s *Store, fits func() func(T) bool, statement func([]T) string, columns func(string, []T) []any) *recorder[T] {
 	r := &recorder[T]{store: s, queue: newBatcher[T](), fits: fits, statement: statement, columns: columns, healthy: make(chan struct{})}
 	close(r.healthy)
 	return r

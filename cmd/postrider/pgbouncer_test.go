@@ -211,7 +211,7 @@ func TestPgBouncerSurvivorMakesTheAttemptsOfAKilledNodeAgain(t *testing.T) {
 
 func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	t.Parallel()
-	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,lock_timeout,idle_in_transaction_session_timeout"
+	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout,idle_in_transaction_session_timeout"
 	for _, row := range []struct{ name, setting, says string }{
 		{"it refuses our settings", "", "leads to PgBouncer (unsupported startup parameter: "},
 		{"it ignores our settings", ignore, "leads to a connection pooler that drops the session's settings"},

@@ -1,0 +1,92 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// driver is River's for pgx, but for one thing: it does not look for the rows of jobs that are known to be gone. River completes
+// each job that returns, and the statement that records an attempt has deleted its row: a twelfth of PostgreSQL's time went into
+// finding nothing.
+type driver struct {
+	*riverpgxv5.Driver
+	ended *endedJobs
+}
+
+func newDriver(pool *pgxpool.Pool, ended *endedJobs) driver {
+	return driver{riverpgxv5.New(pool), ended}
+}
+
+// GetExecutor implements riverdriver.Driver.
+func (d driver) GetExecutor() riverdriver.Executor { return executor{d.Driver.GetExecutor(), d.ended} }
+
+type executor struct {
+	riverdriver.Executor
+	ended *endedJobs
+}
+
+// JobSetStateIfRunningMany implements riverdriver.Executor. It answers the jobs that it found, so none for those that are gone.
+func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
+	left := e.ended.without(p)
+	if len(left.ID) == 0 {
+		return nil, nil
+	}
+	return e.Executor.JobSetStateIfRunningMany(ctx, left)
+}
+
+// endedJobs are those whose attempt was recorded, until River asks for them.
+type endedJobs struct {
+	mu  sync.Mutex
+	ids map[int64]struct{}
+}
+
+func newEndedJobs() *endedJobs { return &endedJobs{ids: map[int64]struct{}{}} }
+
+func (e *endedJobs) add(id int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ids[id] = struct{}{}
+}
+
+// forget says for each job whether it has ended, and forgets it: River completes a job once.
+func (e *endedJobs) forget(ids []int64) (ended []bool) {
+	ended = make([]bool, len(ids))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, id := range ids {
+		if _, ended[i] = e.ids[id]; ended[i] {
+			delete(e.ids, id)
+		}
+	}
+	return ended
+}
+
+// without is p without the jobs that have ended.
+func (e *endedJobs) without(p *riverdriver.JobSetStateIfRunningManyParams) *riverdriver.JobSetStateIfRunningManyParams {
+	ended := e.forget(p.ID)
+	if !slices.Contains(ended, true) {
+		return p
+	}
+	return &riverdriver.JobSetStateIfRunningManyParams{
+		ID: leave(p.ID, ended), Attempt: leave(p.Attempt, ended), ErrData: leave(p.ErrData, ended), FinalizedAt: leave(p.FinalizedAt, ended),
+		MetadataDoMerge: leave(p.MetadataDoMerge, ended), MetadataUpdates: leave(p.MetadataUpdates, ended), Now: p.Now,
+		ScheduledAt: leave(p.ScheduledAt, ended), Schema: p.Schema, State: leave(p.State, ended),
+	}
+}
+
+// leave is the column without the places marked.
+func leave[T any](column []T, marked []bool) []T {
+	left := make([]T, 0, len(column))
+	for i, value := range column {
+		if !marked[i] {
+			left = append(left, value)
+		}
+	}
+	return left
+}
