@@ -43,6 +43,8 @@ const storedPart = `stored AS (
 // event subscription queued (admission). The rows that hold are locked against change until the commit: a release waits, and
 // what it then looks for includes these deliveries.
 //
+// Ids are drawn in the order of publishing, whatever way the plan joins: batches are cut in it.
+//
 // An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
 const owedPart = `held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
@@ -55,9 +57,10 @@ const owedPart = `held AS MATERIALIZED (
       LEFT JOIN held ON held.subscription_id = l.subscription_id
       LEFT JOIN resting ON resting.rest_key = l.rest_key
 ), owed AS MATERIALIZED (
-    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching,
-           CASE WHEN d.admitted AND lanes.hold IS NULL AND NOT lanes.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
-      FROM owing d JOIN lanes ON lanes.subscription_id = d.subscription_id
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, d.*,
+           CASE WHEN d.hold IS NULL AND NOT d.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
+      FROM (SELECT d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching
+              FROM owing d JOIN lanes ON lanes.subscription_id = d.subscription_id ORDER BY d.place) d
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE job_id IS NOT NULL
@@ -74,7 +77,7 @@ const owedPart = `held AS MATERIALIZED (
 var publishStatement = `
 WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
     SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
-      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[]) AS d(event_uuid, topic_id, subscription_id, admitted)
+      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, place)
 ), ` + numbered(owedPart, 19) + `, rolled AS (` + numbered(rolledPublish, 17) + `
 )
 SELECT version FROM postrider_internal.catalogue`
@@ -96,7 +99,7 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
+	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
 		return c.transact(ctx, conn, group, "BEGIN")
 	})
 }
@@ -106,7 +109,7 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.withConn(ctx, func(conn *pgxpool.Conn) error {
+	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
 		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
@@ -121,21 +124,6 @@ func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest)
 	})
 }
 
-// withConn lends a connection. One that is still inside a transaction afterwards is rolled back, or the pool would
-// throw it away.
-func (c *committer) withConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
-	conn, err := c.store.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	defer conn.Release()
-	err = do(conn)
-	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
-		_, _ = conn.Exec(ctx, "ROLLBACK")
-	}
-	return err
-}
-
 // transact runs T1, after the statements given, in one round trip and answers the group.
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, before ...string) error {
 	version, found := group[0].version, int64(0)
@@ -144,6 +132,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
+	batch.Queue(keepPlan)
 	statement, columns := publishStatement, c.store.publishColumns
 	if group[0].routed { // alone in its group
 		statement, columns = storeRouteStatement, c.store.routeColumns

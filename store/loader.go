@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Work is a delivery whose turn has come, with the event's body.
@@ -185,7 +186,7 @@ SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_ma
        coalesce(st.hold, ''), coalesce(st.stop_time_to_live, false), coalesce(d.last_hold, ''),
        CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END, d.event_day NOT BETWEEN $3::date AND $4::date
   FROM postrider_internal.deliveries d
-  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = d.subscription_id
+  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = d.subscription_id LIMIT 1) st ON true
   LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day AND e.day BETWEEN $3 AND $4 LIMIT 1) e ON true
  WHERE d.id = ANY ($1)`
 
@@ -224,9 +225,12 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	found, rests := make(map[int64]*Work, len(group)), map[string]restRow{}
 	from, to := l.days(group)
 	batch := &pgx.Batch{}
+	batch.Queue("BEGIN READ ONLY")
+	batch.Queue(keepPlan)
 	batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
 	queueRests(batch, group, rests)
-	if err := l.store.pool.SendBatch(ctx, batch).Close(); err != nil {
+	batch.Queue("COMMIT")
+	if err := l.store.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() }); err != nil {
 		return nil, err
 	}
 	for _, req := range group {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Rest says what is rested after failures of a delivery's endpoint, and how that stood when the delivery was read.
@@ -202,16 +203,13 @@ const (
 // was there count: a node that was thought dead does not testify.
 func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*evidence) error {
 	if len(found) == 0 {
-		var gone []int64
-		err := r.store.pool.QueryRow(ctx, r.statement(group), r.columns(r.store.node, group)...).Scan(&gone)
-		r.tell(group, gone)
-		return err
+		return r.recordAlone(ctx, group)
 	}
 	return pgx.BeginFunc(ctx, r.store.pool, func(tx pgx.Tx) error {
 		var gone []int64
 		standings, now := map[string]*standing{}, time.Time{}
 		batch := &pgx.Batch{}
-		batch.Queue(r.statement(group), r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&gone) })
+		r.queueGroup(batch, group, &gone)
 		queueStandings(batch, found, standings, &now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
@@ -225,6 +223,27 @@ func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*eviden
 		r.store.failing.forget(heard, standings)
 		return nil
 	})
+}
+
+// recordAlone records a group that says nothing of anybody's health, in one round trip.
+func (r *recorder[T]) recordAlone(ctx context.Context, group []T) error {
+	var gone []int64
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN")
+	r.queueGroup(batch, group, &gone)
+	batch.Queue("COMMIT")
+	if err := r.store.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() }); err != nil {
+		return err
+	}
+	r.tell(group, gone)
+	return nil
+}
+
+func (r *recorder[T]) queueGroup(batch *pgx.Batch, group []T, gone *[]int64) {
+	if r.settings != "" {
+		batch.Queue(r.settings)
+	}
+	batch.Queue(r.statement(group), r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(gone) })
 }
 
 func (r *recorder[T]) tell(group []T, gone []int64) {

@@ -44,7 +44,7 @@ WITH input AS (
 ), result AS MATERIALIZED (
     SELECT input.*, CASE verdict WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
            CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
-      FROM input JOIN gone ON gone.id = input.job_id
+      FROM input WHERE (job_id IN (SELECT id FROM gone)) IS TRUE -- not a join: those are loops here, of 200 by 200
 ), attempts AS (` + recordedAttempts + "delivery_id, NULL" + recordedAttemptsFrom + `
 ), rolled_attempts AS (` + rolledAttempts + `)`
 

@@ -105,6 +105,7 @@ type recorder[T recordable] struct {
 	store     *Store
 	queue     *batcher[T]
 	fits      func() func(T) bool
+	settings  string // for its transaction; "" for none
 	statement func(group []T) string
 	columns   func(node string, group []T) []any
 
@@ -112,8 +113,8 @@ type recorder[T recordable] struct {
 	healthy chan struct{} // closed while flushes succeed
 }
 
-func newRecorder[T recordable](s *Store, fits func() func(T) bool, statement func([]T) string, columns func(string, []T) []any) *recorder[T] {
-	r := &recorder[T]{store: s, queue: newBatcher[T](), fits: fits, statement: statement, columns: columns, healthy: make(chan struct{})}
+func newRecorder[T recordable](s *Store, fits func() func(T) bool, settings string, statement func([]T) string, columns func(string, []T) []any) *recorder[T] {
+	r := &recorder[T]{store: s, queue: newBatcher[T](), fits: fits, settings: settings, statement: statement, columns: columns, healthy: make(chan struct{})}
 	close(r.healthy)
 	return r
 }
