@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/migrations"
@@ -117,7 +118,7 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the batch worker: %w", err)
 	}
-	if e.river, err = river.NewClient(newDriver(o.Store.Pool(), e.ended), e.riverConfig(workers)); err != nil {
+	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return e, nil

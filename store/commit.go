@@ -50,7 +50,7 @@ const owedPart = `held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
      WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL FOR SHARE
 ), resting AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND since IS NOT NULL FOR SHARE
+    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE
 ), lanes AS MATERIALIZED (
     SELECT l.subscription_id, l.batching, coalesce(held.hold, CASE WHEN resting.rest_key IS NOT NULL THEN 'probation' END) AS hold
       FROM unnest($1::bigint[], $2::bytea[], $3::bool[]) AS l(subscription_id, rest_key, batching)

@@ -1,7 +1,25 @@
 package store
 
+import "fmt"
+
 // StepRoutesBy makes the steps of routes small, so that a test has many of them.
 func (s *Store) StepRoutesBy(deliveries int) { s.router.limit = deliveries }
 
 // LookBackSlowly makes every look back of this store's pumps a slow one.
 func (s *Store) LookBackSlowly() { s.cutters.slow = 0 }
+
+// KeptStatement is a statement whose plan is kept, and what its transaction sets first.
+type KeptStatement struct{ SQL, Settings string }
+
+// KeptStatements are all of them.
+func KeptStatements() map[string]KeptStatement {
+	all := map[string]KeptStatement{
+		"fetch": {fetchStatement, inOrder}, "load": {loadStatement, keepPlan}, "publish": {publishStatement, keepPlan}, "store and route": {storeRouteStatement, keepPlan},
+	}
+	for goesOn, row := range recordStatements {
+		for letters, statement := range row {
+			all[fmt.Sprintf("record %d %d", goesOn, letters)] = KeptStatement{statement, keepPlan}
+		}
+	}
+	return all
+}

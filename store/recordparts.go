@@ -43,8 +43,8 @@ const (
            f.last_outcome, f.last_status, f.error, f.excerpt, f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, e.event_id, e.event_type,
            e.subject, e.source, e.data_version, e.schema, f.retry_policy, f.redelivered_from, e.body
       FROM finished f
-      JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
-      JOIN postrider_internal.topics t ON t.id = f.topic_id
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.event_subscriptions s WHERE s.id = f.subscription_id LIMIT 1) s
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
      WHERE f.state = 'dead_lettered'`
 )

@@ -77,7 +77,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.notifier = newNotifier(o.Pool, o.Logger)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
-	s.recorder = newRecorder(s, fitsFlush, keepLoops, recordStatementFor, resultColumns)
+	s.recorder = newRecorder(s, fitsFlush, keepPlan, recordStatementFor, resultColumns)
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, "", func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)
