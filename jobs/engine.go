@@ -129,7 +129,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		ID:                  e.store.Node(),
 		Schema:              migrations.Schema,
 		Workers:             workers,
-		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers}},
+		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval}},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
 		PollOnly:            e.options.PollOnly,

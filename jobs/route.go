@@ -15,6 +15,9 @@ import (
 // workers and 3.6 s with 200.
 const routeWorkers = 500
 
+// routePollInterval is the net under the notification that each stored route sends; where nobody listens it is all there is.
+const routePollInterval = 500 * time.Millisecond
+
 // RouteArgs name a route: a publish whose deliveries are made after it was answered.
 type RouteArgs struct {
 	Route int64 `json:"route"`

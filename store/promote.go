@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,6 +25,8 @@ const (
 	lookPast = 2 * time.Second
 	// Behind one flood may be another one. So many are looked past, at a step of parkStep each.
 	lookRounds = 8
+	// wakeInterval is how late a job may be that failed before its attempt began.
+	wakeInterval = time.Second
 )
 
 // The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): finding that
@@ -90,10 +93,8 @@ type Room struct {
 // DefaultRoom. Every node calls it every 250 ms; nodes skip each other's rows.
 func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	total, err := s.promoteScheduled(ctx, rooms)
-	for _, queue := range []string{DeliverQueue, RouteQueue} {
-		if err == nil {
-			err = s.wake(ctx, queue, &total)
-		}
+	if err == nil && s.promoter.wakes(time.Now()) {
+		err = errors.Join(s.wake(ctx, DeliverQueue, &total), s.wake(ctx, RouteQueue, &total))
 	}
 	if total > 0 {
 		s.notifier.poke()
@@ -120,6 +121,19 @@ type promoter struct {
 	mu       sync.Mutex
 	flooding []string // ids of the event subscriptions that the last step had to park something of
 	lookedAt time.Time
+	wokeAt   time.Time
+}
+
+// wakes says whether it is time to look for the jobs whose times are River's own: seldom, for they are few, and four looks at
+// nothing four times a second were a quarter of what an idle node asks.
+func (p *promoter) wakes(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.wokeAt) < wakeInterval {
+		return false
+	}
+	p.wokeAt = now
+	return true
 }
 
 // look says how many rows the next step may take, and whether it is time to look past the flood.
