@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"postrider/event"
 	"postrider/policy"
@@ -63,8 +64,14 @@ func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
 // Catalogue is the one in memory, at most a second old.
 func (s *Store) Catalogue() *Catalogue { return s.catalogue.Load() }
 
-// Reload reads what changed since the catalogue in memory. It costs one trivial query when nothing did.
+// reloadTimeout bounds a reload, the wait for another one included. A connection that a firewall forgot answers nothing and stays
+// open: without a bound, one such moment would keep this node from every later change of the configuration.
+const reloadTimeout = 5 * time.Second
+
+// Reload reads what changed since the catalogue in memory, within 5 s. It costs one trivial query when nothing did.
 func (s *Store) Reload(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	old := s.catalogue.Load()

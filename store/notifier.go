@@ -24,6 +24,8 @@ type notifier struct {
 
 const (
 	notifyInterval = time.Millisecond
+	// notifyTimeout gives up on a connection that answers nothing and stays open.
+	notifyTimeout = 5 * time.Second
 	// River listens on "<schema>.river_insert" for {"queue": …}.
 	notifyStatement     = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`
 	notifyBothStatement = notifyStatement + `, pg_notify('postrider_internal.river_insert', '{"queue":"routes"}')`
@@ -56,6 +58,13 @@ func (n *notifier) statement() string {
 	return notifyStatement
 }
 
+func (n *notifier) notify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	_, err := n.pool.Exec(ctx, n.statement())
+	return err
+}
+
 func (n *notifier) run(ctx context.Context) {
 	pause := time.NewTicker(notifyInterval)
 	defer pause.Stop()
@@ -66,7 +75,7 @@ func (n *notifier) run(ctx context.Context) {
 		case <-n.wake:
 		}
 		// A lost notification costs one poll interval (100 ms), never an event.
-		if _, err := n.pool.Exec(ctx, n.statement()); err != nil && ctx.Err() == nil {
+		if err := n.notify(ctx); err != nil && ctx.Err() == nil {
 			n.log.Debug("the fetchers were not woken; they poll", "error", err)
 		}
 		select {
