@@ -42,6 +42,7 @@ func (d *batchDeliverer) Timeout(job *river.Job[BatchArgs]) time.Duration {
 func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) error {
 	release := d.engine.held.add(job.ID)
 	defer release()
+	d.engine.store.Reach(store.PointFetched)
 	a := &batchAttempt{
 		attempt: attempt{
 			engine: d.engine, args: DeliverArgs{Subscription: job.Args.Subscription}, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1,

@@ -76,6 +76,7 @@ func (e *Engine) timeout(subscription int64) time.Duration {
 func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
 	release := d.engine.held.add(job.ID)
 	defer release()
+	d.engine.store.Reach(store.PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
 	err := a.run(ctx)
 	if err == nil {
@@ -281,6 +282,7 @@ func (a *attempt) conclude(started time.Time, met answer) error {
 
 // learn ends the call at the gate: recording is no load on the endpoint.
 func (a *attempt) learn(met answer) {
+	a.engine.store.Reach(store.PointAnswered)
 	a.leave()
 	a.engine.gate.learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
 }

@@ -47,6 +47,7 @@ type endpointClient struct {
 	transport *http.Transport
 	userAgent string
 	late      *lateCalls
+	sent      func() // told when a request was written; nil = nobody
 }
 
 func newEndpointClient(requests context.Context, o Options) *endpointClient {
@@ -108,7 +109,7 @@ func (c *endpointClient) post(url string, header http.Header, body *payload, ack
 func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) {
 	a := answer{}
 	trace := k.watch.trace()
-	trace.WroteRequest = k.body.wrote
+	trace.WroteRequest = c.wrote(k.body)
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, k.url, nil)
 	if err != nil {
 		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: k.elapsed()}, nil
@@ -131,6 +132,16 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 	a.read(resp)
 	a.duration = k.elapsed()
 	return a, nil
+}
+
+func (c *endpointClient) wrote(body *payload) func(httptrace.WroteRequestInfo) {
+	if c.sent == nil {
+		return body.wrote
+	}
+	return func(info httptrace.WroteRequestInfo) {
+		body.wrote(info)
+		c.sent()
+	}
 }
 
 // read takes what is kept of a response. A body that never ends or breaks off changes nothing: the status is the answer.

@@ -108,6 +108,7 @@ func New(o Options) (*Engine, error) {
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
+	e.endpoint.sent = func() { e.store.Reach(store.PointSent) }
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, &deliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the delivery worker: %w", err)

@@ -73,6 +73,7 @@ func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, jobID int64, p
 		if err := s.cutBatch(ctx, sub, jobID); err != nil {
 			return nil, err
 		}
+		s.Reach(PointClaim)
 	}
 	b, bytes, err := s.findBatch(ctx, sub, jobID)
 	if err != nil {

@@ -55,6 +55,7 @@ func (s *Store) RecordBatch(ctx context.Context, result BatchResult) error {
 		if fate.Verdict.Action != policy.DeadLetter {
 			continue
 		}
+		s.Reach(PointDeadLetter)
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("make a dead letter's id: %w", err)

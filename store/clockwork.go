@@ -105,6 +105,7 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 		if err != nil || len(lost) == 0 {
 			return err
 		}
+		s.Reach(PointReclaim)
 		return tx.QueryRow(ctx, reclaimStatement, lost).Scan(&n)
 	})
 	if err != nil {

@@ -127,6 +127,7 @@ func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest)
 // transact runs T1, after the statements given, in one round trip and answers the group.
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, before ...string) error {
 	version, found := group[0].version, int64(0)
+	c.store.Reach(PointPublishBefore)
 	admitted := c.store.traffic.admit(wantedBy(group))
 	batch := &pgx.Batch{}
 	for _, statement := range before {
@@ -139,12 +140,14 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	}
 	batch.Queue(statement, columns(version, group, admitted)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	batch.Queue("COMMIT")
+	c.store.Reach(PointPublishInside)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
 	}
 	if found != version {
 		return errStale
 	}
+	c.store.Reach(PointPublishAfter)
 	c.store.traffic.add(admitted)
 	c.store.notifier.poke()
 	if group[0].routed {

@@ -41,6 +41,7 @@ func (s *Store) ResumeSubscription(ctx context.Context, topic, name string) (*Su
 	const resume = `UPDATE postrider_internal.event_subscription_states SET updated_at = now(), paused_since = CASE WHEN stop_time_to_live THEN paused_since END,
 		resumed_at = CASE WHEN stop_time_to_live AND paused_since IS NOT NULL THEN coalesce(resumed_at, now()) END WHERE subscription_id = $1`
 	sub, err := s.changeState(ctx, topic, name, resume)
+	s.Reach(PointRelease)
 	if err != nil || !sub.Hold.Resuming {
 		return sub, err
 	}
@@ -137,6 +138,7 @@ func (s *Store) changeRest(ctx context.Context, topic, name, statement string) (
 	if _, err := s.pool.Exec(ctx, statement, s.Catalogue().restKey(sub)); err != nil {
 		return nil, outage("change the probation of an event subscription", err)
 	}
+	s.Reach(PointRelease)
 	return s.SubscriptionOf(ctx, topic, name)
 }
 

@@ -28,7 +28,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 		}
 		for _, table := range partitionedTables {
 			for day := range PartitionsAhead + 1 {
-				if err := ensurePartition(ctx, tx, table, today.AddDate(0, 0, day)); err != nil {
+				if err := s.ensurePartition(ctx, tx, table, today.AddDate(0, 0, day)); err != nil {
 					return err
 				}
 			}
@@ -37,7 +37,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 	})
 }
 
-func ensurePartition(ctx context.Context, tx pgx.Tx, table string, day time.Time) error {
+func (s *Store) ensurePartition(ctx context.Context, tx pgx.Tx, table string, day time.Time) error {
 	parent := pgx.Identifier{"postrider_internal", table}.Sanitize()
 	name := pgx.Identifier{"postrider_internal", table + "_" + day.Format("20060102")}.Sanitize()
 	var exists bool
@@ -54,6 +54,7 @@ func ensurePartition(ctx context.Context, tx pgx.Tx, table string, day time.Time
 	if _, err := tx.Exec(ctx, statements); err != nil {
 		return fmt.Errorf("make partition %s: %w", name, err)
 	}
+	s.Reach(PointPartition)
 	return nil
 }
 

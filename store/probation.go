@@ -202,6 +202,7 @@ const (
 // recordWith records a group and what it says of endpoints' health, if anything, in one transaction. Only results whose job row
 // was there count: a node that was thought dead does not testify.
 func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*evidence) error {
+	r.store.Reach(PointRecordInside)
 	if len(found) == 0 {
 		return r.recordAlone(ctx, group)
 	}

@@ -97,6 +97,7 @@ func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 		err = errors.Join(s.wake(ctx, DeliverQueue, &total), s.wake(ctx, RouteQueue, &total))
 	}
 	if total > 0 {
+		s.Reach(PointPromote)
 		s.notifier.poke()
 	}
 	if err != nil {

@@ -124,6 +124,7 @@ func newRecorder[T recordable](s *Store, fits func() func(T) bool, settings stri
 func (s *Store) Record(ctx context.Context, result Result) error {
 	req := &recordRequest{Result: result, done: make(chan struct{})}
 	if result.Verdict.Action == policy.DeadLetter {
+		s.Reach(PointDeadLetter)
 		id, err := uuid.NewV7()
 		if err != nil {
 			return fmt.Errorf("make a dead letter's id: %w", err)
@@ -191,6 +192,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 	// skip what is locked and never wait.
 	slices.SortFunc(group, func(a, b T) int { return int(a.single().JobID - b.single().JobID) })
 	pause := recordMinPause
+	r.store.Reach(PointRecordBefore)
 	for {
 		err := isolate(group, r.write, r.blame)
 		if err == nil {
@@ -209,6 +211,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 		pause = min(pause*2, recordMaxPause)
 	}
 	r.setHealthy(true)
+	r.store.Reach(PointRecordAfter)
 	r.store.traffic.finished(column(group, T.single)...)
 	for _, req := range group {
 		close(req.single().done)

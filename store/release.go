@@ -59,6 +59,7 @@ func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Ti
 	n += members
 	s.traffic.released(subscription, n, limit)
 	if n > 0 {
+		s.Reach(PointRefill)
 		s.notifier.poke()
 	}
 	return n, nil

@@ -190,6 +190,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}
+		r.store.Reach(PointRoute)
 		return err
 	})
 	if err != nil {

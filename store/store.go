@@ -29,6 +29,8 @@ type Options struct {
 	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and not
 	// in the transaction that it is answered after; default 10,000.
 	RouteThreshold int
+	// Failpoint is told of the Points that this process reaches. Nothing but a test has one; nil costs a comparison.
+	Failpoint func(point string)
 }
 
 // Store is the product's memory. Its methods may be called from any goroutine. Publish, Load, Record and Route need Run.
@@ -57,6 +59,8 @@ type Store struct {
 
 	batchRecorder *recorder[*batchRequest]
 	cutters       cutters
+
+	failpoint func(point string)
 }
 
 // New makes a store and reads the catalogue once.
@@ -73,7 +77,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version}
+	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint}
 	s.notifier = newNotifier(o.Pool, o.Logger)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)

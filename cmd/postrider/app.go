@@ -74,7 +74,7 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	if a.store, err = store.New(ctx, store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: nodeName(), Version: version()}); err != nil {
+	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: nodeName(), Version: version()})); err != nil {
 		return nil, err
 	}
 	run, stopRun := context.WithCancel(context.Background())
