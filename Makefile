@@ -1,6 +1,6 @@
 # `make dev` and `make test` need Go and make, nothing else: PostgreSQL is found or installed by the programs themselves.
 .DEFAULT_GOAL := help
-.PHONY: help build dev test test-race lint fmt generate bench clean
+.PHONY: help build dev test test-faults lint fmt generate bench clean
 
 GO ?= go
 BIN := bin/postrider
@@ -21,6 +21,9 @@ dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl
 test: ## Run all tests, against private PostgreSQL servers
 	$(if $(RACE),,@echo "No C compiler found: the tests run without the race detector.")
 	$(if $(RACE),CGO_ENABLED=1 )$(GO) test $(RACE) -timeout 5m ./...
+
+test-faults: ## Kill nodes and cut what they depend on, for half an hour, and prove that nothing is lost (docs/reliability.md)
+	$(GO) test ./cmd/postrider -run Fault -faults -count=1 -timeout 50m -v
 
 lint: ## Check style, imports and common mistakes
 	$(GO) run $(GOLANGCI) run ./...

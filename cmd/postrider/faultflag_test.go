@@ -1,0 +1,5 @@
+package main
+
+import "flag"
+
+var faults = flag.Bool("faults", false, "run the long fault tests")

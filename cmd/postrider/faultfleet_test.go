@@ -1,0 +1,462 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+const (
+	// unfinishedAtKill is how many deliveries must be unfinished when a node is killed.
+	unfinishedAtKill = 100
+	// faultRoute is the route threshold of the nodes: requests of a few hundred events are routed.
+	faultRoute = 150
+)
+
+// faultProgram is the program with failpoints, built when the first test needs it.
+var faultProgram = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(program), "postrider-failpoints")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "failpoints", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program with failpoints: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// faultFleet is a database, the nodes on it, publishers and endpoints.
+type faultFleet struct {
+	t     *testing.T
+	db    *database
+	sink  *faultSink
+	load  *faultLoad
+	watch *faultWatch
+
+	period atomic.Int32 // the kill that is being made
+	mu     sync.Mutex
+	slots  []*faultNode // nil: dead
+	kills  []*faultKill
+
+	toggling sync.WaitGroup
+	began    time.Time
+	// settle: a kill waits until what the one before has left is taken up.
+	settle bool
+}
+
+// faultNode is a node that may know where to die.
+type faultNode struct {
+	node
+	point, fired string // fired is the file that says so
+	told         bool   // to die there
+}
+
+func (n *faultNode) tell() {
+	n.told = true
+	n.signal(syscall.SIGUSR1)
+}
+
+// faultKill is what one kill met.
+type faultKill struct {
+	point      string
+	period     int32
+	at         time.Time
+	unfinished int
+	// inHand are the deliveries that the node was at, or had fetched.
+	inHand int
+	// next is from the kill to the next event that was delivered; takenUp to the moment when nothing that the dead node had in hand
+	// was left to it, 0 where it had nothing.
+	next, takenUp time.Duration
+}
+
+// newFaultFleet starts nodes, makes a topic with all lanes and publishes until there is something to lose.
+func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *faultFleet {
+	t.Helper()
+	f := &faultFleet{t: t, db: db, slots: make([]*faultNode, nodes), began: time.Now()}
+	for slot := range f.slots {
+		f.start(slot, store.PointReclaim)
+	}
+	f.sink = newFaultSink(t, &f.period)
+	key := f.subscribe()
+	f.watch = startFaultWatch(t, db)
+	full := func() bool { return f.watch.unfinished.Load() > shape.backlog }
+	f.load = startFaultLoad(t, &faultLoad{key: key, apis: f.apis, full: full, period: &f.period}, shape)
+	f.toggle()
+	f.oweSome()
+	return f
+}
+
+// oweSome publishes what waits for a retry, so that there is something to lose from the first kill on.
+func (f *faultFleet) oweSome() {
+	f.t.Helper()
+	batch := make([]faultSent, faultRoute)
+	for i := range batch {
+		batch[i] = newFaultSent(fmt.Sprintf("k0-first-%d", i), "later")
+	}
+	require.True(f.t, f.load.send(f.t.Context(), f.apis()[0], batch))
+}
+
+// subscribe makes the lanes. Their policies never rest an endpoint: the campaign is about what dies on our side.
+func (f *faultFleet) subscribe() (key string) {
+	f.t.Helper()
+	retriesAfter(f.db, "soon", "300 milliseconds")
+	retriesAfter(f.db, "later", "6 seconds") // jobs that are due within 5 s need no promotion
+	first := &f.slots[0].service
+	key = first.topic("orders")
+	for _, lane := range faultLanes {
+		first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+lane.name, fmt.Sprintf(
+			`{"endpointUrl":%q,"filter":{"includedEventTypes":["%s"]},"maxEventsPerBatch":%d,"retryPolicy":{"policy":%q,"maxDeliveryAttempts":10}}`,
+			f.sink.url+"/"+lane.name, strings.Join(lane.types, `","`), max(lane.batch, 1), lane.policy))
+	}
+	return key
+}
+
+// launch runs a node that dies at the point once it is told to, or at once where that is armed.
+func (f *faultFleet) launch(point string, armed bool) (n *faultNode, ready string) {
+	f.t.Helper()
+	binary, err := faultProgram()
+	require.NoError(f.t, err)
+	dir := f.t.TempDir()
+	ready, n = filepath.Join(dir, "ready.json"), &faultNode{point: point, told: armed, fired: filepath.Join(dir, "failpoint")}
+	env := append(serveEnv(f.db), "POSTRIDER_FAILPOINT="+point, "POSTRIDER_FAILPOINT_FILE="+n.fired, fmt.Sprintf("POSTRIDER_ROUTE_THRESHOLD=%d", faultRoute))
+	if armed {
+		env = append(env, "POSTRIDER_FAILPOINT_ARMED=1")
+	}
+	n.process = startProcess(f.t, env, binary, "serve", "--listen", "127.0.0.1:0", "--ready-file", ready, "--max-conns", "8")
+	n.token = testAdminToken
+	return n, ready
+}
+
+func (f *faultFleet) start(slot int, point string) *faultNode {
+	f.t.Helper()
+	n, ready := f.launch(point, false)
+	n.api = n.ready(ready).API
+	n.name = nodeNameOf(n.process)
+	f.put(slot, n)
+	return n
+}
+
+func (f *faultFleet) put(slot int, n *faultNode) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slots[slot] = n
+}
+
+func (f *faultFleet) apis() (urls []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.slots {
+		if n != nil {
+			urls = append(urls, n.api)
+		}
+	}
+	return urls
+}
+
+func (f *faultFleet) enoughUnfinished() {
+	f.t.Helper()
+	eventually(f.t, "enough deliveries are unfinished", f.db.atLeast(unfinishedAtKill+unfinishedAtKill/2, unfinishedQuery))
+}
+
+// round kills the node of a slot from outside, and its successors at each of the points, one after the other. While it is killed at
+// PointReclaim all nodes are.
+func (f *faultFleet) round(slot int, points []string) {
+	f.t.Helper()
+	f.killFromOutside(slot)
+	for _, point := range points {
+		switch point {
+		case store.PointPartition:
+			f.killAtStart(slot, point)
+		case store.PointReclaim:
+			f.killReclaiming(slot)
+		default:
+			f.kill(slot, point)
+		}
+	}
+	for slot, n := range f.slots {
+		if n == nil {
+			f.start(slot, store.PointReclaim)
+		}
+	}
+}
+
+// kill starts a node that dies at the point, and returns when it is dead.
+func (f *faultFleet) kill(slot int, point string) {
+	f.t.Helper()
+	f.period.Add(1)
+	n := f.start(slot, point)
+	f.enoughUnfinished()
+	if f.settle {
+		eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting() == 0 })
+	}
+	n.tell()
+	f.died(slot, n)
+}
+
+// killFromOutside has a node die at whatever moment it is.
+func (f *faultFleet) killFromOutside(slot int) {
+	f.t.Helper()
+	f.period.Add(1)
+	f.enoughUnfinished()
+	n := f.slots[slot]
+	n.process.kill()
+	f.died(slot, n)
+}
+
+// killReclaiming has all nodes die, one after the other, when they take up what earlier kills have left.
+func (f *faultFleet) killReclaiming(slot int) {
+	f.t.Helper()
+	f.period.Add(1)
+	f.start(slot, store.PointReclaim)
+	for f.watch.waiting() == 0 { // somebody must have left something
+		f.slots[slot].process.kill()
+		f.start(slot, store.PointReclaim)
+	}
+	for _, n := range f.slots {
+		require.Equal(f.t, store.PointReclaim, n.point)
+		n.tell()
+	}
+	for slot, n := range f.slots {
+		f.died(slot, n)
+	}
+}
+
+// killAtStart has a node die while it makes a day's partitions, before it is ready.
+func (f *faultFleet) killAtStart(slot int, point string) {
+	f.t.Helper()
+	f.period.Add(1)
+	for range 5 {
+		f.dropPartition()
+		n, ready := f.launch(point, true)
+		eventually(f.t, "the node is dead, or ready", func() bool {
+			_, err := os.Stat(ready)
+			return err == nil || !alive(n.cmd.Process.Pid)
+		})
+		if _, err := os.Stat(ready); err != nil {
+			f.died(slot, n)
+			return
+		}
+		n.process.kill() // the other node was quicker: it looks for missing partitions, too
+	}
+	require.FailNow(f.t, "no node died making partitions")
+}
+
+// dropPartition takes the last day away, which has no rows yet.
+func (f *faultFleet) dropPartition() {
+	f.t.Helper()
+	const drop = `DO $$ BEGIN SET LOCAL lock_timeout = '1s';
+		EXECUTE 'DROP TABLE IF EXISTS postrider_internal.events_' || to_char((now() AT TIME ZONE 'UTC')::date + 7, 'YYYYMMDD'); END $$`
+	eventually(f.t, "the partition of a day to come is dropped", func() bool {
+		_, err := f.db.pool.Exec(f.t.Context(), drop)
+		return err == nil
+	})
+}
+
+// inHandQuery counts a node's deliveries, and those that are in its batches.
+const inHandQuery = `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1)
+	+ (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.river_job j JOIN postrider_internal.batches b ON b.job_id = j.id WHERE j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $1)`
+
+// outside stands for a point in the report.
+const outside = "(any moment)"
+
+// died asserts that the node killed itself at its point, if it had to, and that there was something to lose.
+func (f *faultFleet) died(slot int, n *faultNode) {
+	f.t.Helper()
+	n.wait()
+	k := &faultKill{point: n.point, period: f.period.Load(), at: time.Now()}
+	f.put(slot, nil)
+	k.unfinished, k.inHand = one[int](f.db, unfinishedQuery), one[int](f.db, inHandQuery, n.name)
+	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(f.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: killed by SIGKILL: %s", n.point, n.cmd.ProcessState)
+	if n.told {
+		fired, err := os.ReadFile(n.fired)
+		require.NoError(f.t, err, "the failpoint fired")
+		require.Equal(f.t, n.point, string(fired))
+	} else {
+		k.point = outside
+	}
+	require.GreaterOrEqual(f.t, k.unfinished, unfinishedAtKill, "%s: unfinished at the kill", n.point)
+	require.Zero(f.t, one[int](f.db, brokenOwners), "%s: every unfinished delivery has exactly one owner", n.point)
+	f.requireSound(n)
+	f.kills = append(f.kills, k)
+	f.watch.follow(k, n.name, f.sink)
+}
+
+// toggle pauses and resumes one lane for as long as events are published, each at another node. What is published after a pause was
+// answered must not be sent before somebody asks to resume.
+func (f *faultFleet) toggle() {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.t.Cleanup(cancel)
+	f.toggling.Go(func() {
+		for round := 0; ctx.Err() == nil && !f.load.ended(); round++ {
+			name := ""
+			if f.ask(ctx, "pause") {
+				name = f.publishHeld(ctx, round)
+			}
+			<-time.After(togglePause)
+			if f.sink.has(name) {
+				f.load.fail(fmt.Errorf("%s was published after a pause was answered, and sent before it ended", name))
+			}
+			for ctx.Err() == nil && !f.ask(ctx, "resume") {
+				<-time.After(pollTime)
+			}
+			<-time.After(togglePause)
+		}
+	})
+}
+
+const togglePause = 150 * time.Millisecond
+
+func (f *faultFleet) ask(ctx context.Context, what string) bool {
+	apis := f.apis()
+	if len(apis) == 0 {
+		return false
+	}
+	api := apis[rand.IntN(len(apis))]
+	status, _, err := call(ctx, http.MethodPost, api+"/v1/topics/orders/subscriptions/"+pausedLane+"/"+what, "", "Authorization", "Bearer "+testAdminToken)
+	return err == nil && status == http.StatusOK
+}
+
+// publishHeld publishes one event to the paused lane and returns its name in the sink's ledger.
+func (f *faultFleet) publishHeld(ctx context.Context, round int) string {
+	apis := f.apis()
+	if len(apis) == 0 {
+		return ""
+	}
+	sent := newFaultSent(fmt.Sprintf("k%d-toggle-%d", f.period.Load(), round), pausedLane)
+	f.load.send(ctx, apis[rand.IntN(len(apis))], []faultSent{sent})
+	return pausedLane + "/" + sent.id
+}
+
+// end stops publishing, and waits until everything that is owed has ended.
+func (f *faultFleet) end(patience time.Duration) {
+	f.t.Helper()
+	f.load.stop()
+	f.toggling.Wait()
+	eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting() == 0 })
+	f.watch.stop()
+	const left = "SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) FROM postrider_internal.routes)"
+	deadline := time.Now().Add(patience)
+	for one[int](f.db, left) > 0 {
+		require.True(f.t, time.Now().Before(deadline), "not drained within %s: %d", patience, one[int](f.db, left))
+		<-time.After(10 * pollTime)
+	}
+	for _, n := range f.slots {
+		if n != nil {
+			code, _ := n.stop()
+			require.Zero(f.t, code)
+			f.requireSound(n)
+		}
+	}
+}
+
+// requireSound looks at what a node has printed, and forgets it: a campaign has hundreds of nodes.
+func (f *faultFleet) requireSound(n *faultNode) {
+	f.t.Helper()
+	for _, bad := range []string{"come apart", "goroutine ", `"level":"ERROR"`} {
+		require.NotContains(f.t, n.stderr.String(), bad)
+	}
+	n.stderr.mu.Lock()
+	defer n.stderr.mu.Unlock()
+	n.stderr.text.Reset()
+}
+
+// faultWatch looks what waits, and when the work of the dead is taken up.
+type faultWatch struct {
+	db      *database
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+
+	unfinished atomic.Int64
+	mu         sync.Mutex
+	orphans    map[string]*faultKill // by the dead node's name
+	failed     error
+}
+
+func startFaultWatch(t *testing.T, db *database) *faultWatch {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &faultWatch{db: db, cancel: cancel, orphans: map[string]*faultKill{}}
+	w.working.Go(func() {
+		for ctx.Err() == nil {
+			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+				w.mu.Lock()
+				w.failed = err
+				w.mu.Unlock()
+			}
+			<-time.After(10 * pollTime)
+		}
+	})
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *faultWatch) stop() {
+	w.cancel()
+	w.working.Wait()
+}
+
+// look is one look. What a node had in hand when it died is taken up once no running job names it.
+func (w *faultWatch) look(ctx context.Context) error {
+	const query = `SELECT coalesce(array_agg(DISTINCT attempted_by[array_upper(attempted_by, 1)]), '{}'), (` + unfinishedQuery + `) FROM postrider_internal.river_job WHERE state = 'running'`
+	w.mu.Lock()
+	asked := make([]string, 0, len(w.orphans))
+	for name := range w.orphans {
+		asked = append(asked, name)
+	}
+	w.mu.Unlock()
+	var busy []string
+	var unfinished int64
+	if err := w.db.pool.QueryRow(ctx, query).Scan(&busy, &unfinished); err != nil {
+		return fmt.Errorf("look what the dead had in hand: %w", err)
+	}
+	w.unfinished.Store(unfinished)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range asked {
+		if k := w.orphans[name]; !slices.Contains(busy, name) {
+			k.takenUp = time.Since(k.at)
+			delete(w.orphans, name)
+		}
+	}
+	return nil
+}
+
+// follow measures how the others go on after a kill.
+func (w *faultWatch) follow(k *faultKill, name string, sink *faultSink) {
+	if name != "" && one[int](w.db, runningQuery, name) > 0 {
+		w.mu.Lock()
+		w.orphans[name] = k
+		w.mu.Unlock()
+	}
+	w.working.Go(func() {
+		for sink.latest.Load() < k.at.UnixNano() && time.Since(k.at) < patience {
+			<-time.After(pollTime)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		k.next = time.Since(k.at)
+	})
+}
+
+// waiting is how many of the dead have work that nobody has taken up yet.
+func (w *faultWatch) waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.orphans)
+}

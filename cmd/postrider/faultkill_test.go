@@ -1,0 +1,102 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+var (
+	gentleLoad = faultShape{clients: 4, events: 20, pause: 40 * time.Millisecond, routed: 200, every: 15, backlog: 5000}
+	heavyLoad  = faultShape{clients: 8, events: 50, pause: 60 * time.Millisecond, routed: 200, every: 15, backlog: 5000}
+)
+
+// faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left by somebody.
+var faultRounds = map[string][]string{
+	"publishing": {
+		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointFetched, store.PointClaim,
+		store.PointPartition, store.PointReclaim,
+	},
+	"delivering": {
+		store.PointSent, store.PointAnswered, store.PointRecordBefore, store.PointRecordInside, store.PointRecordAfter, store.PointDeadLetter,
+		store.PointRelease, store.PointRefill, store.PointPromote,
+	},
+}
+
+// A node that is killed at any point of an event's way loses nothing that it had acknowledged: see docs/reliability.md. The kills follow
+// one another while events are published; nobody waits for anything to settle between them.
+func TestFaultKillAtEachPoint(t *testing.T) {
+	t.Parallel()
+	for name, points := range faultRounds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFaultFleet(t, migratedDatabase(t), 2, gentleLoad)
+			f.round(0, points)
+			f.end(patience)
+			t.Logf("\n%s", f.report(f.requireNothingLost()))
+		})
+	}
+}
+
+func TestFaultRoundsHaveEveryPoint(t *testing.T) {
+	t.Parallel()
+	require.ElementsMatch(t, store.Points(), slices.Concat(slices.Collect(maps.Values(faultRounds))...))
+}
+
+// The program that is shipped cannot be told where to die.
+func TestFaultPointsAreNotInTheProgram(t *testing.T) {
+	t.Parallel()
+	armed, err := faultProgram()
+	require.NoError(t, err)
+	for path, has := range map[string]bool{program: false, armed: true} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, has, bytes.Contains(text, []byte("POSTRIDER_FAILPOINT")), path)
+	}
+}
+
+// The campaign: hours of bad luck in 25 minutes.
+func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machine for itself
+	if !*faults {
+		t.Skip("a run of 25 minutes: go test ./cmd/postrider -run TestFaultCampaign -faults")
+	}
+	const kills, events, limit = 500, 1_000_000, 22 * time.Minute
+	_, db := ownCluster(t)
+	f := newFaultFleet(t, db, 2, heavyLoad)
+	done := f.tell(limit)
+	defer done()
+	points := slices.DeleteFunc(store.Points(), func(p string) bool { return p == store.PointReclaim })
+	for round := 0; time.Since(f.began) < limit && (len(f.kills) < kills || f.load.acked.Load() < events); round++ {
+		rand.Shuffle(len(points), func(i, k int) { points[i], points[k] = points[k], points[i] })
+		f.round(round%2, append(slices.Clone(points), store.PointReclaim))
+	}
+	f.end(3 * time.Minute)
+	v := f.requireNothingLost()
+	fmt.Fprintf(os.Stderr, "\n%s\n", f.report(v))
+	require.GreaterOrEqual(t, len(f.kills), kills)
+	require.GreaterOrEqual(t, f.load.acked.Load(), int64(events))
+}
+
+// A single node, killed and started again at once: nobody else goes on in between.
+func TestFaultKillOfTheOnlyNode(t *testing.T) { //nolint:paralleltest // it measures times
+	if !*faults {
+		t.Skip("a run of two minutes: go test ./cmd/postrider -run TestFaultKillOfTheOnlyNode -faults")
+	}
+	_, db := ownCluster(t)
+	f := newFaultFleet(t, db, 1, gentleLoad)
+	f.settle = true
+	f.round(0, slices.DeleteFunc(store.Points(), func(p string) bool { return p == store.PointReclaim }))
+	f.end(patience)
+	fmt.Fprintf(os.Stderr, "\n%s\n", f.report(f.requireNothingLost()))
+}

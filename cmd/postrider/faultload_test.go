@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/bench"
+)
+
+// faultLane is one event subscription under fault, and what its endpoint does. Together they take an event along every way that
+// there is: delivered, delivered after retries of both kinds, in batches, after a hold, and given up.
+type faultLane struct {
+	name string
+	// types are the types of the events that it wants.
+	types []string
+	batch int
+	// policy of retriesAfter; failures are the attempts that are answered 503 before one succeeds.
+	policy   string
+	failures int
+	// refuses answers 400: never retried, a dead letter.
+	refuses bool
+	// takes is how long an answer takes, so that many requests are on their way when a node dies.
+	takes time.Duration
+}
+
+// paused is the lane that is paused and resumed.
+const pausedLane = "paused"
+
+var faultLanes = []faultLane{
+	{name: "plain", types: []string{"plain", "both"}, policy: "soon"},
+	{name: "slow", types: []string{"slow"}, policy: "soon", takes: 100 * time.Millisecond},
+	{name: "batch", types: []string{"batch", "both"}, policy: "soon", batch: 20, takes: 5 * time.Millisecond},
+	{name: "soon", types: []string{"soon"}, policy: "soon", failures: 2},
+	{name: "later", types: []string{"later"}, policy: "later", failures: 1}, // waits long enough to need a promotion
+	{name: "refused", types: []string{"refused"}, policy: "soon", refuses: true},
+	{name: pausedLane, types: []string{pausedLane}, policy: "soon"},
+}
+
+// faultMix are the types of the events that are published, in turn.
+var faultMix = strings.Fields(`plain batch plain slow plain both later plain batch plain soon plain batch paused plain both plain batch plain plain
+	plain batch plain slow plain both later plain batch plain later plain batch paused plain both plain batch refused plain`)
+
+func wanting(eventType string) (lanes []string) {
+	for _, lane := range faultLanes {
+		for _, t := range lane.types {
+			if t == eventType {
+				lanes = append(lanes, lane.name)
+			}
+		}
+	}
+	return lanes
+}
+
+// faultEvent is a CloudEvent with what a careless program would change, see cloudEvent.
+func faultEvent(id, eventType string) string {
+	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":%q,"data":{"n":1.50e2,"text":"\u00e9\u0000/\/"} }`, id, eventType)
+}
+
+// faultSink is the endpoint of all lanes. It notes an event when it is about to acknowledge it; what the refusing lane refuses,
+// too.
+type faultSink struct {
+	url, file string
+	ledger    *bench.Ledger
+	period    *atomic.Int32 // the kill that the nodes are on their way to
+	latest    atomic.Int64  // arrival, nanoseconds
+
+	mu         sync.Mutex
+	seen       map[string]int32 // the period of the first arrival
+	duplicates map[int32]int    // of events that arrived in a period and again since
+	twice      []string
+	failed     error
+}
+
+func newFaultSink(t *testing.T, period *atomic.Int32) *faultSink {
+	t.Helper()
+	s := &faultSink{period: period, file: filepath.Join(t.TempDir(), "received"), seen: map[string]int32{}, duplicates: map[int32]int{}}
+	var err error
+	s.ledger, err = bench.OpenLedger(s.file)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	for _, lane := range faultLanes {
+		mux.HandleFunc("POST /"+lane.name, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, &lane) })
+	}
+	server := httptest.NewServer(mux)
+	s.url = server.URL
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return s
+}
+
+func (s *faultSink) serve(w http.ResponseWriter, r *http.Request, lane *faultLane) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // a request that was cut
+	}
+	events, err := faultEvents(body)
+	if err != nil {
+		s.fail(fmt.Errorf("lane %s: %w: %q", lane.name, err, body))
+		return
+	}
+	if made, _ := strconv.Atoi(r.Header.Get("Aeg-Delivery-Count")); made < lane.failures {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if lane.takes > 0 {
+		select {
+		case <-time.After(lane.takes):
+		case <-r.Context().Done():
+			return // cut: nobody would hear the answer
+		}
+	}
+	for _, event := range events {
+		s.note(lane.name, event)
+	}
+	if lane.refuses {
+		w.WriteHeader(http.StatusBadRequest)
+	}
+}
+
+// faultEvents are the events of a body, byte for byte.
+func faultEvents(body []byte) (events []json.RawMessage, err error) {
+	if bytes.HasPrefix(body, []byte("[")) {
+		return events, json.Unmarshal(body, &events)
+	}
+	return []json.RawMessage{body}, nil
+}
+
+func (s *faultSink) note(lane string, event []byte) {
+	var named struct{ ID string }
+	if err := json.Unmarshal(event, &named); err != nil {
+		s.fail(err)
+		return
+	}
+	name := lane + "/" + named.ID
+	if err := s.ledger.Note(name, sha256.Sum256(event)); err != nil {
+		s.fail(err)
+	}
+	s.latest.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if period, twice := s.seen[name]; twice {
+		s.duplicates[period]++
+		s.twice = append(s.twice, name)
+	} else {
+		s.seen[name] = s.period.Load()
+	}
+}
+
+func (s *faultSink) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, seen := s.seen[name]
+	return seen
+}
+
+func (s *faultSink) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = err
+	}
+}
+
+// faultLoad publishes to whichever nodes live, and notes each event after its 200: once for each lane that it is owed to.
+type faultLoad struct {
+	key, file string
+	ledger    *bench.Ledger
+	apis      func() []string // of the nodes that are ready
+	period    *atomic.Int32
+	full      func() bool  // more is unfinished than is wanted: publish nothing for a moment
+	acked     atomic.Int64 // events
+
+	over    context.Context
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+
+	mu       sync.Mutex
+	inPeriod map[int32]int // events acknowledged
+	failed   error
+}
+
+// faultShape says how much is published.
+type faultShape struct {
+	clients, events int           // events of a request; half of the clients publish one at a time
+	pause           time.Duration // of a client between two requests
+	routed          int           // events of the requests that are routed
+	every           int           // requests of a client between two of those
+	backlog         int64         // unfinished deliveries above which nothing is published
+}
+
+func startFaultLoad(t *testing.T, l *faultLoad, shape faultShape) *faultLoad {
+	t.Helper()
+	l.file, l.inPeriod = filepath.Join(t.TempDir(), "published"), map[int32]int{}
+	var err error
+	l.ledger, err = bench.OpenLedger(l.file)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.over, l.cancel = ctx, cancel
+	for client := range shape.clients {
+		l.working.Go(func() { l.publish(ctx, client, shape) })
+	}
+	t.Cleanup(l.stop)
+	return l
+}
+
+func (l *faultLoad) stop() {
+	l.cancel()
+	l.working.Wait()
+}
+
+func (l *faultLoad) ended() bool { return l.over.Err() != nil }
+
+func (l *faultLoad) publish(ctx context.Context, client int, shape faultShape) {
+	for request, n := 0, 0; ctx.Err() == nil; request++ {
+		events := shape.events
+		switch {
+		case request%shape.every == shape.every-1:
+			events = shape.routed
+		case client%2 == 1:
+			events = 1
+		}
+		batch := make([]faultSent, events)
+		for i := range batch {
+			batch[i] = newFaultSent(fmt.Sprintf("k%d-c%d-%d", l.period.Load(), client, n), faultMix[n%len(faultMix)])
+			n++
+		}
+		apis := l.apis()
+		pause := shape.pause
+		if l.full() || len(apis) == 0 || !l.send(ctx, apis[request%len(apis)], batch) {
+			pause = max(pause, 20*time.Millisecond)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// faultSent is one event on its way to a node.
+type faultSent struct {
+	id, eventType, text string
+	hash                bench.Hash
+}
+
+func newFaultSent(id, eventType string) faultSent {
+	text := faultEvent(id, eventType)
+	return faultSent{id: id, eventType: eventType, text: text, hash: sha256.Sum256([]byte(text))}
+}
+
+// send says whether the events were accepted. Those of a request without an answer may be stored or not: they are noted nowhere.
+func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) bool {
+	texts := make([]string, len(batch))
+	for i := range batch {
+		texts[i] = batch[i].text
+	}
+	body := texts[0]
+	if len(texts) > 1 {
+		body = "[" + strings.Join(texts, ",") + "]"
+	}
+	status, text, err := publish(ctx, api, "orders", l.key, body)
+	switch {
+	case err != nil || status == http.StatusServiceUnavailable:
+		return false
+	case status != http.StatusOK:
+		l.fail(fmt.Errorf("publishing was answered %d %s", status, text))
+		return false
+	}
+	for i := range batch {
+		for _, lane := range wanting(batch[i].eventType) {
+			if err := l.ledger.Note(lane+"/"+batch[i].id, batch[i].hash); err != nil {
+				l.fail(err)
+			}
+		}
+	}
+	l.acked.Add(int64(len(batch)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inPeriod[l.period.Load()] += len(batch)
+	return true
+}
+
+func (l *faultLoad) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed == nil {
+		l.failed = err
+	}
+}
+
+// compare holds the two ledgers against each other, once nothing is published and delivered any more.
+func (l *faultLoad) compare(t *testing.T, s *faultSink) bench.Verdict {
+	t.Helper()
+	require.NoError(t, l.failed)
+	require.NoError(t, s.failed)
+	require.NoError(t, l.ledger.Close())
+	require.NoError(t, s.ledger.Close())
+	published, err := bench.ReadLedger(l.file)
+	require.NoError(t, err)
+	received, err := bench.ReadLedger(s.file)
+	require.NoError(t, err)
+	return bench.Compare(published, received)
+}
