@@ -33,9 +33,19 @@ type batchDeliverer struct {
 	engine *Engine
 }
 
-// Timeout implements river.Worker.
+// Timeout implements river.Worker: the ack timeout and what it takes to cut, load and record.
 func (d *batchDeliverer) Timeout(job *river.Job[BatchArgs]) time.Duration {
 	return d.engine.timeout(job.Args.Subscription)
+}
+
+func (e *Engine) timeout(subscription int64) time.Duration {
+	catalogue := e.store.Catalogue()
+	if sub, ok := catalogue.Subscription(subscription); ok {
+		if p, ok := catalogue.Policy(sub.RetryPolicy); ok {
+			return p.AckTimeout + recordAllowance
+		}
+	}
+	return time.Minute
 }
 
 // Work implements river.Worker; see deliverer.Work.

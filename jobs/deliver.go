@@ -56,20 +56,10 @@ type deliverer struct {
 	engine *Engine
 }
 
-// Timeout implements river.Worker: the ack timeout and what it takes to load and record.
-func (d *deliverer) Timeout(job *river.Job[DeliverArgs]) time.Duration {
-	return d.engine.timeout(job.Args.Subscription)
-}
-
-func (e *Engine) timeout(subscription int64) time.Duration {
-	catalogue := e.store.Catalogue()
-	if sub, ok := catalogue.Subscription(subscription); ok {
-		if p, ok := catalogue.Policy(sub.RetryPolicy); ok {
-			return p.AckTimeout + recordAllowance
-		}
-	}
-	return time.Minute
-}
+// Timeout implements river.Worker: none. Every wait here has a bound of its own (the gate, loading, the ack timeout), but for the
+// one that must not: until results can be recorded. River's would cost a goroutine and two timers for each attempt, a
+// twenty-fifth of the service's time.
+func (d *deliverer) Timeout(*river.Job[DeliverArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. An endpoint's failure is an outcome and no error. An error means that the attempt did
 // not come to an outcome: River then gives the job out again, which counts as a rerun once the attempt has begun.
