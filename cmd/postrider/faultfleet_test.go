@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -218,22 +219,43 @@ func (f *faultFleet) killFromOutside(slot int) {
 	f.died(slot, n)
 }
 
-// killReclaiming has all nodes die, one after the other, when they take up what earlier kills have left.
+// killReclaiming has all nodes die, one after the other, when they take up what another one has left. What the first one locked when it
+// died is there for the next.
 func (f *faultFleet) killReclaiming(slot int) {
 	f.t.Helper()
+	leaves := f.start(slot, store.PointReclaim)
+	eventually(f.t, "the node has something in hand", f.db.atLeast(1, inHandQuery, leaves.name))
+	f.killFromOutside(slot)
 	f.period.Add(1)
-	f.start(slot, store.PointReclaim)
-	for f.watch.waiting() == 0 { // somebody must have left something
-		f.slots[slot].process.kill()
-		f.start(slot, store.PointReclaim)
-	}
 	for _, n := range f.slots {
-		require.Equal(f.t, store.PointReclaim, n.point)
-		n.tell()
+		if n != nil {
+			n.tell()
+		}
 	}
-	for slot, n := range f.slots {
-		f.died(slot, n)
+	n, ready := f.launch(store.PointReclaim, true)
+	if f.isReady(n, ready) {
+		f.put(slot, n)
 	}
+	f.died(slot, n)
+	for other, n := range f.slots {
+		if n != nil {
+			f.died(other, n)
+		}
+	}
+}
+
+// isReady waits until a node is ready, or dead. One that is ready may be dead a moment later.
+func (f *faultFleet) isReady(n *faultNode, file string) (ready bool) {
+	f.t.Helper()
+	var info readyInfo
+	eventually(f.t, "the node is dead, or ready", func() bool {
+		gone := !alive(n.cmd.Process.Pid)
+		raw, err := os.ReadFile(file)
+		ready = err == nil && json.Unmarshal(raw, &info) == nil
+		return ready || gone
+	})
+	n.api = info.API
+	return ready
 }
 
 // killAtStart has a node die while it makes a day's partitions, before it is ready.
@@ -243,11 +265,7 @@ func (f *faultFleet) killAtStart(slot int, point string) {
 	for range 5 {
 		f.dropPartition()
 		n, ready := f.launch(point, true)
-		eventually(f.t, "the node is dead, or ready", func() bool {
-			_, err := os.Stat(ready)
-			return err == nil || !alive(n.cmd.Process.Pid)
-		})
-		if _, err := os.Stat(ready); err != nil {
+		if !f.isReady(n, ready) {
 			f.died(slot, n)
 			return
 		}
@@ -280,6 +298,9 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	n.wait()
 	k := &faultKill{point: n.point, period: f.period.Load(), at: time.Now()}
 	f.put(slot, nil)
+	if n.name == "" { // it died before it said so
+		n.name = one[string](f.db, "SELECT coalesce(max(id), '') FROM postrider_internal.nodes WHERE id LIKE $1", fmt.Sprintf("%%-%d-%%", n.cmd.Process.Pid))
+	}
 	k.unfinished, k.inHand = one[int](f.db, unfinishedQuery), one[int](f.db, inHandQuery, n.name)
 	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(f.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: killed by SIGKILL: %s", n.point, n.cmd.ProcessState)
@@ -346,6 +367,7 @@ func (f *faultFleet) publishHeld(ctx context.Context, round int) string {
 // end stops publishing, and waits until everything that is owed has ended.
 func (f *faultFleet) end(patience time.Duration) {
 	f.t.Helper()
+	f.t.Logf("%d kills within %s", len(f.kills), time.Since(f.began).Round(time.Millisecond))
 	f.load.stop()
 	f.toggling.Wait()
 	eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting() == 0 })
@@ -356,6 +378,7 @@ func (f *faultFleet) end(patience time.Duration) {
 		require.True(f.t, time.Now().Before(deadline), "not drained within %s: %d", patience, one[int](f.db, left))
 		<-time.After(10 * pollTime)
 	}
+	f.t.Logf("drained after %s", time.Since(f.began).Round(time.Millisecond))
 	for _, n := range f.slots {
 		if n != nil {
 			code, _ := n.stop()
