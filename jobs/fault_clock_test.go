@@ -1,0 +1,98 @@
+package jobs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clockReaders are the functions of the engine that read the process's clock, and what they do with it. All but one only ever
+// subtract one reading from another, which goes by the monotonic clock however wrong the other one is.
+var clockReaders = map[string]string{
+	"jobs/endpoint.go begin":            "how long a phase of a request took",
+	"jobs/endpoint.go end":              "how long a phase of a request took",
+	"jobs/gate.go join":                 "how long ago an endpoint answered",
+	"jobs/gate.go leave":                "how long ago an endpoint answered",
+	"jobs/gate.go learn":                "how long ago an endpoint answered",
+	"jobs/gate.go mayWait":              "how long ago an endpoint answered",
+	"jobs/gate.go room":                 "how long ago an endpoint answered",
+	"jobs/late.go elapsed":              "how long a request took",
+	"jobs/late.go newCall":              "how long a request took",
+	"store/batch.go fillBatch":          "the database's time, carried on by what has passed since it was read",
+	"store/batchcut.go cutBatch":        "how long a cut took",
+	"store/batchcut.go open":            "how long ago open deliveries were looked for",
+	"store/committer.go flush":          "how long a request has waited",
+	"store/loader.go Now":               "the database's time, carried on by what has passed since it was read",
+	"store/loader.go readWork":          "the database's time, carried on by what has passed since it was read",
+	"store/promote.go promoteScheduled": "how long ago a flood was looked past",
+	"store/publish.go Publish":          "how long a request has waited",
+	"store/traffic.go run":              "how long a sample took",
+	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again. Promote
+	// mends what a wrong clock makes of it, by the database's own stamp.
+	"jobs/engine.go NextRetry": "when River runs a job again",
+}
+
+// The process's clock may be an hour off and nothing changes: whatever decides about a delivery, and whatever is stored, goes by
+// the database's. So a new reader of the process's clock has to be looked at, and named here.
+func TestTheProcessesClockDecidesNothing(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, room := range []string{"jobs", "store", "policy", "event"} {
+		for _, reader := range readersOfTheClock(t, room) {
+			require.Contains(t, clockReaders, reader, "it reads the process's clock: what for?")
+			found[reader] = true
+		}
+	}
+	for reader := range clockReaders {
+		require.True(t, found[reader], "%s reads no clock any more", reader)
+	}
+}
+
+// readersOfTheClock lists the functions of a room's files, tests aside, that call time.Now, time.Since or time.Until.
+func readersOfTheClock(t *testing.T, room string) (readers []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join("..", room), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, declaration := range file.Decls {
+			if name := nameOf(declaration); readsTheClock(declaration) {
+				readers = append(readers, room+"/"+filepath.Base(path)+" "+name)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return readers
+}
+
+func nameOf(declaration ast.Decl) string {
+	if function, ok := declaration.(*ast.FuncDecl); ok {
+		return function.Name.Name
+	}
+	return "(no function)"
+}
+
+func readsTheClock(node ast.Node) (reads bool) {
+	ast.Inspect(node, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		of, named := selector.X.(*ast.Ident)
+		reads = reads || named && of.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, selector.Sel.Name)
+		return true
+	})
+	return reads
+}

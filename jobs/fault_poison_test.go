@@ -1,0 +1,99 @@
+package jobs_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// chunked answers in chunks that never end, or break the rules.
+func chunked(status string, chunk func(n int) string) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) {
+		saying("HTTP/1.1 " + status + "\r\nTransfer-Encoding: chunked\r\n\r\n")(conn)
+		for n := 0; ; n++ {
+			if _, err := io.WriteString(conn, chunk(n)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// headed answers with this many header fields of this many bytes each, not all of them UTF-8.
+func headed(status string, fields, bytes int) func(*net.TCPConn) {
+	var head strings.Builder
+	for n := range fields {
+		fmt.Fprintf(&head, "X-%d: %s\r\n", n, strings.Repeat("\xff\xfe", bytes/2))
+	}
+	return saying("HTTP/1.1 " + status + "\r\n" + head.String() + "Content-Length: 0\r\n\r\n")
+}
+
+// Answers that are large or broken beyond reason cost what an ordinary answer costs: their status counts, a part of them is
+// stored, and the attempt ends in time.
+func TestAnswersBeyondReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withoutProbation(t)
+	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "5 seconds"}`)
+	mebibyte := "100000\r\n" + strings.Repeat("\x00", 1<<20) + "\r\n"
+	constant := func(chunk string) func(int) string { return func(int) string { return chunk } }
+	answers := []animal{
+		{"200-in-endless-chunks", chunked("200 OK", constant(mebibyte)), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
+		{"500-in-endless-chunks", chunked("500 Broken", constant(mebibyte)), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"chunks-of-one-byte", chunked("500 Broken", constant("1\r\n\xff\r\n")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"a-chunk-of-16-exabytes", chunked("500 Broken", constant("ffffffffffffffff\r\nx")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"a-chunk-without-size", chunked("500 Broken", constant("size\r\n")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"an-endless-chunk-extension", chunked("500 Broken", func(n int) string {
+			if n == 0 {
+				return "1;x="
+			}
+			return "xxxxxxxxxxxxxxxx"
+		}), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"endless-trailers", chunked("500 Broken", func(n int) string {
+			if n == 0 {
+				return "1\r\nx\r\n0\r\n"
+			}
+			return fmt.Sprintf("X-%d: y\r\n", n)
+		}), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"60-kb-of-header", headed("500 Broken", 1, 60<<10), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"64-kb-of-header", headed("500 Broken", 1, 64<<10), "", policy.OutcomeSocketError, 0, policy.Retry, "header"},
+		{"2000-header-fields", headed("500 Broken", 2000, 20), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"400-and-all-of-it", headed("400 \xff\xfe", 1000, 40), "", policy.OutcomeBadRequest, 400, policy.DeadLetter, ""},
+	}
+	for _, a := range answers {
+		url, _ := rawEndpoint(t, a.serve)
+		b.subscribe(t, a.name, url, under("quick"))
+	}
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attemptsMade(t, len(answers))
+	for _, a := range answers {
+		b.requireAnimal(t, a)
+	}
+	for _, view := range []string{"delivery_attempts", "deliveries"} {
+		require.Len(t, b.everything(t, view), len(answers), view)
+	}
+	require.Len(t, b.everything(t, "dead_letters"), 1)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 4000000"), "none is waited for")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE octet_length(response_headers) > 4096 OR octet_length(response_excerpt) > 4096"))
+	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`), "nothing had to be left out")
+}
+
+// A batch whose endpoint answers with poison ends like a single delivery: the members' rows and the batch's are written.
+func TestPoisonousAnswersToABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	url, _ := rawEndpoint(t, saying("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
+	b.subscribe(t, "all", url, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	b.publishMany(t, 10)
+	b.start(t, nil)
+	b.become(t, 10, "SELECT count(*) FROM postrider.dead_letters WHERE last_response = '\\000\\377\\376\\303(x'")
+	require.Len(t, b.everything(t, "deliveries"), 10)
+	require.NotEmpty(t, b.everything(t, "delivery_attempts"))
+}
