@@ -84,6 +84,9 @@ type subscription struct {
 	EndpointURL string       `json:"endpointUrl"`
 	RetryPolicy *retryPolicy `json:"retryPolicy,omitempty"`
 	Filter      *filter      `json:"filter,omitempty"`
+	// Above 1 event and with this size, batches are cut by number alone.
+	MaxEventsPerBatch  int `json:"maxEventsPerBatch,omitempty"`
+	PreferredBatchSize int `json:"preferredBatchSizeInKilobytes,omitempty"`
 }
 
 type retryPolicy struct {

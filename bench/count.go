@@ -29,30 +29,41 @@ func readSettings(ctx context.Context, conn *pgx.Conn) (s Settings, err error) {
 
 // rows is what the database says of the run.
 type rows struct {
-	Delivered, Ended, Left int64 // Ended: in any other way than delivered
-	LastDeliveredAt        *time.Time
+	Delivered, DeadLettered, Ended, Left int64      // Ended: in any other way
+	LastEndedAt                          *time.Time // delivered or dead-lettered
 }
 
+// done are those that came to the end that a scenario wants.
+func (r rows) done() int64 { return r.Delivered + r.DeadLettered }
+
 // leftSQL reads the tables and not the view, because it is asked again and again while the clock runs: the view would go
-// through all that was delivered already. A job without a delivery is left work as well.
-const leftSQL = `
-SELECT (SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.topics t ON t.id = d.topic_id WHERE t.name = ANY ($1))
-     + (SELECT count(*) FROM postrider_internal.river_job j
-         WHERE j.kind = 'deliver' AND (j.args ->> 's')::bigint IN
-               (SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = ANY ($1))
-           AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = (j.args ->> 'd')::bigint))`
+// through all that was delivered already. A job without a delivery is left work as well; looking for one goes through all jobs, so
+// that is done last.
+const (
+	ofTopics = `(SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = ANY ($1))`
+	leftSQL  = `SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id IN ` + ofTopics
+	strayed  = `SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'deliver' AND (j.args ->> 's')::bigint IN ` + ofTopics + `
+		AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = (j.args ->> 'd')::bigint)`
+)
 
 // left is how many deliveries, and jobs of no delivery, there still are.
 func (r *rig) left(ctx context.Context) (n int64, err error) {
-	if err := r.conn.QueryRow(ctx, leftSQL, r.counted).Scan(&n); err != nil {
+	for _, query := range []string{leftSQL, strayed} {
+		if n > 0 || err != nil {
+			break
+		}
+		err = r.conn.QueryRow(ctx, query, r.counted).Scan(&n)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("count what is left: %w", err)
 	}
 	return n, nil
 }
 
 const countSQL = `
-SELECT count(*) FILTER (WHERE state = 'delivered'), count(*) FILTER (WHERE state NOT IN ('delivered', 'pending')), 0,
-       max(finished_at) FILTER (WHERE state = 'delivered')
+SELECT count(*) FILTER (WHERE state = 'delivered'), count(*) FILTER (WHERE state = 'dead_lettered'),
+       count(*) FILTER (WHERE state NOT IN ('delivered', 'dead_lettered', 'pending')), 0,
+       max(finished_at) FILTER (WHERE state IN ('delivered', 'dead_lettered'))
   FROM postrider.deliveries WHERE topic = ANY ($1)`
 
 func (r *rig) count(ctx context.Context) (counted rows, err error) {
@@ -65,4 +76,20 @@ func (r *rig) count(ctx context.Context) (counted rows, err error) {
 	}
 	counted.Left, err = r.left(ctx)
 	return counted, err
+}
+
+// weight is what the database has written: bytes of the write-ahead log since its beginning, of the whole server, and the
+// size of our tables with their indexes.
+type weight struct{ WAL, Tables int64 }
+
+const weightSQL = `
+SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint,
+       (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = 'postrider_internal' AND c.relkind IN ('r', 'm'))`
+
+func (r *rig) weigh(ctx context.Context) (w weight, err error) {
+	if err := r.conn.QueryRow(ctx, weightSQL).Scan(&w.WAL, &w.Tables); err != nil {
+		return w, fmt.Errorf("weigh the database: %w", err)
+	}
+	return w, nil
 }

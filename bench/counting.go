@@ -10,25 +10,29 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // CountingSink is an endpoint that answers 204 as cheaply as it can and keeps count of what arrives. An event that arrives at
 // two paths is two receipts of two names: at /a its name is "a/" and its id, at / the id alone. So several event subscriptions
-// of one topic can be told apart when each has a path of its own. At paths that begin with /hang it never answers, and at
-// /status/{code} it answers that; what it does not acknowledge there is none of its receipts. It answers the validation
+// of one topic can be told apart when each has a path of its own. At paths that begin with /hang it never answers, at
+// /status/{code} it answers that, and at /failing/{percent} that share of the requests is answered 503, evenly spread; what it does
+// not acknowledge there is none of its receipts. At /slow/{ms} it answers after so many milliseconds. It answers the validation
 // handshakes of both schemas, and GET /stats with its SinkStats as JSON. Its methods may be called from several goroutines.
 type CountingSink struct {
 	ledger   *Ledger     // nil: none
 	arrivals *arrivalLog // nil: none
 
-	mu      sync.Mutex
-	seen    map[string]struct{}
-	name    []byte // scratch
-	stats   SinkStats
-	latency Histogram
+	failing atomic.Int64 // requests at /failing
+
+	mu    sync.Mutex
+	seen  map[string]struct{}
+	name  []byte // scratch
+	stats SinkStats
 }
 
 // SinkStats is what a CountingSink has counted so far.
@@ -45,8 +49,6 @@ type SinkStats struct {
 	// FirstAt and LastAt are when the first and the latest event arrived, in nanoseconds since 1970; 0 before.
 	FirstAt int64 `json:"firstAt"`
 	LastAt  int64 `json:"lastAt"`
-	// Latency is from the time in the events' data.sentAt (nanoseconds since 1970) to their arrival.
-	Latency Latencies `json:"latency"`
 }
 
 // NewCountingSink makes a sink that appends what arrives to a ledger at that path; "" keeps none.
@@ -83,7 +85,6 @@ func (s *CountingSink) Stats() SinkStats {
 	stats := s.stats
 	stats.Distinct = int64(len(s.seen))
 	stats.Duplicates = stats.Received - stats.Distinct
-	stats.Latency = s.latency.Latencies()
 	return stats
 }
 
@@ -108,7 +109,7 @@ func (s *CountingSink) answer(method, path string, h *head, body []byte) reply {
 	if shaken, ok := handshake(method, h.get, body); ok {
 		return shaken
 	}
-	answer, now := behaviour(path), time.Now()
+	answer, now := s.behaviour(path), time.Now()
 	if answer.status/100 != 2 {
 		s.turnAway(body, now)
 		return answer
@@ -120,14 +121,33 @@ func (s *CountingSink) answer(method, path string, h *head, body []byte) reply {
 }
 
 // behaviour is what the path asks for: see CountingSink.
-func behaviour(path string) reply {
+func (s *CountingSink) behaviour(path string) reply {
 	if strings.HasPrefix(path, "/hang") {
 		return reply{}
 	}
 	if code, ok := strings.CutPrefix(path, "/status/"); ok {
 		return statusReply(code)
 	}
-	return reply{status: http.StatusNoContent}
+	if percent, ok := strings.CutPrefix(path, "/failing/"); ok {
+		return s.failingReply(percent)
+	}
+	answer := reply{status: http.StatusNoContent}
+	if ms, ok := strings.CutPrefix(path, "/slow/"); ok {
+		answer.after = slowReply(ms).after
+	}
+	return answer
+}
+
+// failingReply fails that share of the requests, no two of which are further apart than need be: of 20 % each fifth.
+func (s *CountingSink) failingReply(percent string) reply {
+	share, err := strconv.ParseInt(percent, 10, 64)
+	if err != nil || share < 0 || share > 100 {
+		return reply{status: http.StatusBadRequest, body: "the share is a number from 0 to 100, as in /failing/20\n"}
+	}
+	if n := s.failing.Add(1); n*share/100 > (n-1)*share/100 {
+		return reply{status: http.StatusServiceUnavailable}
+	}
+	return reply{status: http.StatusOK} // under the policies of before 2019, 204 is no success
 }
 
 // turnAway notes a request that is not acknowledged. A failure to note it stays with the log, see arrivalLog.
@@ -180,10 +200,6 @@ func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) err
 	if s.stats.LastAt = now.UnixNano(); s.stats.FirstAt == 0 {
 		s.stats.FirstAt = s.stats.LastAt
 	}
-	sent := sentAt(event)
-	if sent > 0 {
-		s.latency.Record(now.Sub(time.Unix(0, sent)))
-	}
 	s.name = append(append(s.name[:0], prefix...), id...)
 	if _, twice := s.seen[string(s.name)]; twice { // looked up first: only a new name costs a copy
 		return nil
@@ -192,7 +208,7 @@ func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) err
 	if s.arrivals == nil {
 		return nil
 	}
-	return s.arrivals.note(Arrival{SentAt: sent, At: now.UnixNano(), Acknowledged: true})
+	return s.arrivals.note(Arrival{SentAt: sentAt(event), At: now.UnixNano(), Acknowledged: true})
 }
 
 // SinkOptions says where RunSink listens and what it keeps.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -59,17 +60,24 @@ func (h *Histogram) Percentile(p float64) time.Duration {
 	return time.Duration(h.max.Load()) * time.Microsecond
 }
 
-// Latencies are percentiles in milliseconds, as reports print them.
+// Latencies are percentiles in milliseconds, as reports print them. Members of reports that hold them are named …Ms.
 type Latencies struct {
-	P50 float64 `json:"p50Ms"`
-	P90 float64 `json:"p90Ms"`
-	P99 float64 `json:"p99Ms"`
-	Max float64 `json:"maxMs"`
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
 }
 
 // Latencies are the histogram's usual percentiles.
 func (h *Histogram) Latencies() Latencies {
-	return Latencies{P50: millis(h.Percentile(50)), P90: millis(h.Percentile(90)), P99: millis(h.Percentile(99)), Max: millis(h.Percentile(100))}
+	at := func(p float64) float64 { return millis(h.Percentile(p)) }
+	return Latencies{P50: at(50), P90: at(90), P95: at(95), P99: at(99), Max: at(100)}
+}
+
+// String is the latencies for a person.
+func (l Latencies) String() string {
+	return fmt.Sprintf("p50 %.1f  p90 %.1f  p95 %.1f  p99 %.1f  max %.1f ms", l.P50, l.P90, l.P95, l.P99, l.Max)
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

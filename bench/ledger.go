@@ -55,16 +55,30 @@ func (l *Ledger) Note(id string, hash Hash) error { return l.note("", []byte(id)
 func (l *Ledger) note(prefix string, id []byte, hash Hash) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.line = appendLine(l.line[:0], prefix, id, hash)
+	return l.write(l.line)
+}
+
+// noteLines appends what appendLine made, in one write.
+func (l *Ledger) noteLines(lines []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.write(lines)
+}
+
+func appendLine(lines []byte, prefix string, id []byte, hash Hash) []byte {
+	lines = append(append(append(lines, prefix...), id...), ' ')
+	if hash == (Hash{}) {
+		return append(lines, '-', '\n')
+	}
+	return append(hex.AppendEncode(lines, hash[:]), '\n')
+}
+
+func (l *Ledger) write(lines []byte) error {
 	if l.err != nil {
 		return l.err
 	}
-	l.line = append(append(append(l.line[:0], prefix...), id...), ' ')
-	if hash == (Hash{}) {
-		l.line = append(l.line, '-', '\n')
-	} else {
-		l.line = append(hex.AppendEncode(l.line, hash[:]), '\n')
-	}
-	if _, err := l.out.Write(l.line); err != nil {
+	if _, err := l.out.Write(lines); err != nil {
 		l.err = fmt.Errorf("write ledger: %w", err)
 	}
 	return l.err

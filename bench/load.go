@@ -47,6 +47,8 @@ type LoadOptions struct {
 	Events   int64
 	// EventBytes is the size of an event's JSON object; default 1,024.
 	EventBytes int
+	// EventsPerRequest is how many events one request publishes, all or none; default 1.
+	EventsPerRequest int
 	// Ledger notes each event after its 200; nil notes none.
 	Ledger *Ledger
 }
@@ -60,12 +62,12 @@ type LoadReport struct {
 	FirstError error
 	// StartedAt is just before the first event was sent, EndedAt just after the last answer.
 	StartedAt, EndedAt time.Time
-	// Latency is of the events answered 200. In an open loop it counts from when the event was due and not from when it was
+	// Latency is of the requests answered 200. In an open loop it counts from when the request was due and not from when it was
 	// sent: a service that stalls must not be asked less often and look fast for it (coordinated omission).
 	Latency Latencies
 }
 
-// Load publishes events, one per request.
+// Load publishes events.
 type Load struct {
 	options   LoadOptions
 	templates []*template // one for each client
@@ -82,12 +84,13 @@ type Load struct {
 func NewLoad(o LoadOptions) (*Load, error) {
 	o.Clients = orDefault(o.Clients, defaultClients)
 	o.EventBytes = orDefault(o.EventBytes, defaultEventBytes)
+	o.EventsPerRequest = orDefault(o.EventsPerRequest, 1)
 	if len(o.Targets) == 0 {
 		o.Targets = []Target{{URL: o.URL, Key: o.Key}}
 	}
 	switch {
-	case o.Clients < 1 || o.Rate < 0:
-		return nil, errors.New("load: Clients and Rate must be positive")
+	case min(o.Clients, o.EventsPerRequest) < 1 || o.Rate < 0:
+		return nil, errors.New("load: Clients, EventsPerRequest and Rate must be positive")
 	case o.Duration <= 0 && o.Events <= 0:
 		return nil, errors.New("load: Duration or Events must say when to end")
 	}
@@ -133,7 +136,7 @@ func (l *Load) template(target Target, run string) (*template, error) {
 		return nil, fmt.Errorf("URL %s is not at %s as the first one is", target.URL, l.address)
 	}
 	l.address = endpoint.Host
-	return newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, l.options.EventBytes)
+	return newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, l.options.EventsPerRequest, l.options.EventBytes)
 }
 
 // Published is how many events were answered 200 so far.
@@ -167,17 +170,17 @@ func (l *Load) client(ctx context.Context, t *template) error {
 	stop := context.AfterFunc(ctx, connection.cut)
 	defer stop()
 	for {
-		sequence := l.sequence.Add(1) - 1
-		due, more := l.due(ctx, sequence)
+		request := l.sequence.Add(1) - 1
+		due, more := l.due(ctx, request)
 		if !more {
 			return nil
 		}
-		prefix := l.aim(t, sequence)
-		t.patch(sequence, due)
+		prefix := l.aim(t, request)
+		t.patch(l.first(request), due)
 		status, err := connection.do(t.request)
 		if err == nil && status == 200 {
 			l.latency.Record(time.Since(due))
-			l.published.Add(1)
+			l.published.Add(int64(len(t.slots)))
 			if err := l.note(prefix, t); err != nil {
 				return err
 			}
@@ -191,14 +194,17 @@ func (l *Load) client(ctx context.Context, t *template) error {
 	}
 }
 
-// due waits until it is the event's turn and returns when that was; false when the load is over.
-func (l *Load) due(ctx context.Context, sequence int64) (time.Time, bool) {
-	due := time.Now()
+// first is the number of a request's first event.
+func (l *Load) first(request int64) int64 { return request * int64(l.options.EventsPerRequest) }
+
+// due waits until it is the request's turn and returns when that was; false when the load is over.
+func (l *Load) due(ctx context.Context, request int64) (time.Time, bool) {
+	due, first := time.Now(), l.first(request)
 	if l.options.Rate > 0 {
-		due = l.started.Add(time.Duration(float64(sequence) / l.options.Rate * float64(time.Second)))
+		due = l.started.Add(time.Duration(float64(first) / l.options.Rate * float64(time.Second)))
 	}
 	over := l.options.Duration > 0 && due.Sub(l.started) >= l.options.Duration
-	if over || l.options.Events > 0 && sequence >= l.options.Events || !publishable(sequence) {
+	if over || l.options.Events > 0 && first >= l.options.Events || !publishable(l.first(request+1)) {
 		return due, false
 	}
 	if wait := time.Until(due); wait > 0 {
@@ -209,8 +215,8 @@ func (l *Load) due(ctx context.Context, sequence int64) (time.Time, bool) {
 
 // aim makes the template one of the target whose turn it is. A copy of 1 KB takes 30 ns; a template for each target and client
 // would take gigabytes.
-func (l *Load) aim(t *template, sequence int64) (prefix string) {
-	i := sequence % int64(len(l.options.Targets))
+func (l *Load) aim(t *template, request int64) (prefix string) {
+	i := request % int64(len(l.options.Targets))
 	if l.requests != nil {
 		copy(t.request, l.requests[i])
 	}
@@ -221,15 +227,16 @@ func (l *Load) note(prefix string, t *template) error {
 	if l.options.Ledger == nil {
 		return nil
 	}
-	return l.options.Ledger.note(prefix, t.id, t.hash())
+	return l.options.Ledger.noteLines(t.ledgerLines(prefix))
 }
 
 func (l *Load) miss(status int, said []byte, err error) {
+	events := int64(l.options.EventsPerRequest)
 	if err == nil {
-		l.refused.Add(1)
+		l.refused.Add(events)
 		err = fmt.Errorf("publishing was answered %d %s", status, said)
 	} else {
-		l.failed.Add(1)
+		l.failed.Add(events)
 		err = fmt.Errorf("publish: %w", err)
 	}
 	l.firstError.CompareAndSwap(nil, &err)

@@ -95,6 +95,16 @@ func treeSeconds(pid int) (float64, bool) {
 	return total, ok
 }
 
+// peakMB is the most memory that a process has had so far (resident, in MiB); 0 where /proc does not say.
+func peakMB(pid int) float64 {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	kilobytes, _ := strconv.ParseFloat(string(bytes.TrimSuffix(procField(raw, "VmHWM"), []byte(" kB"))), 64)
+	return round(kilobytes/1024, 1)
+}
+
 // machineSeconds are the seconds that all the machine's CPUs together were busy, and idle, since it started. What the
 // hypervisor took away (steal) counts as busy: it was not to be had.
 func machineSeconds() (busy, idle float64, ok bool) {

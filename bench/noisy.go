@@ -45,7 +45,7 @@ type NoisyOptions struct {
 	// The others: Subscriptions (default 1,000) on Topics (default 1), each at an endpoint of its own that answers at once. An
 	// event goes to one of them, in turn.
 	Subscriptions, Topics int
-	// Clients, Rate and EventBytes are of the load of the others, as in ThroughputOptions.
+	// Clients, Rate and EventBytes are of the load of the others, as in Options.
 	Clients    int
 	Rate       float64
 	EventBytes int
@@ -133,7 +133,7 @@ func (o *NoisyOptions) validate() error {
 // processes as users have them, it measures the others without the noise and then with it, in one run, because only what
 // one run measured may be compared. Progress goes to log. Everything it started has ended when it returns.
 //
-// An error means that there is nothing to report, as with Throughput. What was lost, and a bound that is not met, are the
+// An error means that there is nothing to report, as with Run. What was lost, and a bound that is not met, are the
 // report's: see NoisyReport.Err and NoisyReport.Unmet.
 func Noisy(ctx context.Context, o NoisyOptions, log io.Writer) (report NoisyReport, err error) {
 	if err := o.prepare(); err != nil {
@@ -142,8 +142,8 @@ func Noisy(ctx context.Context, o NoisyOptions, log io.Writer) (report NoisyRepo
 	report = NoisyReport{Command: o.Command, Machine: thisMachine()}
 	log = &lockedWriter{Writer: log}
 	for _, name := range o.Scenarios {
-		t := &trial{o: o, log: log, result: NoisyResult{Scenario: name, Clients: o.Clients, EventBytes: o.EventBytes}}
-		if err := t.try(ctx); err != nil {
+		t := &trial{o: o, result: NoisyResult{Scenario: name, Clients: o.Clients, EventBytes: o.EventBytes}}
+		if err := t.try(ctx, log); err != nil {
 			return report, fmt.Errorf("noisy: %s: %w", name, err)
 		}
 		report.Settings = t.settings

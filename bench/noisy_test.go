@@ -235,7 +235,7 @@ func TestNoisyReport(t *testing.T) {
 	}
 	text, err := json.Marshal(report)
 	require.NoError(t, err)
-	for _, name := range []string{"results", "scenario", "baseline", "noisy", "firstSecond", "secondsOfNoise", "ratios", "bounds", "lost", "fsync", "command"} {
+	for _, name := range []string{"results", "scenario", "baseline", "noisy", "firstSecondMs", "secondsOfNoise", "ratios", "bounds", "lost", "fsync", "command"} {
 		require.Contains(t, string(text), `"`+name+`":`)
 	}
 	for _, line := range strings.Split(report.String(), "\n") {

@@ -10,8 +10,8 @@ type PhaseReport struct {
 	DeliveredPerSecond float64   `json:"deliveredPerSecond"`
 	// Latency is from an event's publish to its arrival. In the noise it is of every event that arrived after the beginning and
 	// was sent before the end, whenever it arrived: neither what was on its way at the beginning nor what came late is left out.
-	Latency Latencies `json:"latency"`
-	// CPUSeconds are by process, as in ThroughputReport, while the phase lasted.
+	Latency Latencies `json:"latencyMs"`
+	// CPUSeconds are by process, as in Figures, while the phase lasted.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
 }
 

@@ -3,22 +3,14 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const (
 	noiseTopic = "noise"
 	// nameLimit is what the five digits in names hold: all targets of a load must be of the same length.
 	nameLimit = 100_000
-	// fillEvents of fillBytes each are one request of 640 KB: 1 MiB is the limit.
-	fillEvents = 2000
-	fillBytes  = 320
-	// fillers publish them; more would only queue for two cores.
-	fillers = 2
 	// noiseClients are connections enough for the noise's rate while the others' load queues before them.
 	noiseClients = 16
 	// retriesPolicy is the copy of the retry policy with a first step of an hour.
@@ -57,19 +49,6 @@ func (t *trial) spread(ctx context.Context, name string, topics, subscriptions i
 	t.counted = append(t.counted, names...)
 	t.result.Topics, t.result.Subscriptions = topics, subscriptions
 	return targets, err
-}
-
-// each calls do for 0 … n-1, several at once, and prints how far it is.
-func (t *trial) each(ctx context.Context, what string, n int, do func(ctx context.Context, i int) error) error {
-	var done atomic.Int64
-	stop := ticking(ctx, t.log, func() string {
-		return fmt.Sprintf("%s: %s: %d of %d", t.result.Scenario, what, done.Load(), n)
-	})
-	defer stop()
-	return inParallel(ctx, creators, n, func(ctx context.Context, i int) error {
-		defer done.Add(1)
-		return do(ctx, i)
-	})
 }
 
 // prepareNoise brings the noise to the point where one call, or the clock, sets it going.
@@ -114,7 +93,7 @@ func (t *trial) prepareRetries(ctx context.Context) (*noise, error) {
 	if err := t.fill(ctx, n, t.o.Retries); err != nil {
 		return nil, err
 	}
-	id, err := t.subscriptionID(ctx, n.names[0])
+	id, err := t.subscriptionID(ctx, noiseTopic, n.names[0])
 	if err != nil {
 		return nil, err
 	}
@@ -172,103 +151,11 @@ func (t *trial) goesOn(n *noise) (func(context.Context) error, error) {
 	}, nil
 }
 
-// fill publishes that many small events for each of the noise's event subscriptions, in large requests.
-func (t *trial) fill(ctx context.Context, n *noise, each int) error {
-	requests := (each + fillEvents - 1) / fillEvents
-	run, started := newRun(), time.Now()
-	var published atomic.Int64
-	stop := ticking(ctx, t.log, func() string {
-		return fmt.Sprintf("%s: %d of %d events published for the noise", t.result.Scenario, published.Load(), each*len(n.targets))
-	})
-	defer stop()
-	err := inParallel(ctx, fillers, requests*len(n.targets), func(ctx context.Context, i int) error {
-		target, first := i/requests, i%requests*fillEvents
-		count := min(each-first, fillEvents)
-		if err := fillOnce(ctx, n.targets[target], run, int64(target*each+first), count); err != nil {
-			return err
-		}
-		published.Add(int64(count))
-		return nil
-	})
-	t.result.Noise.Owed, t.result.Noise.Published = published.Load(), published.Load()
-	t.say("%d events published for the noise in %.1f s", published.Load(), time.Since(started).Seconds())
+// fill publishes that many small events for each of the noise's event subscriptions.
+func (t *trial) fill(ctx context.Context, n *noise, each int) (err error) {
+	t.result.Noise.Owed, err = t.rig.fill(ctx, n.targets, each)
+	t.result.Noise.Published = t.result.Noise.Owed
 	return err
-}
-
-// fillOnce publishes one request of count events, numbered from first.
-func fillOnce(ctx context.Context, target Target, run string, first int64, count int) error {
-	endpoint, err := url.Parse(target.URL)
-	if err != nil {
-		return err
-	}
-	event, err := newTemplate(endpoint, target.Key, target.Subject, run, fillBytes)
-	if err != nil {
-		return err
-	}
-	body := make([]byte, 0, count*(fillBytes+1)+1)
-	for i := range count {
-		event.patch(first+int64(i), time.Now())
-		body = append(append(body, ','), event.event...)
-	}
-	body[0] = '['
-	client := wireClient{address: endpoint.Host}
-	defer client.close()
-	defer context.AfterFunc(ctx, client.cut)()
-	status, err := client.do(publishRequest(endpoint, target.Key, append(body, ']')))
-	switch {
-	case err != nil:
-		return fmt.Errorf("publish %d events for the noise: %w", count, err)
-	case status != 200:
-		return fmt.Errorf("publishing %d events for the noise was answered %d %s", count, status, client.refusal)
-	}
-	return nil
-}
-
-// settle lets the database finish with what was prepared, so that it is not done at the baseline's expense.
-func (t *trial) settle(ctx context.Context) error {
-	for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
-		if _, err := t.conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("settle the database: %s: %w", statement, err)
-		}
-	}
-	return nil
-}
-
-// copyPolicy makes a copy of a retry policy with some columns changed, as a person does: by SQL.
-func (t *trial) copyPolicy(ctx context.Context, from, to, changes string) error {
-	const (
-		columns = `INSERT INTO postrider_internal.retry_policies
-			SELECT (jsonb_populate_record(p, $3::jsonb || jsonb_build_object('name', $2::text, 'built_in', false))).*
-			  FROM postrider_internal.retry_policies p WHERE name = $1`
-		cells = `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
-			SELECT $2, endpoint_kind, condition, action, min_delay FROM postrider_internal.retry_policy_cells WHERE policy = $1`
-		probations = `INSERT INTO postrider_internal.retry_policy_probations (policy, outcome, duration)
-			SELECT $2, outcome, duration FROM postrider_internal.retry_policy_probations WHERE policy = $1`
-	)
-	return pgx.BeginFunc(ctx, t.conn, func(tx pgx.Tx) error {
-		copied, err := tx.Exec(ctx, columns, from, to, changes)
-		if err == nil && copied.RowsAffected() == 0 {
-			return fmt.Errorf("there is no retry policy %q", from)
-		}
-		for _, more := range []string{cells, probations} {
-			if err == nil {
-				_, err = tx.Exec(ctx, more, from, to)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("copy retry policy %s: %w", from, err)
-		}
-		return nil
-	})
-}
-
-func (t *trial) subscriptionID(ctx context.Context, name string) (id int64, err error) {
-	const query = `SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
-		WHERE t.name = $1 AND s.name = $2`
-	if err := t.conn.QueryRow(ctx, query, noiseTopic, name).Scan(&id); err != nil {
-		return 0, fmt.Errorf("find event subscription %s: %w", name, err)
-	}
-	return id, nil
 }
 
 // awaitRetries waits until all that is owed has failed and is far from its next attempt. A minute without a step means that

@@ -36,8 +36,8 @@ type NoisyResult struct {
 	// something by being there, or the machine has changed meanwhile.
 	Again *PhaseReport `json:"again,omitempty"`
 	// FirstSecond and FirstFiveSeconds are the latency of the noise's beginning.
-	FirstSecond      Latencies      `json:"firstSecond"`
-	FirstFiveSeconds Latencies      `json:"firstFiveSeconds"`
+	FirstSecond      Latencies      `json:"firstSecondMs"`
+	FirstFiveSeconds Latencies      `json:"firstFiveSecondsMs"`
 	Seconds          []SecondReport `json:"secondsOfNoise"`
 	WorstSecond      int            `json:"worstSecond"` // the index in Seconds of the lowest throughput
 	Ratios           Ratios         `json:"ratios"`
@@ -45,7 +45,7 @@ type NoisyResult struct {
 
 	Noise NoiseReport `json:"noise"`
 
-	// The whole load of the others, warm-up included. See ThroughputReport.
+	// The whole load of the others, warm-up included. See Report.
 	Published      int64    `json:"published"`
 	Refused        int64    `json:"refused"`
 	Failed         int64    `json:"failed"`

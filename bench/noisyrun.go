@@ -13,7 +13,6 @@ import (
 type trial struct {
 	*rig
 	o        NoisyOptions
-	log      io.Writer
 	settings Settings
 	result   NoisyResult
 
@@ -22,13 +21,11 @@ type trial struct {
 }
 
 // try runs the scenario and fills in its result.
-func (t *trial) try(ctx context.Context) (err error) {
-	t.say("starting")
-	if t.rig, err = newRig(ctx, rigOptions{Binary: t.o.Binary, Arrivals: true}, t.log); err != nil {
+func (t *trial) try(ctx context.Context, log io.Writer) (err error) {
+	if t.rig, err = newRig(ctx, rigOptions{Binary: t.o.Binary, Label: t.result.Scenario}, log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	t.prefixes = []string{""} // the publishers' ledger has them
 	if t.settings, err = readSettings(ctx, t.conn); err != nil {
 		return err
 	}
@@ -53,11 +50,6 @@ func (t *trial) try(ctx context.Context) (err error) {
 		t.result.measureAgain(arrivals, t.again)
 	}
 	return nil
-}
-
-// say prints a line of progress.
-func (t *trial) say(format string, args ...any) {
-	fmt.Fprintf(t.log, t.result.Scenario+": "+format+"\n", args...)
 }
 
 // runNoise measures the others, then the others beside the noise, under one load without a gap.
@@ -179,7 +171,7 @@ func (t *trial) during(parent context.Context, targets []Target, until time.Time
 	if err != nil {
 		return errors.Join(err, ledger.Close())
 	}
-	stopProgress := t.progress(parent, load, 1, t.log)
+	stopProgress := t.progress(parent, load.Published, 1)
 	defer stopProgress()
 	loaded, err := beside(parent, load, do)
 	if err = errors.Join(err, ledger.Close()); err != nil {
@@ -215,7 +207,7 @@ func (t *trial) countOthers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.result.Delivered, t.result.Ended, t.result.Left = counted.Delivered, counted.Ended, counted.Left
+	t.result.Delivered, t.result.Ended, t.result.Left = counted.Delivered, counted.Ended+counted.DeadLettered, counted.Left
 	return nil
 }
 

@@ -10,16 +10,18 @@ import (
 	"time"
 )
 
-// progress prints how far the load and its deliveries are until the function it returns is called.
-func (r *rig) progress(ctx context.Context, load *Load, subscriptions int, log io.Writer) (stop func()) {
+// progress prints how far the load and its deliveries are until the function it returns is called. What the sink refuses
+// counts where it accepts less.
+func (r *rig) progress(ctx context.Context, published func() int64, subscriptions int) (stop func()) {
+	arrived := func(s SinkStats) int64 { return max(s.Distinct, s.TurnedAway) }
 	before, _ := r.sinkAPI.sinkStats(ctx) // the run itself reports a sink that is gone
 	started, last := time.Now(), sample{}
-	return ticking(ctx, log, func() string {
+	return ticking(ctx, r.log, func() string {
 		stats, err := r.sinkAPI.sinkStats(ctx)
 		if err != nil {
 			return ""
 		}
-		now := sample{after: time.Since(started), published: load.Published(), received: stats.Distinct - before.Distinct}
+		now := sample{after: time.Since(started), published: published(), received: arrived(stats) - arrived(before)}
 		defer func() { last = now }()
 		return now.line(last, subscriptions)
 	})

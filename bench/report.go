@@ -9,23 +9,40 @@ import (
 	"time"
 )
 
-// ThroughputReport is what a Throughput run came to. Times are on one clock, the machine's.
-type ThroughputReport struct {
-	Command       string `json:"command"`
-	Clients       int    `json:"clients"`
-	EventBytes    int    `json:"eventBytes"`
-	Subscriptions int    `json:"subscriptions"`
+// Report is what a run of a scenario came to. Times are on one clock, the machine's. Its own Figures are those of the last
+// phase, the one that the scenario is about.
+type Report struct {
+	Scenario         string `json:"scenario"`
+	Command          string `json:"command"`
+	Clients          int    `json:"clients"`
+	EventBytes       int    `json:"eventBytes"`
+	EventsPerRequest int    `json:"eventsPerRequest"`
+	Subscriptions    int    `json:"subscriptions"`
 
+	Figures
+	// Phases are all that was measured, in its order.
+	Phases []Figures `json:"phases"`
+	// Cost is the last phase against the first, of two of the same load: failing and backlog.
+	Cost *Cost `json:"cost,omitempty"`
+
+	// Ceilings are what parts of the machine reach alone; nil when they were not measured.
+	Ceilings *Ceilings `json:"ceilings"`
+	// RatioToRiverPost is what was delivered, or dead-lettered, per second against Ceilings.RiverPost; nil without one.
+	RatioToRiverPost *float64 `json:"ratioToRiverPost"`
+
+	// What follows is of the whole run.
 	Published int64 `json:"published"` // events answered 200
 	Refused   int64 `json:"refused"`   // answered otherwise
 	Failed    int64 `json:"failed"`    // not answered
 	// FirstError is what the first of them met.
 	FirstError string `json:"firstError,omitempty"`
 
-	Delivered int64 `json:"delivered"` // deliveries the database calls delivered
-	Ended     int64 `json:"ended"`     // in any other way: dead-lettered, dropped, canceled
-	Left      int64 `json:"left"`      // neither
-	// The rest is told from the ledgers of publishers and sink, not from the database: see Verdict.
+	Delivered    int64 `json:"delivered"`    // deliveries the database calls delivered
+	DeadLettered int64 `json:"deadLettered"` // given up, with a dead letter: what deadletters wants, a failure elsewhere
+	Ended        int64 `json:"ended"`        // in any other way: dropped, canceled
+	Left         int64 `json:"left"`         // neither
+	// The next five are told from the ledgers of publishers and sink, not from the database: see Verdict. Of deadletters, the dead
+	// letters themselves stand in for the sink's.
 	Received       int64 `json:"received"`
 	Lost           int   `json:"lost"`
 	Duplicates     int   `json:"duplicates"`
@@ -33,44 +50,164 @@ type ThroughputReport struct {
 	Unacknowledged int   `json:"unacknowledged"`
 	// LostIDs names up to ten of the lost events.
 	LostIDs []string `json:"lostIds,omitempty"`
+	// Waiting is the backlog that was there to the end; Unaccounted are accepted events whose delivery it lacks.
+	Waiting     int64 `json:"waiting,omitempty"`
+	Unaccounted int64 `json:"unaccounted,omitempty"`
 
-	// PublishSeconds is from the first publish to the last answer, DeliverSeconds from the first publish to the last
-	// delivery that was recorded.
-	PublishSeconds     float64 `json:"publishSeconds"`
-	DeliverSeconds     float64 `json:"deliverSeconds"`
-	PublishedPerSecond float64 `json:"publishedPerSecond"`
+	// Checkpoints were forced while something was measured, one in the middle of each phase; 0 in a database that forbids it.
+	Checkpoints int      `json:"checkpoints"`
+	Settings    Settings `json:"settings"`
+	Machine     Machine  `json:"machine"`
+}
+
+// Figures are of one phase.
+type Figures struct {
+	Phase string `json:"phase"`
+	// AcceptedPerSecond are events answered with 200, from the first publish to the last answer, which is PublishSeconds.
+	AcceptedPerSecond float64 `json:"acceptedPerSecond"`
+	PublishSeconds    float64 `json:"publishSeconds"`
+	// DeliveredPerSecond are deliveries, from the first publish to the last one that was recorded, which is DeliverSeconds. In
+	// failing they are what arrived in PublishSeconds: the last retries come long after.
 	DeliveredPerSecond float64 `json:"deliveredPerSecond"`
-	// PublishLatency is from the request to its answer, DeliveryLatency from the same moment to the event's arrival.
-	PublishLatency  Latencies `json:"publishLatency"`
-	DeliveryLatency Latencies `json:"deliveryLatency"`
+	DeliverSeconds     float64 `json:"deliverSeconds"`
+	// DeadLettersPerSecond are counted in the same way.
+	DeadLettersPerSecond float64 `json:"deadLettersPerSecond,omitempty"`
+	// LatencyMs is from an event's publish to its arrival; in an open loop from when it was due. Where delivery is paused it is
+	// PublishLatencyMs, and of what was published before the phase there is none.
+	LatencyMs Latencies `json:"latencyMs,omitzero"`
+	// PublishLatencyMs is from the same moment to the answer.
+	PublishLatencyMs Latencies `json:"publishLatencyMs,omitzero"`
+
 	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", what else ran on the machine,
 	// and "idle". A run beside busy others says little. What the system does not tell is absent.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
-
-	Settings Settings `json:"settings"`
-	Machine  Machine  `json:"machine"`
+	// CPUSecondsPer10k are those of service and postgres for 10,000 deliveries. This and the next two are divided by the deliveries
+	// that ended in the phase; where delivery is paused, by those that were made.
+	CPUSecondsPer10k map[string]float64 `json:"cpuSecondsPer10k"`
+	// TableBytesPerDelivery is what our tables and their indexes have grown by, WALBytesPerDelivery what the server wrote to its
+	// write-ahead log.
+	TableBytesPerDelivery float64 `json:"tableBytesPerDelivery"`
+	WALBytesPerDelivery   float64 `json:"walBytesPerDelivery"`
+	// RSSPeakMB is the most memory (resident, MiB) that the service has had since its start, by the phase's end.
+	RSSPeakMB float64 `json:"rssPeakMB"`
 }
 
-// fill takes over what was counted while everything ran.
-func (t *ThroughputReport) fill(loaded LoadReport, stats SinkStats, counted rows) {
-	t.Published, t.Refused, t.Failed = loaded.Published, loaded.Refused, loaded.Failed
-	if loaded.FirstError != nil {
-		t.FirstError = loaded.FirstError.Error()
+// Cost are figures divided by those of another phase.
+type Cost struct {
+	Accepted    float64 `json:"accepted"`
+	Delivered   float64 `json:"delivered"`
+	LatencyP99  float64 `json:"latencyP99"`
+	ServiceCPU  float64 `json:"serviceCpu"`  // per delivery, as the next
+	PostgresCPU float64 `json:"postgresCpu"` // 0 when it is not known
+}
+
+func newReport(o Options) Report {
+	return Report{
+		Scenario: o.Scenario, Command: o.Command, Machine: thisMachine(), Clients: o.Clients, EventBytes: o.EventBytes,
+		EventsPerRequest: o.EventsPerRequest, Subscriptions: o.Subscriptions,
 	}
-	t.Delivered, t.Ended, t.Left = counted.Delivered, counted.Ended, counted.Left
-	t.PublishLatency, t.DeliveryLatency = loaded.Latency, stats.Latency
-	last := time.Unix(0, stats.LastAt)
-	if counted.LastDeliveredAt != nil && counted.LastDeliveredAt.After(last) {
-		last = *counted.LastDeliveredAt
+}
+
+// publish takes over what the publishers saw.
+func (f *Figures) publish(l LoadReport) {
+	f.PublishSeconds, f.AcceptedPerSecond = rate(l.Published, l.EndedAt.Sub(l.StartedAt))
+	f.PublishLatencyMs = l.Latency
+}
+
+// deliver takes over what ended between two looks, counted from a moment.
+func (f *Figures) deliver(before, after look, began time.Time) {
+	last := time.Unix(0, after.sink.LastAt)
+	if recorded := after.rows.LastEndedAt; recorded != nil && recorded.After(last) {
+		last = *recorded
 	}
-	t.PublishSeconds, t.PublishedPerSecond = rate(loaded.Published, loaded.EndedAt.Sub(loaded.StartedAt))
-	t.DeliverSeconds, t.DeliveredPerSecond = rate(counted.Delivered, last.Sub(loaded.StartedAt))
+	_, f.DeadLettersPerSecond = rate(after.rows.DeadLettered-before.rows.DeadLettered, last.Sub(began))
+	f.DeliverSeconds, f.DeliveredPerSecond = rate(after.rows.Delivered-before.rows.Delivered, last.Sub(began))
+}
+
+// each divides what was spent between two looks by a number of deliveries.
+func (f *Figures) each(before, after look, n int64) {
+	if n <= 0 {
+		return
+	}
+	f.TableBytesPerDelivery = round(float64(after.weight.Tables-before.weight.Tables)/float64(n), 0)
+	f.WALBytesPerDelivery = round(float64(after.weight.WAL-before.weight.WAL)/float64(n), 0)
+	f.CPUSecondsPer10k = map[string]float64{}
+	for _, name := range []string{"service", "postgres"} {
+		if seconds, known := f.CPUSeconds[name]; known {
+			f.CPUSecondsPer10k[name] = round(seconds/float64(n)*10_000, 3)
+		}
+	}
+}
+
+// arrive takes over what the arrivals say of a phase.
+func (p *phase) arrive(arrivals []Arrival) {
+	var latency Histogram
+	var within int64
+	for _, a := range arrivals {
+		if a.Acknowledged == p.refused {
+			continue
+		}
+		if p.sent.holds(a.At) {
+			within++
+		}
+		if p.sent.holds(a.SentAt) {
+			latency.Record(time.Duration(a.At - a.SentAt))
+		}
+	}
+	if p.window {
+		p.figures.DeliverSeconds, p.figures.DeliveredPerSecond = rate(within, p.sent.to.Sub(p.sent.from))
+	}
+	if !p.paused {
+		p.figures.LatencyMs = latency.Latencies()
+	}
+}
+
+// add takes over what the publishers saw.
+func (t *Report) add(l LoadReport) {
+	t.Published, t.Refused, t.Failed = t.Published+l.Published, t.Refused+l.Refused, t.Failed+l.Failed
+	if l.FirstError != nil && t.FirstError == "" {
+		t.FirstError = l.FirstError.Error()
+	}
+}
+
+// count takes over what the database says.
+func (t *Report) count(r rows) {
+	t.Delivered, t.DeadLettered, t.Ended, t.Left = r.Delivered, r.DeadLettered, r.Ended, r.Left
 }
 
 // judge takes over what the ledgers say.
-func (t *ThroughputReport) judge(v Verdict) {
+func (t *Report) judge(v Verdict) {
 	t.Received, t.Lost, t.Duplicates = int64(v.Received), len(v.Lost), v.Duplicates
 	t.Changed, t.Unacknowledged, t.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
+}
+
+// conclude takes over the phases, and compares.
+func (t *Report) conclude(phases []phase, arrivals []Arrival) {
+	for _, p := range phases {
+		p.arrive(arrivals)
+		t.Phases = append(t.Phases, p.figures)
+	}
+	if len(phases) == 0 {
+		return
+	}
+	t.Figures = t.Phases[len(phases)-1]
+	if t.Scenario == "failing" || t.Scenario == "backlog" {
+		t.Cost = t.Figures.against(t.Phases[0])
+	}
+	ended := t.DeliveredPerSecond + t.DeadLettersPerSecond
+	if t.Ceilings != nil && t.Ceilings.RiverPost > 0 && ended > 0 {
+		share := ratio(ended, t.Ceilings.RiverPost)
+		t.RatioToRiverPost = &share
+	}
+}
+
+func (f Figures) against(other Figures) *Cost {
+	return &Cost{
+		Accepted: ratio(f.AcceptedPerSecond, other.AcceptedPerSecond), Delivered: ratio(f.DeliveredPerSecond, other.DeliveredPerSecond),
+		LatencyP99:  ratio(f.LatencyMs.P99, other.LatencyMs.P99),
+		ServiceCPU:  ratio(f.CPUSecondsPer10k["service"], other.CPUSecondsPer10k["service"]),
+		PostgresCPU: ratio(f.CPUSecondsPer10k["postgres"], other.CPUSecondsPer10k["postgres"]),
+	}
 }
 
 // rate is the time in seconds and the number per second; nothing takes no time.
@@ -102,10 +239,19 @@ func used(before, after map[string]float64) map[string]float64 {
 	return difference
 }
 
-// Err is nil when every acknowledged event was delivered, unchanged, and recorded as delivered.
-func (t ThroughputReport) Err() error {
+// Err is nil when every acknowledged event was delivered, or became a dead letter where that is what is measured: unchanged,
+// and recorded.
+func (t Report) Err() error {
+	givenUp := t.Ended
+	if t.Scenario != "deadletters" {
+		givenUp += t.DeadLettered
+	}
 	wrong := listed([]tally{
-		{int64(t.Lost), "lost"}, {int64(t.Changed), "changed on the way"}, {t.Left, "left undelivered"}, {t.Ended, "given up"},
+		{int64(t.Lost), "lost"},
+		{int64(t.Changed), "changed on the way"},
+		{t.Left, "left undelivered"},
+		{givenUp, "given up"},
+		{t.Unaccounted, "of the backlog unaccounted for"},
 	})
 	if wrong == "" {
 		return nil
@@ -130,28 +276,67 @@ func listed(tallies []tally) string {
 	return strings.Join(texts, ", ")
 }
 
-// String is the report for a person, a few lines without the last line's end.
-func (t ThroughputReport) String() string {
+// String is the report for a person, without the last line's end.
+func (t Report) String() string {
 	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-18s "+format+"\n", append([]any{name}, args...)...)
+	for _, f := range t.Phases {
+		if len(t.Phases) > 1 {
+			fmt.Fprintf(&b, "%s:\n", f.Phase)
+		}
+		f.print(&b)
 	}
-	latency := func(l Latencies) string {
-		return fmt.Sprintf("p50 %.1f  p90 %.1f  p99 %.1f  max %.1f ms", l.P50, l.P90, l.P99, l.Max)
+	line := printer(&b)
+	if c := t.Cost; c != nil {
+		line("cost", "accepted x %.2f, delivered x %.2f, p99 x %.2f, CPU per delivery: service x %.2f, postgres x %.2f",
+			c.Accepted, c.Delivered, c.LatencyP99, c.ServiceCPU, c.PostgresCPU)
 	}
-	line("published", "%d events of %d bytes in %.1f s: %.0f/s", t.Published, t.EventBytes, t.PublishSeconds, t.PublishedPerSecond)
-	line("delivered", "%d in %.1f s: %.0f/s", t.Delivered, t.DeliverSeconds, t.DeliveredPerSecond)
-	line("left, lost", "%d, %d (duplicates %d, changed %d, given up %d)", t.Left, t.Lost, t.Duplicates, t.Changed, t.Ended)
+	if t.Waiting > 0 {
+		line("backlog", "%d deliveries waited to the end", t.Waiting)
+	}
+	line("left, lost", "%d, %d of %d (duplicates %d, changed %d, dead letters %d, given up otherwise %d)",
+		t.Left, t.Lost, t.Published, t.Duplicates, t.Changed, t.DeadLettered, t.Ended)
 	if t.Refused+t.Failed > 0 {
 		line("not accepted", "%d refused, %d unanswered; first: %s", t.Refused, t.Failed, t.FirstError)
 	}
-	line("publish latency", "%s", latency(t.PublishLatency))
-	line("delivery latency", "%s", latency(t.DeliveryLatency))
-	line("CPU seconds", "%s", cpuText(t.CPUSeconds))
+	if t.Ceilings != nil {
+		line("ceilings", "%s", t.Ceilings)
+	}
+	if t.RatioToRiverPost != nil {
+		line("of River + POST", "%.2f", *t.RatioToRiverPost)
+	}
 	line("PostgreSQL", "%s", t.Settings)
 	line("machine", "%s", t.Machine)
 	line("command", "%s", t.Command)
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// printer prints lines of a name and what it stands for.
+func printer(b *strings.Builder) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		fmt.Fprintf(b, "%-18s "+format+"\n", append([]any{name}, args...)...)
+	}
+}
+
+func (f Figures) print(b *strings.Builder) {
+	line := printer(b)
+	if f.AcceptedPerSecond > 0 {
+		line("accepted", "%.0f events/s for %.1f s", f.AcceptedPerSecond, f.PublishSeconds)
+	}
+	if f.DeliveredPerSecond > 0 {
+		line("delivered", "%.0f/s in %.1f s", f.DeliveredPerSecond, f.DeliverSeconds)
+	}
+	if f.DeadLettersPerSecond > 0 {
+		line("dead letters", "%.0f/s", f.DeadLettersPerSecond)
+	}
+	if f.PublishLatencyMs != (Latencies{}) {
+		line("publish latency", "%s", f.PublishLatencyMs)
+	}
+	if f.LatencyMs != (Latencies{}) && f.LatencyMs != f.PublishLatencyMs {
+		line("delivery latency", "%s", f.LatencyMs)
+	}
+	line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery, f.WALBytesPerDelivery, cpuText(f.CPUSecondsPer10k))
+	line("CPU seconds", "%s", cpuText(f.CPUSeconds))
+	line("memory", "%.0f MB of the service at its peak so far", f.RSSPeakMB)
 }
 
 func cpuText(seconds map[string]float64) string {

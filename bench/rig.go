@@ -19,7 +19,9 @@ import (
 // rig is a whole postrider on one machine, in processes as its users have them: database, service, sink. The publishers run
 // in this process.
 type rig struct {
-	dir      string // of logs, ready files and ledgers
+	dir      string    // of logs, ready files and ledgers
+	log      io.Writer // of progress
+	label    string    // of its lines
 	database *pgdev.Server
 	conn     *pgx.Conn
 	service  *child
@@ -27,18 +29,25 @@ type rig struct {
 	api      *admin // of the service
 	sinkAPI  *admin
 
-	topic, key    string
+	counted  []string    // the topics whose deliveries are measured
+	prefixes []string    // before an event's name in the publishers' ledger: once for each event subscription that is owed it
+	borrowed string      // "" or, where the database is the user's, the end of the names of what is made in it, to be removed
+	topics   []madeTopic // what is to be removed
+	policies []string
+}
+
+type madeTopic struct {
+	name          string
 	subscriptions []string
-	counted       []string // the topics whose deliveries are measured
-	prefixes      []string // of each event subscription's names in the sink's ledger
-	borrowed      bool     // the database is the user's: leave no topic behind
 }
 
 // rigOptions say what a rig is made of.
 type rigOptions struct {
 	Binary      string // the postrider program
 	DatabaseURL string // of a PostgreSQL that is there; "" starts a private one
-	Arrivals    bool   // the sink notes when each event arrived
+	Label       string // stands before lines of progress
+	// Before is called when there is a database and nothing else yet.
+	Before func(ctx context.Context, r *rig, databaseURL string) error
 }
 
 // newRig starts everything, without a topic. After an error nothing of it runs.
@@ -47,17 +56,23 @@ func newRig(ctx context.Context, o rigOptions, log io.Writer) (*rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for ledgers and logs: %w", err)
 	}
-	r := &rig{dir: dir, topic: "bench", borrowed: o.DatabaseURL != ""}
-	if err := r.start(ctx, o, log); err != nil {
+	r := &rig{dir: dir, log: log, label: o.Label, prefixes: []string{""}}
+	r.say("starting")
+	if err := r.start(ctx, o); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *rig) start(ctx context.Context, o rigOptions, log io.Writer) error {
-	url, err := r.startDatabase(ctx, o.DatabaseURL, log)
+func (r *rig) start(ctx context.Context, o rigOptions) error {
+	url, err := r.startDatabase(ctx, o.DatabaseURL)
 	if err != nil {
 		return err
+	}
+	if o.Before != nil {
+		if err := o.Before(ctx, r, url); err != nil {
+			return err
+		}
 	}
 	if r.conn, err = pgx.Connect(ctx, url); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
@@ -65,18 +80,19 @@ func (r *rig) start(ctx context.Context, o rigOptions, log io.Writer) error {
 	if err := r.startService(ctx, o.Binary, url); err != nil {
 		return err
 	}
-	return r.startSink(ctx, o)
+	r.sink, r.sinkAPI, err = startSink(ctx, r.dir, "sink", o.Binary, "--ledger", r.receivedPath(), "--arrivals", r.arrivalsPath())
+	return err
 }
 
 // startDatabase starts a private PostgreSQL with all of its durability, unless there is one to use. In a database that is
-// not ours the topic has a name of its own, because its rows stay.
-func (r *rig) startDatabase(ctx context.Context, url string, log io.Writer) (string, error) {
+// not ours topics have names of their own, because their events stay.
+func (r *rig) startDatabase(ctx context.Context, url string) (string, error) {
 	if url != "" {
-		r.topic += "-" + newRun()
+		r.borrowed = "-" + newRun()
 		return url, nil
 	}
 	var err error
-	if r.database, err = pgdev.Start(ctx, pgdev.Options{Durable: true, Log: log}); err != nil {
+	if r.database, err = pgdev.Start(ctx, pgdev.Options{Durable: true, Log: r.log}); err != nil {
 		return "", err
 	}
 	return r.database.URL("postrider"), r.database.CreateDatabase(ctx, "postrider")
@@ -84,14 +100,11 @@ func (r *rig) startDatabase(ctx context.Context, url string, log io.Writer) (str
 
 func (r *rig) startService(ctx context.Context, binary, url string) error {
 	token, ready := newSecret(), filepath.Join(r.dir, "service.json")
-	environment := []string{"POSTRIDER_DATABASE_URL=" + url, "POSTRIDER_ENCRYPTION_KEY=" + newSecret(), "POSTRIDER_ADMIN_TOKEN=" + token}
-	migrate, err := startChild(r.dir, "migrate", binary, environment, "migrate", "up")
-	if err != nil {
+	environment := []string{databaseVariable + url, "POSTRIDER_ENCRYPTION_KEY=" + newSecret(), "POSTRIDER_ADMIN_TOKEN=" + token}
+	if err := migrate(ctx, r.dir, binary, url); err != nil {
 		return err
 	}
-	if err := migrate.wait(ctx); err != nil {
-		return err
-	}
+	var err error
 	r.service, err = startChild(r.dir, "service", binary, environment,
 		"serve", "--listen", "127.0.0.1:0", "--allow-cidr", "127.0.0.0/8", "--ready-file", ready)
 	if err != nil {
@@ -105,42 +118,53 @@ func (r *rig) startService(ctx context.Context, binary, url string) error {
 	return nil
 }
 
-func (r *rig) startSink(ctx context.Context, o rigOptions) (err error) {
-	ready := filepath.Join(r.dir, "sink.json")
-	args := []string{"bench", "sink", "--listen", "127.0.0.1:0", "--ready-file", ready, "--ledger", r.receivedPath()}
-	if o.Arrivals {
-		args = append(args, "--arrivals", r.arrivalsPath())
-	}
-	if r.sink, err = startChild(r.dir, "sink", o.Binary, nil, args...); err != nil {
-		return err
-	}
-	base, err := r.sink.ready(ctx, ready, "sink")
+// databaseVariable says to postrider where its database is.
+const databaseVariable = "POSTRIDER_DATABASE_URL="
+
+func migrate(ctx context.Context, dir, binary, url string) error {
+	migrating, err := startChild(dir, "migrate", binary, []string{databaseVariable + url}, "migrate", "up")
 	if err != nil {
 		return err
 	}
-	r.sinkAPI = newAdmin(base, "")
-	return nil
+	return migrating.wait(ctx)
 }
 
-// subscribe makes the topic and its event subscriptions, all at the one sink. Several of them have a path each, so that the
-// sink tells their deliveries apart.
-func (r *rig) subscribe(ctx context.Context, subscriptions int) (err error) {
-	if r.key, err = r.api.createTopic(ctx, r.topic); err != nil {
-		return err
+// startSink starts a sink in a process of its own. After an error it does not run.
+func startSink(ctx context.Context, dir, name, binary string, more ...string) (*child, *admin, error) {
+	ready := filepath.Join(dir, name+".json")
+	sink, err := startChild(dir, name, binary, nil, append([]string{"bench", "sink", "--listen", "127.0.0.1:0", "--ready-file", ready}, more...)...)
+	if err != nil {
+		return nil, nil, err
 	}
-	r.counted = []string{r.topic}
-	for i := range subscriptions {
-		name, path, prefix := "sink", "/", ""
-		if subscriptions > 1 {
-			name = fmt.Sprintf("sink-%d", i+1)
-			path, prefix = "/"+name, name+"/"
-		}
-		if err := r.api.createSubscription(ctx, r.topic, name, subscription{EndpointURL: r.sinkAPI.base + path}); err != nil {
-			return err
-		}
-		r.subscriptions, r.prefixes = append(r.subscriptions, name), append(r.prefixes, prefix)
+	base, err := sink.ready(ctx, ready, "sink")
+	if err != nil {
+		return nil, nil, errors.Join(err, sink.stop())
 	}
-	return nil
+	return sink, newAdmin(base, ""), nil
+}
+
+// named is an event subscription to be made.
+type named struct {
+	name string
+	subscription
+}
+
+// newTopic makes a topic with event subscriptions, whose deliveries are measured.
+func (r *rig) newTopic(ctx context.Context, name string, subscriptions ...named) (target Target, err error) {
+	made := madeTopic{name: name + r.borrowed}
+	if target.Key, err = r.api.createTopic(ctx, made.name); err != nil {
+		return target, err
+	}
+	defer func() { r.topics = append(r.topics, made) }()
+	for _, s := range subscriptions {
+		if err := r.api.createSubscription(ctx, made.name, s.name, s.subscription); err != nil {
+			return target, err
+		}
+		made.subscriptions = append(made.subscriptions, s.name)
+	}
+	r.counted = append(r.counted, made.name)
+	target.URL = r.publishURL(made.name)
+	return target, nil
 }
 
 func (r *rig) publishURL(topic string) string { return r.api.base + "/topics/" + topic + "/api/events" }
@@ -227,8 +251,8 @@ func (r *rig) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopDeadline)
 	defer cancel()
 	var errs []error
-	if r.borrowed && r.key != "" {
-		errs = append(errs, r.api.remove(ctx, r.topic, r.subscriptions))
+	if r.borrowed != "" {
+		errs = append(errs, r.removeMade(ctx))
 	}
 	for _, c := range []*child{r.sink, r.service} {
 		if c != nil {
@@ -247,6 +271,26 @@ func (r *rig) close() error {
 		errs = append(errs, r.database.Stop(ctx))
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
+
+// removeMade leaves nothing in the user's catalogue.
+func (r *rig) removeMade(ctx context.Context) error {
+	var errs []error
+	for _, t := range r.topics {
+		errs = append(errs, r.api.remove(ctx, t.name, t.subscriptions))
+	}
+	for _, name := range r.policies {
+		// Deleted event subscriptions stay as rows that name it.
+		for _, statement := range []string{
+			"UPDATE postrider_internal.event_subscriptions SET retry_policy = 'ga-2018' WHERE retry_policy = $1 AND deleted_at IS NOT NULL",
+			"DELETE FROM postrider_internal.retry_policies WHERE name = $1",
+		} {
+			if _, err := r.conn.Exec(ctx, statement, name); err != nil {
+				errs = append(errs, fmt.Errorf("remove retry policy %s: %w", name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // newSecret is 32 random bytes in base64: what the service takes as an encryption key, and good for a token.

@@ -43,8 +43,7 @@ func BenchmarkPublisher(b *testing.B) {
 
 // BenchmarkScan is the sink's look into an event of 1 KB.
 func BenchmarkScan(b *testing.B) {
-	event := testTemplate(b, "http://127.0.0.1:1/topics/bench/api/events").event
-	body := append(append([]byte{'['}, event...), ']')
+	body := testTemplate(b, "http://127.0.0.1:1/topics/bench/api/events").body()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
 		if eachEvent(body, func(event []byte) { _, _ = eventID(event), sentAt(event) }) != 1 {
@@ -113,7 +112,7 @@ func startSinkChild(tb testing.TB, role string) (sink *child, base string) {
 func testTemplate(tb testing.TB, endpoint string) *template {
 	parsed, err := url.Parse(endpoint)
 	require.NoError(tb, err)
-	template, err := newTemplate(parsed, "key", defaultSubject, newRun(), defaultEventBytes)
+	template, err := newTemplate(parsed, "key", defaultSubject, newRun(), 1, defaultEventBytes)
 	require.NoError(tb, err)
 	return template
 }

@@ -25,11 +25,17 @@ const (
 // template is a whole publish request in one piece of memory. Per event only three members of fixed width are written over:
 // building 1 KB of JSON and HTTP anew would cost more than sending it.
 type template struct {
-	request              []byte
-	event                []byte // the part that is the event's object
+	request []byte
+	slots   []slot
+	scratch []byte
+	lines   []byte // of the ledger
+}
+
+// slot is one event of a template.
+type slot struct {
+	event                []byte // the part of the request that is the event's object
 	id, sequence         []byte
 	eventTime, sentNanos []byte
-	scratch              []byte
 }
 
 // newRun is a random mark for the ids of one run.
@@ -39,9 +45,9 @@ func newRun() string {
 	return hex.EncodeToString(mark)
 }
 
-// newTemplate makes the request for publishing one event of that many bytes, from brace to brace, to the topic's endpoint.
-// The event names its topic and metadataVersion, so that postrider has nothing to add: it must arrive byte for byte.
-func newTemplate(endpoint *url.URL, key, subject, run string, eventBytes int) (*template, error) {
+// newTemplate makes the request for publishing that many events of that many bytes each, from brace to brace, to the topic's
+// endpoint. An event names its topic and metadataVersion, so that postrider has nothing to add: it must arrive byte for byte.
+func newTemplate(endpoint *url.URL, key, subject, run string, events, eventBytes int) (*template, error) {
 	topic := strings.TrimSuffix(endpoint.Path, "/api/events")
 	if topic == endpoint.Path {
 		return nil, fmt.Errorf("%s is no topic's endpoint: it must end in /topics/{topic}/api/events", endpoint)
@@ -54,26 +60,31 @@ func newTemplate(endpoint *url.URL, key, subject, run string, eventBytes int) (*
 	if filler < 0 {
 		return nil, fmt.Errorf("an event of the load has %d bytes at least, not %d", len(before)+len(after), eventBytes)
 	}
-	body := "[" + before + letters(filler) + after + "]"
-	t := &template{request: publishRequest(endpoint, key, []byte(body))}
-	t.event = t.request[len(t.request)-len(body)+1 : len(t.request)-1]
-	t.id = t.find(id, len(id))
-	t.sequence = t.id[runDigits+1:]
-	t.eventTime = t.find(eventTimeForm, len(eventTimeForm))
-	t.sentNanos = t.find(`"sentAt":`, len(`"sentAt":`)+nanoDigits)[len(`"sentAt":`):]
+	event := "," + before + letters(filler) + after
+	body := "[" + strings.Repeat(event, events)[1:] + "]"
+	t := &template{request: publishRequest(endpoint, key, []byte(body)), slots: make([]slot, events)}
+	for i, rest := 0, t.request[len(t.request)-len(body)+1:]; i < events; i++ {
+		t.slots[i] = newSlot(rest[:eventBytes], id)
+		rest = rest[eventBytes+1:]
+	}
 	return t, nil
+}
+
+func newSlot(event []byte, id string) slot {
+	find := func(what string, length int) []byte {
+		at := bytes.Index(event, []byte(what))
+		return event[at : at+length]
+	}
+	s := slot{event: event, id: find(id, len(id)), eventTime: find(eventTimeForm, len(eventTimeForm))}
+	s.sequence = s.id[runDigits+1:]
+	s.sentNanos = find(`"sentAt":`, len(`"sentAt":`)+nanoDigits)[len(`"sentAt":`):]
+	return s
 }
 
 // publishRequest is the whole request that publishes a body.
 func publishRequest(endpoint *url.URL, key string, body []byte) []byte {
 	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\naeg-sas-key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		endpoint.RequestURI(), endpoint.Host, key, len(body), body)
-}
-
-// find is the part of the event that begins with what it looks for.
-func (t *template) find(what string, length int) []byte {
-	at := bytes.Index(t.event, []byte(what))
-	return t.event[at : at+length]
 }
 
 // letters do not compress as a single repeated one would: a disk or a database that compresses must not look faster than
@@ -88,16 +99,31 @@ func letters(n int) string {
 	return string(text)
 }
 
-// patch makes it the request of one event.
-func (t *template) patch(sequence int64, sent time.Time) {
-	digits(t.sequence, sequence)
-	digits(t.sentNanos, sent.UnixNano())
+// patch makes it the request of events that are numbered from first.
+func (t *template) patch(first int64, sent time.Time) {
 	// Not into the request itself: AppendFormat writes all nine digits of the fraction before it cuts them.
 	t.scratch = sent.UTC().AppendFormat(t.scratch[:0], eventTimeForm)
-	copy(t.eventTime, t.scratch)
+	for i, s := range t.slots {
+		digits(s.sequence, first+int64(i))
+		digits(s.sentNanos, sent.UnixNano())
+		copy(s.eventTime, t.scratch)
+	}
 }
 
-func (t *template) hash() Hash { return sha256.Sum256(t.event) }
+// body is the array of its events.
+func (t *template) body() []byte {
+	_, body, _ := bytes.Cut(t.request, []byte("\r\n\r\n"))
+	return body
+}
+
+// ledgerLines are the lines that note its events in a ledger, valid until the next patch.
+func (t *template) ledgerLines(prefix string) []byte {
+	t.lines = t.lines[:0]
+	for _, s := range t.slots {
+		t.lines = appendLine(t.lines, prefix, s.id, sha256.Sum256(s.event))
+	}
+	return t.lines
+}
 
 // digits writes n right-aligned with leading zeros.
 func digits(into []byte, n int64) {

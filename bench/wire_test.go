@@ -20,7 +20,7 @@ func talk(t *testing.T, raw string) string {
 	sink, err := NewCountingSink("")
 	require.NoError(t, err)
 	conn := &scriptedConn{in: strings.NewReader(raw)}
-	serveConn(conn, sink.answer)
+	serveConn(t.Context(), conn, sink.answer)
 	return conn.out.String()
 }
 

@@ -38,7 +38,7 @@ func serveWire(ctx context.Context, listener net.Listener, handle wireHandler) e
 		if open.add(conn) {
 			serving.Go(func() {
 				defer open.drop(conn)
-				serveConn(conn, handle)
+				serveConn(ctx, conn, handle)
 			})
 		}
 	}
@@ -78,8 +78,8 @@ func (c *connections) cut() {
 	}
 }
 
-// serveConn answers one connection's requests, one after the other.
-func serveConn(conn net.Conn, handle wireHandler) {
+// serveConn answers one connection's requests, one after the other. The end of ctx ends the wait before a late answer.
+func serveConn(ctx context.Context, conn net.Conn, handle wireHandler) {
 	c := wireConn{reader: bufio.NewReaderSize(conn, wireBuffer)}
 	for {
 		answer, keep, err := c.answerNext(handle)
@@ -88,6 +88,9 @@ func serveConn(conn net.Conn, handle wireHandler) {
 		}
 		if answer.status == 0 { // no answer, until the client goes away
 			_, _ = io.Copy(io.Discard, conn)
+			return
+		}
+		if answer.after > 0 && !pause(ctx, answer.after) {
 			return
 		}
 		c.out = appendReply(c.out[:0], answer, keep)

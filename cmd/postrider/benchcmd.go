@@ -11,43 +11,63 @@ import (
 )
 
 type benchCmd struct {
-	Throughput benchThroughputCmd `cmd:"" help:"Publish as fast as possible over HTTP and deliver everything to a sink in another process."`
-	Noisy      benchNoisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow the other event subscriptions down."`
-	Sink       benchSinkCmd       `cmd:"" hidden:"" help:"The sink of a benchmark."`
+	Throughput  benchThroughputCmd  `cmd:"" help:"Publish as fast as possible over HTTP and deliver everything to a sink in another process."`
+	Publish     benchPublishCmd     `cmd:"" help:"Publish requests of 100 events while delivery is paused."`
+	Latency     benchLatencyCmd     `cmd:"" help:"Measure latency at 100 events per second."`
+	Remote      benchRemoteCmd      `cmd:"" help:"Deliver to an endpoint that takes 100 ms to answer."`
+	Fanout      benchFanoutCmd      `cmd:"" help:"Deliver each event to ten event subscriptions."`
+	Failing     benchFailingCmd     `cmd:"" help:"Measure what it costs when a fifth of the requests is answered 503."`
+	Deadletters benchDeadlettersCmd `cmd:"" help:"Measure dead letters: every request is answered 400."`
+	Batched     benchBatchedCmd     `cmd:"" help:"Deliver in batches of 100: what was paused, and while publishing."`
+	Backlog     benchBacklogCmd     `cmd:"" help:"Measure beside a million deliveries that wait."`
+	Noisy       benchNoisyCmd       `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow the other event subscriptions down."`
+	Sink        benchSinkCmd        `cmd:"" hidden:"" help:"The sink of a benchmark."`
 }
 
-type benchThroughputCmd struct {
-	Duration    time.Duration `help:"How long to publish." default:"30s"`
+// benchFlags are what every scenario of bench.Run has.
+type benchFlags struct {
+	Duration    time.Duration `help:"How long to publish, in each phase." default:"30s"`
 	Clients     int           `help:"Publishers, each with one connection; 0 = a good default."`
-	Rate        float64       `help:"Events per second; 0 = as fast as the publishers can."`
 	EventBytes  int           `help:"Size of an event in bytes." default:"1024"`
-	Subs        int           `name:"subscriptions" help:"Event subscriptions that want every event." default:"1"`
 	DatabaseURL string        `help:"Use this empty database instead of a private one." placeholder:"URL"`
+	NoCeilings  bool          `help:"Do not measure what the parts reach alone."`
+	CeilingTime time.Duration `help:"How long to measure each of them." default:"5s"`
 	Output      string        `short:"o" help:"table or json." enum:"table,json" default:"table"`
 }
 
-// Help is shown by bench throughput --help.
-func (benchThroughputCmd) Help() string {
-	return `Load, service, database and sink share this machine. Durability is on (fsync, synchronous_commit, full_page_writes) and
-printed with the figures. Nothing may be left or lost at the end: exit code 1 otherwise.
-
-Example:
-  postrider bench throughput -o json`
+// rateFlag is of those scenarios whose load may be an open loop.
+type rateFlag struct {
+	Rate float64 `help:"Events per second; 0 = as fast as the publishers can."`
 }
 
-// Run executes bench throughput.
-func (c *benchThroughputCmd) Run(ctx context.Context) error {
+const (
+	benchHelp = `Load, service, database and sink share this machine. Durability is on (fsync, synchronous_commit, full_page_writes) and
+printed with the figures, and a checkpoint falls into the middle of each phase. First comes what the parts reach alone (ceilings).
+Nothing may be left or lost at the end: exit code 1 otherwise.
+
+Example:
+  postrider bench `
+)
+
+// run measures a scenario and prints its report.
+func (f *benchFlags) run(ctx context.Context, scenario string, o bench.Options) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
-	report, err := bench.Throughput(ctx, bench.ThroughputOptions{
-		Binary: binary, Duration: c.Duration, Clients: c.Clients, Rate: c.Rate, EventBytes: c.EventBytes, DatabaseURL: c.DatabaseURL, Subscriptions: c.Subs,
-	}, os.Stderr)
+	o.Binary, o.Scenario, o.Duration, o.Clients, o.EventBytes = binary, scenario, f.Duration, f.Clients, f.EventBytes
+	o.DatabaseURL, o.NoCeilings, o.CeilingTime = f.DatabaseURL, f.NoCeilings, f.CeilingTime
+	if f.Duration <= 0 || f.EventBytes <= 0 || f.CeilingTime <= 0 {
+		return usagef("bench %s: --duration, --event-bytes and --ceiling-time must be positive", scenario)
+	}
+	if err := o.Prepare(); err != nil {
+		return usagef("bench %s: %s", scenario, err)
+	}
+	report, err := bench.Run(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}
-	if err := printReport(report, c.Output); err != nil {
+	if err := printReport(report, f.Output); err != nil {
 		return err
 	}
 	return report.Err()
@@ -66,6 +86,150 @@ func printReport(report fmt.Stringer, form string) (err error) {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	return nil
+}
+
+type benchThroughputCmd struct {
+	benchFlags
+	rateFlag
+	Subs int `name:"subscriptions" help:"Event subscriptions that want every event." default:"1"`
+}
+
+// Help is shown by bench throughput --help.
+func (benchThroughputCmd) Help() string { return benchHelp + "throughput -o json" }
+
+// Run executes bench throughput.
+func (c *benchThroughputCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "throughput", bench.Options{Rate: c.Rate, Subscriptions: c.Subs})
+}
+
+type benchPublishCmd struct {
+	benchFlags
+	Events int `name:"events-per-request" help:"Events in a request." default:"100"`
+}
+
+// Help is shown by bench publish --help.
+func (benchPublishCmd) Help() string { return benchHelp + "publish --events-per-request 10" }
+
+// Run executes bench publish.
+func (c *benchPublishCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "publish", bench.Options{EventsPerRequest: c.Events})
+}
+
+type benchLatencyCmd struct {
+	benchFlags
+	Rate float64 `help:"Events per second." default:"100"`
+}
+
+// Help is shown by bench latency --help.
+func (benchLatencyCmd) Help() string {
+	return `Events are due at fixed times, whatever the answers take, and latency counts from then: a stall is not hidden by asking less
+often (coordinated omission).
+
+` + benchHelp + "latency --rate 500"
+}
+
+// Run executes bench latency.
+func (c *benchLatencyCmd) Run(ctx context.Context) error {
+	if c.Rate <= 0 {
+		return usagef("bench latency: --rate must be positive")
+	}
+	return c.run(ctx, "latency", bench.Options{Rate: c.Rate})
+}
+
+type benchRemoteCmd struct {
+	benchFlags
+	rateFlag
+	AnswerAfter time.Duration `help:"How long the endpoint takes to answer." default:"100ms"`
+}
+
+// Help is shown by bench remote --help.
+func (benchRemoteCmd) Help() string { return benchHelp + "remote --answer-after 250ms --rate 1000" }
+
+// Run executes bench remote.
+func (c *benchRemoteCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "remote", bench.Options{Rate: c.Rate, AnswerAfter: c.AnswerAfter})
+}
+
+type benchFanoutCmd struct {
+	benchFlags
+	rateFlag
+	Subs int `name:"subscriptions" help:"Event subscriptions that want every event." default:"10"`
+}
+
+// Help is shown by bench fanout --help.
+func (benchFanoutCmd) Help() string { return benchHelp + "fanout --subscriptions 50" }
+
+// Run executes bench fanout.
+func (c *benchFanoutCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "fanout", bench.Options{Rate: c.Rate, Subscriptions: c.Subs})
+}
+
+type benchFailingCmd struct {
+	benchFlags
+	rateFlag
+	Percent int `help:"How many of a hundred requests are answered 503." default:"20"`
+}
+
+// Help is shown by bench failing --help.
+func (benchFailingCmd) Help() string {
+	return `Measures without failures, and then with them. Retries come 6 seconds after a failure, so that they are part of what is measured.
+
+` + benchHelp + "failing --percent 50"
+}
+
+// Run executes bench failing.
+func (c *benchFailingCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "failing", bench.Options{Rate: c.Rate, FailurePercent: c.Percent})
+}
+
+type benchDeadlettersCmd struct {
+	benchFlags
+	rateFlag
+}
+
+// Help is shown by bench deadletters --help.
+func (benchDeadlettersCmd) Help() string { return benchHelp + "deadletters -o json" }
+
+// Run executes bench deadletters.
+func (c *benchDeadlettersCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "deadletters", bench.Options{Rate: c.Rate})
+}
+
+type benchBatchedCmd struct {
+	benchFlags
+	Events int `name:"events-per-request" help:"Events in a request of the publishers." default:"100"`
+	Batch  int `name:"events-per-batch" help:"Events in a batch that is delivered, at most." default:"100"`
+}
+
+// Help is shown by bench batched --help.
+func (benchBatchedCmd) Help() string {
+	return `Measures publishing while delivery is paused, then delivering that, then both at once.
+
+` + benchHelp + "batched --events-per-batch 1000"
+}
+
+// Run executes bench batched.
+func (c *benchBatchedCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "batched", bench.Options{EventsPerRequest: c.Events, EventsPerBatch: c.Batch})
+}
+
+type benchBacklogCmd struct {
+	benchFlags
+	rateFlag
+	Waiting int    `help:"How many deliveries wait, for another event subscription." default:"1000000"`
+	Waits   string `help:"How: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
+}
+
+// Help is shown by bench backlog --help.
+func (benchBacklogCmd) Help() string {
+	return `Measures an event subscription alone, and then beside the backlog of another.
+
+` + benchHelp + "backlog --waits scheduled"
+}
+
+// Run executes bench backlog.
+func (c *benchBacklogCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "backlog", bench.Options{Rate: c.Rate, Waiting: c.Waiting, Waits: c.Waits})
 }
 
 type benchSinkCmd struct {
