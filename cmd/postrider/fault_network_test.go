@@ -323,7 +323,7 @@ func answerOfAFetchIsLost(t *testing.T) {
 	if *faults {
 		times = 10
 	}
-	w.breaks(losesAnswers("JobGetAvailable", times, lost))
+	w.breaks(losesAnswers("SET state = 'running', attempt = j.attempt + 1", times, lost))
 	eventually(t, "the answers are lost", func() bool { return lost.Load() > times })
 	w.heal()
 	healed := time.Now()
