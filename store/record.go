@@ -89,6 +89,7 @@ func recordStatementFor(group []*recordRequest) string {
 			letters = 1
 		case policy.Retry, Hold:
 			goesOn = 1
+		case policy.Delivered, policy.Drop, Cancel:
 		}
 	}
 	return recordStatements[goesOn][letters]
