@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -56,6 +57,7 @@ type faultFleet struct {
 
 	toggling sync.WaitGroup
 	began    time.Time
+	out      io.Writer // of the report
 	// settle: a kill waits until what the one before has left is taken up.
 	settle bool
 }
@@ -65,6 +67,7 @@ type faultNode struct {
 	node
 	point, fired string // fired is the file that says so
 	told         bool   // to die there
+	since        time.Time
 }
 
 func (n *faultNode) tell() {
@@ -81,20 +84,20 @@ type faultKill struct {
 	// inHand are the deliveries that the node was at, or had fetched.
 	inHand int
 	// next is from the kill to the next event that was delivered; takenUp to the moment when nothing that the dead node had in hand
-	// was left to it, 0 where it had nothing.
+	// was left to it, 0 where it had nothing. Where all nodes had died, takenUp counts from when the first one was there again.
 	next, takenUp time.Duration
 }
 
 // newFaultFleet starts nodes, makes a topic with all lanes and publishes until there is something to lose.
 func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *faultFleet {
 	t.Helper()
-	f := &faultFleet{t: t, db: db, slots: make([]*faultNode, nodes), began: time.Now()}
+	f := &faultFleet{t: t, db: db, slots: make([]*faultNode, nodes), began: time.Now(), out: t.Output()}
 	for slot := range f.slots {
 		f.start(slot, store.PointReclaim)
 	}
 	f.sink = newFaultSink(t, &f.period)
 	key := f.subscribe()
-	f.watch = startFaultWatch(t, db)
+	f.watch = startFaultWatch(t, db, f.oldest)
 	full := func() bool { return f.watch.unfinished.Load() > shape.backlog }
 	f.load = startFaultLoad(t, &faultLoad{key: key, apis: f.apis, full: full, period: &f.period}, shape)
 	f.toggle()
@@ -156,6 +159,21 @@ func (f *faultFleet) put(slot int, n *faultNode) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.slots[slot] = n
+	if n != nil {
+		n.since = time.Now()
+	}
+}
+
+// oldest is since when there has been a node without a break; the zero time when there is none.
+func (f *faultFleet) oldest() (since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.slots {
+		if n != nil && (since.IsZero() || n.since.Before(since)) {
+			since = n.since
+		}
+	}
+	return since
 }
 
 func (f *faultFleet) apis() (urls []string) {
@@ -402,6 +420,7 @@ func (f *faultFleet) requireSound(n *faultNode) {
 // faultWatch looks what waits, and when the work of the dead is taken up.
 type faultWatch struct {
 	db      *database
+	oldest  func() time.Time
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 
@@ -411,10 +430,10 @@ type faultWatch struct {
 	failed     error
 }
 
-func startFaultWatch(t *testing.T, db *database) *faultWatch {
+func startFaultWatch(t *testing.T, db *database, oldest func() time.Time) *faultWatch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &faultWatch{db: db, cancel: cancel, orphans: map[string]*faultKill{}}
+	w := &faultWatch{db: db, oldest: oldest, cancel: cancel, orphans: map[string]*faultKill{}}
 	w.working.Go(func() {
 		for ctx.Err() == nil {
 			if err := w.look(ctx); err != nil && ctx.Err() == nil {
@@ -454,6 +473,9 @@ func (w *faultWatch) look(ctx context.Context) error {
 	for _, name := range asked {
 		if k := w.orphans[name]; !slices.Contains(busy, name) {
 			k.takenUp = time.Since(k.at)
+			if since := w.oldest(); since.After(k.at) {
+				k.takenUp = time.Since(since)
+			}
 			delete(w.orphans, name)
 		}
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -44,7 +43,7 @@ func TestFaultKillAtEachPoint(t *testing.T) {
 			f := newFaultFleet(t, migratedDatabase(t), 2, gentleLoad)
 			f.round(0, points)
 			f.end(patience)
-			t.Logf("\n%s", f.report(f.requireNothingLost()))
+			f.requireNothingLost()
 		})
 	}
 }
@@ -74,6 +73,7 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 	const kills, events, limit = 500, 1_000_000, 22 * time.Minute
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 2, heavyLoad)
+	f.out = os.Stderr
 	done := f.tell(limit)
 	defer done()
 	points := slices.DeleteFunc(store.Points(), func(p string) bool { return p == store.PointReclaim })
@@ -82,8 +82,8 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 		f.round(round%2, append(slices.Clone(points), store.PointReclaim))
 	}
 	f.end(3 * time.Minute)
-	v := f.requireNothingLost()
-	fmt.Fprintf(os.Stderr, "\n%s\n", f.report(v))
+	f.requireNothingLost()
+	f.requirePrompt()
 	require.GreaterOrEqual(t, len(f.kills), kills)
 	require.GreaterOrEqual(t, f.load.acked.Load(), int64(events))
 }
@@ -95,8 +95,9 @@ func TestFaultKillOfTheOnlyNode(t *testing.T) { //nolint:paralleltest // it meas
 	}
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 1, gentleLoad)
-	f.settle = true
+	f.out, f.settle = os.Stderr, true
 	f.round(0, slices.DeleteFunc(store.Points(), func(p string) bool { return p == store.PointReclaim }))
 	f.end(patience)
-	fmt.Fprintf(os.Stderr, "\n%s\n", f.report(f.requireNothingLost()))
+	f.requireNothingLost()
+	f.requirePrompt()
 }

@@ -17,11 +17,13 @@ import (
 	"postrider/store"
 )
 
-// requireNothingLost holds the ledgers against each other, and the tables against what is promised of them.
-func (f *faultFleet) requireNothingLost() bench.Verdict {
+// requireNothingLost holds the ledgers against each other, prints what the kills met, and holds the tables against what is promised of
+// them.
+func (f *faultFleet) requireNothingLost() {
 	f.t.Helper()
 	require.NoError(f.t, f.watch.failed)
 	v := f.load.compare(f.t, f.sink)
+	fmt.Fprintf(f.out, "\n%s\n", f.report(v))
 	require.NotZero(f.t, v.Published)
 	require.Empty(f.t, v.Lost, "acknowledged and never received")
 	require.Empty(f.t, v.Changed, "received with other bytes than were published")
@@ -35,7 +37,18 @@ func (f *faultFleet) requireNothingLost() bench.Verdict {
 	}
 	require.LessOrEqual(f.t, v.Duplicates, f.inHand(), "received again: no more than the dead had in hand")
 	f.requireTold(v)
-	return v
+}
+
+// requirePrompt: four heartbeats, one a second, find a node dead; within a second more its work is another's.
+func (f *faultFleet) requirePrompt() {
+	f.t.Helper()
+	var all []time.Duration
+	for _, k := range f.kills {
+		if k.takenUp > 0 {
+			all = append(all, k.takenUp)
+		}
+	}
+	require.LessOrEqual(f.t, median(all), 6*time.Second, "from a kill until the work of the dead was taken up, median")
 }
 
 func (f *faultFleet) inHand() (sum int) {
