@@ -48,6 +48,30 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 	requireNobodyDead(t, nodes...)
 }
 
+// An administrator who ends postrider's sessions, or cancels whatever they are doing, again and again.
+func TestSessionsThatAnAdministratorEnds(t *testing.T) {
+	t.Parallel()
+	db, sink := migratedDatabase(t), newGate(t)
+	n := startNode(t, db)
+	load := publishStubbornly(t, &n.service, "orders", sink)
+	many := 100
+	if *faults {
+		many = 500
+	}
+	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
+		load.more(sink, 20)
+		ended := 0
+		eventually(t, "many were ended", func() bool {
+			ended += one[int](db, "SELECT count("+how+"(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'postrider' AND state <> 'idle'")
+			return ended >= many
+		})
+		load.owned(db)
+		load.flowsAgain(sink, how)
+	}
+	load.settled(db, sink, 0)
+	requireNobodyDead(t, n)
+}
+
 // A user's session that locks one of our tables keeps nobody from anything but that table, and only for as long as it does.
 func userLocks(t *testing.T, table string) {
 	db, sink := migratedDatabase(t), newGate(t)
