@@ -1,0 +1,144 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// Every status from 100 to 599 under each of the five policies, through real requests: what is recorded, and when the next attempt
+// comes, is what the policy's table says. 1xx are no answers but the announcement of one; where none follows, it is as if the
+// endpoint had hung up. 101 is the exception: after it there is no HTTP any more.
+func TestEveryStatusUnderEveryPolicy(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withoutProbation(t)
+	e := newEndpoint(t, answerStatusOfEvent)
+	var kinds []statusColumn
+	for _, p := range policy.Builtins() {
+		kinds = append(kinds, statusColumn{p, policy.KindWebhook})
+	}
+	azure, _ := policy.Builtin("namespace-2023")
+	kinds = append(kinds, statusColumn{azure, policy.KindAzureResource}) // that of ga-2021 is in TestStatusSweep
+	for _, k := range kinds {
+		// Connections that break make the gate careful: not too many of them to one event subscription.
+		for i := range 10 {
+			b.subscribe(t, fmt.Sprintf("%s-1x%d", k.name(), i), e.URL, k.with(fmt.Sprintf("announced/%d", i)))
+		}
+		b.subscribe(t, k.name(), e.URL, k.with("status/"))
+	}
+	b.start(t, func(o *jobs.Options) { o.MaxWorkers, o.OnAttempt = 400, nil })
+	b.publishStatuses(t)
+	b.become(t, 500*len(kinds), "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE number = 1")
+	for _, k := range kinds {
+		rows := b.statusRows(t, k.name())
+		require.Equal(t, 500, len(rows), k.name()) //nolint:testifylint // Len would print them all
+		for _, row := range rows {
+			row.require(t, k)
+		}
+	}
+}
+
+type statusColumn struct {
+	policy policy.Policy
+	kind   policy.EndpointKind
+}
+
+func (k statusColumn) name() string { return k.policy.Name + "-" + string(k.kind) }
+
+func (k statusColumn) with(subject string) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) {
+		s.RetryPolicy, s.EndpointKind, s.Filter = k.policy.Name, k.kind, policy.Filter{SubjectBeginsWith: subject}
+	}
+}
+
+func (b *bundle) publishStatuses(t *testing.T) {
+	t.Helper()
+	bodies := make([]string, 500)
+	for i := range bodies {
+		status, subject := 100+i, "status/"
+		if announced(status) {
+			subject = fmt.Sprintf("announced/%d", status%10)
+		}
+		bodies[i] = fmt.Sprintf(`{"id":"%d","subject":%q,"eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{}}`, status, subject)
+	}
+	b.publish(t, jsonType, "["+strings.Join(bodies, ",")+"]")
+}
+
+func announced(status int) bool { return status < 200 && status != http.StatusSwitchingProtocols }
+
+// answerStatusOfEvent answers event 503 with 503. Go's server cannot send a 1xx alone.
+func answerStatusOfEvent(w http.ResponseWriter, r request) {
+	status, _ := strconv.Atoi(r.eventID())
+	if status >= 200 {
+		w.WriteHeader(status)
+		return
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "HTTP/1.1 %d Announced\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", status)
+}
+
+// statusRow is what became of one status.
+type statusRow struct {
+	Event, Status                   int
+	Outcome, Verdict, State, Reason string
+	Floor                           int // milliseconds
+	Gap                             float64
+}
+
+func (b *bundle) statusRows(t *testing.T, name string) []statusRow {
+	t.Helper()
+	rows, err := b.pool.Query(t.Context(), `SELECT d.event_id::int AS event, coalesce(a.status, 0) AS status, a.outcome, a.verdict, d.state, coalesce(d.reason, '') AS reason,
+		coalesce(a.floor_ms, 0) AS floor, coalesce(extract(epoch FROM a.next_attempt_at - a.started_at) - a.duration_us / 1e6, 0)::float8 AS gap
+		FROM postrider_internal.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id) WHERE a.number = 1 AND (d.subscription = $1 OR starts_with(d.subscription, $1 || '-1x'))`, name)
+	require.NoError(t, err)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[statusRow])
+	require.NoError(t, err)
+	return list
+}
+
+func (r statusRow) require(t *testing.T, k statusColumn) {
+	t.Helper()
+	where := fmt.Sprintf("%s: %d", k.name(), r.Event)
+	met := policy.Result{Status: r.Event}
+	if announced(r.Event) {
+		met = policy.Result{Err: policy.ErrorSocket}
+	}
+	require.Equal(t, met.Status, r.Status, where)
+	require.Equal(t, string(k.policy.Classify(k.kind, met)), r.Outcome, where)
+	require.EqualValues(t, k.decided(met).Action, r.Verdict, where)
+	if r.Event == http.StatusSwitchingProtocols {
+		met = policy.Result{Status: 599} // not in Explain's range, and "other" in every policy
+	}
+	told, err := policy.Explain(&k.policy, policy.ExplainOptions{Kind: k.kind, Result: met})
+	require.NoError(t, err, where)
+	if len(told.Attempts) == 1 {
+		require.Equal(t, policy.ExplainedEnd{State: r.State, Reason: policy.Reason(r.Reason)}, told.End, where)
+		return
+	}
+	require.Equal(t, "pending", r.State, where)
+	require.InDelta(t, told.Attempts[1].AtSeconds, r.Gap, 1, where)
+	require.EqualValues(t, k.policy.Cell(k.kind, met).MinDelay.Milliseconds(), r.Floor, where)
+}
+
+func (k statusColumn) decided(met policy.Result) policy.Verdict {
+	at := time.Unix(0, 0)
+	return policy.Decide(&k.policy, policy.Attempt{
+		Result: met, Kind: k.kind, Number: 1, OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
+		Limits: k.policy.Clamp(nil, nil), DeadLetter: k.policy.DeadLetterDefault == policy.DeadLetterRows,
+	})
+}

@@ -1,0 +1,251 @@
+package jobs_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+// then says something, and after a moment does something else: what was said has arrived by then.
+func then(answer string, next func(*net.TCPConn)) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) {
+		saying(answer)(conn)
+		<-time.After(100 * time.Millisecond)
+		next(conn)
+	}
+}
+
+func cutWithReset(conn *net.TCPConn) { _ = conn.SetLinger(0) }
+
+// dripping says something, and then goes on byte by byte for as long as anybody listens.
+func dripping(answer, drop string) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) {
+		for saying(answer)(conn); ; <-time.After(10 * time.Millisecond) {
+			if _, err := io.WriteString(conn, drop); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// flooding is the same without a pause.
+func flooding(answer, drop string) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) {
+		for saying(answer)(conn); ; {
+			if _, err := io.WriteString(conn, drop); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// greeting answers whatever comes first, such as a TLS client's hello.
+func greeting(answer string) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) {
+		_, _ = conn.Read(make([]byte, 16<<10))
+		_, _ = io.WriteString(conn, answer)
+	}
+}
+
+func headers(n int, value string) string {
+	var all strings.Builder
+	for i := range n {
+		fmt.Fprintf(&all, "X-Header-%d: %s\r\n", i, value)
+	}
+	return all.String()
+}
+
+// bomb is 10 MB of nothing, in ten thousand bytes.
+func bomb() string {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(make([]byte, 10<<20))
+	_ = w.Close()
+	return fmt.Sprintf("HTTP/1.1 500 Boom\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", packed.Len(), packed.String())
+}
+
+const (
+	okHead    = "HTTP/1.1 200 OK\r\n"
+	okEmpty   = okHead + "Content-Length: 0\r\n\r\n"
+	busyHead  = "HTTP/1.1 503 Busy\r\n"
+	earlyHint = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+)
+
+// wild are endpoints that keep to no rule of HTTP.
+func wild() []animal {
+	socket := func(name string, serve func(*net.TCPConn), errText string) animal {
+		return animal{name, serve, "", policy.OutcomeSocketError, 0, policy.Retry, errText}
+	}
+	timeout := func(name string, serve func(*net.TCPConn)) animal {
+		return animal{name, serve, "", policy.OutcomeTimedOut, 0, policy.Retry, "deadline"}
+	}
+	delivered := func(name string, serve func(*net.TCPConn)) animal {
+		return animal{name, serve, "", policy.OutcomeDelivered, 200, policy.Delivered, ""}
+	}
+	failed := func(name string, status int, outcome policy.Outcome, serve func(*net.TCPConn)) animal {
+		return animal{name, serve, "", outcome, status, policy.Retry, ""}
+	}
+	return []animal{
+		timeout("slow-drip-status-line", dripping("HTTP/1.1 200 O", "K")),
+		timeout("slow-drip-header", dripping(okHead+"X-Drip: ", "x")),
+		timeout("slow-drip-headers", dripping(okHead, "X-Drip: x\r\n")),
+		timeout("slow-drip-early-hints", dripping("", earlyHint)),
+		timeout("early-hints-and-nothing-more", unfinished(earlyHint)),
+		delivered("slow-drip-body", dripping(okHead+"Content-Length: 1000000\r\n\r\n", "x")),
+		delivered("slow-drip-chunks", dripping(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n")),
+		failed("slow-drip-body-of-503", 503, policy.OutcomeBusy, dripping(busyHead+"Content-Length: 1000000\r\n\r\n", "x")),
+		delivered("endless-chunks", flooding(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n")),
+		socket("early-hints-for-ever", flooding("", earlyHint), ""),
+		socket("early-hints-and-goodbye", saying(earlyHint), "EOF"),
+		delivered("continue-and-an-answer", saying("HTTP/1.1 100 Continue\r\n\r\n"+okEmpty)),
+
+		socket("empty-reply", saying(""), "EOF"),
+		socket("hangs-up-unheard", func(*net.TCPConn) {}, ""),
+		socket("reset-in-the-header", then(okHead+"Content-Le", cutWithReset), ""),
+		delivered("reset-in-the-body", then(okHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
+		failed("reset-in-the-body-of-503", 503, policy.OutcomeBusy, then(busyHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
+
+		socket("content-length-negative", saying(okHead+"Content-Length: -1\r\n\r\n"), "Content-Length"),
+		socket("content-length-in-words", saying(okHead+"Content-Length: two\r\n\r\nok"), "Content-Length"),
+		socket("content-length-twice", saying(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nok"), "Content-Length"),
+		delivered("content-length-too-short", saying(okHead+"Content-Length: 2\r\nConnection: close\r\n\r\nok, and more")),
+		delivered("content-length-and-chunks", saying(okHead+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
+		delivered("broken-chunks", saying(okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n")),
+		delivered("chunks-without-an-end", saying(okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")),
+		socket("unknown-transfer-encoding", saying(okHead+"Transfer-Encoding: rot13\r\n\r\n"), "transfer encoding"),
+
+		socket("header-of-70-kb", saying(okHead+"X-Big: "+strings.Repeat("x", 70<<10)+"\r\n\r\n"), "header"),
+		socket("5000-headers", saying(okHead+headers(5000, "value")+"\r\n"), "header"),
+		delivered("header-of-60-kb", saying(okHead+"X-Big: "+strings.Repeat("x", 60<<10)+"\r\nContent-Length: 0\r\n\r\n")),
+		failed("500-headers-of-100-bytes", 503, policy.OutcomeBusy, saying(busyHead+headers(500, strings.Repeat("v", 100))+"Content-Length: 0\r\n\r\n")),
+		failed("gzip-bomb", 500, policy.OutcomeGenericError, saying(bomb())),
+		failed("redirect-to-nowhere", 302, policy.OutcomeGenericError, saying("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")),
+		failed("redirect-to-garbage", 301, policy.OutcomeGenericError, saying("HTTP/1.1 301 Moved\r\nLocation: ://%zz\r\nContent-Length: 0\r\n\r\n")),
+
+		socket("ssh", saying("SSH-2.0-OpenSSH_9.9\r\n"), "malformed"),
+		socket("http-0.9", saying("<html>hello</html>"), "malformed"),
+		socket("http-2-unasked", saying("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "malformed"),
+		socket("status-of-two-digits", saying("HTTP/1.1 20 OK\r\n\r\n"), "malformed"),
+		socket("status-in-words", saying("HTTP/1.1 OK 200\r\n\r\n"), "malformed"),
+		socket("nothing-but-line-ends", saying(strings.Repeat("\r\n", 100)), "malformed"),
+		socket("header-without-a-colon", saying(okHead+"nonsense\r\n\r\n"), "malformed"),
+		delivered("no-reason-phrase", saying("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
+		delivered("bare-line-feeds", saying("HTTP/1.1 200 OK\nContent-Length: 0\n\n")),
+	}
+}
+
+// tlsWild answer the beginning of a TLS handshake.
+func tlsWild() []animal {
+	return []animal{
+		{"tls-garbage", greeting(strings.Repeat("garbage\x00\xff", 100)), "", policy.OutcomeSocketError, 0, policy.Retry, "tls"},
+		{"tls-alert", greeting("\x15\x03\x01\x00\x02\x02\x28"), "", policy.OutcomeSocketError, 0, policy.Retry, "handshake failure"},
+		{"tls-record-without-an-end", greeting("\x16\x03\x03\x40\x00\x02"), "", policy.OutcomeSocketError, 0, policy.Retry, "EOF"},
+		{"tls-hangs-up", greeting(""), "", policy.OutcomeSocketError, 0, policy.Retry, "EOF"},
+		{"tls-reset", func(conn *net.TCPConn) { greeting("")(conn); cutWithReset(conn) }, "", policy.OutcomeSocketError, 0, policy.Retry, "reset"},
+		{"tls-hangs", func(conn *net.TCPConn) { greeting("")(conn); untilClosed(conn) }, "", policy.OutcomeTimedOut, 0, policy.Retry, "deadline"},
+	}
+}
+
+// What strangers say instead of HTTP comes to an outcome within the ack timeout, and is stored.
+func TestEndpointsThatKeepToNoRule(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withoutProbation(t)
+	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds", "late_answer_window": "0"}`)
+	zoo := wild()
+	for _, a := range zoo {
+		a.url, _ = rawEndpoint(t, a.serve)
+		b.subscribe(t, a.name, a.url, under("quick"))
+	}
+	for _, a := range tlsWild() {
+		zoo = append(zoo, a)
+		url, _ := rawEndpoint(t, a.serve)
+		b.subscribe(t, a.name, strings.Replace(url, "http:", "https:", 1), under("quick"))
+	}
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attemptsMade(t, len(zoo))
+	for _, a := range zoo {
+		b.requireAnimal(t, a)
+	}
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 10000000"), "the ack timeout ends everything")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE octet_length(response_excerpt) > 4096 OR octet_length(response_headers) > 4096"))
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
+		WHERE s.name = 'gzip-bomb' AND substring(response_excerpt FOR 2) = '\x1f8b'`), "what is packed stays packed")
+	require.Len(t, b.everything(t, "delivery_attempts"), len(zoo))
+}
+
+// An endpoint that redirects to itself gets one request for each attempt.
+func TestRedirectToItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		w.Header().Set("Location", r.uri)
+		w.WriteHeader(http.StatusPermanentRedirect)
+	})
+	b.subscribe(t, "all", e.URL+"/again", nil)
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attempt(t)
+	b.travel(t)
+	b.attempt(t)
+	require.Len(t, e.requests(), 2)
+}
+
+// An endpoint that closes a connection which it had promised to keep, just when the next request comes: the request may have been
+// heard, so it is an attempt, and the next one is made on its schedule.
+func TestKeepAliveThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var answered atomic.Int64
+	url, accepted := rawEndpoint(t, func(conn *net.TCPConn) {
+		saying(okEmpty)(conn)
+		answered.Add(1)
+		readRequest(conn)
+	})
+	b.subscribe(t, "all", url, nil)
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	b.publishOne(t, "second")
+	cut := b.attempt(t)
+	require.Equal(t, policy.Result{Err: policy.ErrorSocket}, cut.Result)
+	require.Equal(t, policy.Retry, cut.Verdict.Action)
+	b.travel(t)
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.EqualValues(t, 2, accepted.Load())
+	require.EqualValues(t, 2, answered.Load())
+}
+
+// One that closes them between requests costs nothing: the next request opens another.
+func TestConnectionsClosedBetweenRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var closed atomic.Int64
+	url, accepted := rawEndpoint(t, func(conn *net.TCPConn) {
+		saying(okEmpty)(conn)
+		_ = conn.CloseWrite()
+		untilClosed(conn) // the client has seen it
+		closed.Add(1)
+	})
+	b.subscribe(t, "all", url, nil)
+	b.start(t, nil)
+	for i := range 5 {
+		b.publishOne(t, fmt.Sprint(i))
+		require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+		within(t, "the client closes its side", func() bool { return int(closed.Load()) == i+1 })
+	}
+	require.EqualValues(t, 5, accepted.Load())
+}
