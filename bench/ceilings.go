@@ -51,7 +51,7 @@ func (b *run) measureCeilings(ctx context.Context, r *rig, databaseURL string) (
 	name := ceilingDatabase + r.borrowed
 	fresh, drop, err := createDatabase(ctx, conn, databaseURL, name)
 	if err != nil {
-		return errors.Join(fmt.Errorf("make a database for the ceilings, which can be left out: %w", err), conn.Close(ctx))
+		return errors.Join(fmt.Errorf("make a database for the ceilings (--no-ceilings leaves them out): %w", err), conn.Close(ctx))
 	}
 	defer func() { err = errors.Join(err, drop(), conn.Close(context.WithoutCancel(ctx))) }()
 	c := ceiling{o: b.o, sink: api.base, url: fresh}

@@ -72,6 +72,8 @@ type Figures struct {
 	DeliverSeconds     float64 `json:"deliverSeconds"`
 	// DeadLettersPerSecond are counted in the same way.
 	DeadLettersPerSecond float64 `json:"deadLettersPerSecond,omitempty"`
+	// EventsPerAttempt is how many events a request that the sink acknowledged had on average.
+	EventsPerAttempt float64 `json:"eventsPerAttempt"`
 	// LatencyMs is from an event's publish to its arrival; in an open loop from when it was due. Where delivery is paused it is
 	// PublishLatencyMs, and of what was published before the phase there is none.
 	LatencyMs Latencies `json:"latencyMs,omitzero"`
@@ -122,6 +124,9 @@ func (f *Figures) deliver(before, after look, began time.Time) {
 	}
 	_, f.DeadLettersPerSecond = rate(after.rows.DeadLettered-before.rows.DeadLettered, last.Sub(began))
 	f.DeliverSeconds, f.DeliveredPerSecond = rate(after.rows.Delivered-before.rows.Delivered, last.Sub(began))
+	if requests := after.sink.Requests - before.sink.Requests; requests > 0 {
+		f.EventsPerAttempt = round(float64(after.sink.Received-before.sink.Received)/float64(requests), 1)
+	}
 }
 
 // each divides what was spent between two looks by a number of deliveries.
@@ -323,7 +328,7 @@ func (f Figures) print(b *strings.Builder) {
 		line("accepted", "%.0f events/s for %.1f s", f.AcceptedPerSecond, f.PublishSeconds)
 	}
 	if f.DeliveredPerSecond > 0 {
-		line("delivered", "%.0f/s in %.1f s", f.DeliveredPerSecond, f.DeliverSeconds)
+		line("delivered", "%.0f/s in %.1f s, %.1f events in a request", f.DeliveredPerSecond, f.DeliverSeconds, f.EventsPerAttempt)
 	}
 	if f.DeadLettersPerSecond > 0 {
 		line("dead letters", "%.0f/s", f.DeadLettersPerSecond)

@@ -80,7 +80,6 @@ func (b *run) conclude(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.RSSPeakMB = peakMB(b.service.pid())
 	b.report.count(counted)
 	b.report.judge(verdict)
 	b.report.conclude(b.phases, arrivals)

@@ -168,12 +168,9 @@ func (b *run) backlog(ctx context.Context) error {
 	if err := b.measure(ctx, phase{name: fmt.Sprintf("beside %d %s", b.o.Waiting, b.o.Waits), target: target}); err != nil {
 		return err
 	}
-	var known int64
-	if err := b.conn.QueryRow(ctx, leftSQL, []string{"waiting" + b.borrowed}).Scan(&known); err != nil {
-		return fmt.Errorf("count what waits: %w", err)
-	}
+	known, err := b.leftOf(ctx, leftSQL, []string{"waiting" + b.borrowed})
 	b.report.Waiting, b.report.Unaccounted = known, int64(b.o.Waiting)-known
-	return nil
+	return err
 }
 
 // pile makes the deliveries that wait. They are none of those that are measured.
