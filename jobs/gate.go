@@ -199,10 +199,10 @@ func (g *gate) learn(subscription int64, o policy.Outcome, r policy.Result) {
 	now := time.Now()
 	if r.Status != 0 {
 		l.answered = now
+		l.answers.add(now)
 	}
 	if l.streak++; o == policy.OutcomeDelivered {
 		l.streak = 0
-		l.answers.add(now)
 	}
 	g.admit(l, now)
 }
@@ -218,8 +218,8 @@ func (g *gate) admit(l *lane, now time.Time) {
 }
 
 // room is how many jobs of an event subscription are worth having in the queue: a few for each call it may have in flight, or
-// twice as many as it took successfully in a second, so that waves grow as fast as the endpoint keeps up. others is how many
-// jobs wait for other event subscriptions.
+// twice as many as it answered in a second, whatever it said, so that waves grow as fast as the endpoint keeps up: one that refuses
+// everything at once holds nobody up. others is how many jobs wait for other event subscriptions.
 func (g *gate) room(subscription int64, others int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

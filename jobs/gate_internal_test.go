@@ -134,6 +134,10 @@ func TestGateRoomOfAFailingEndpoint(t *testing.T) {
 	require.Equal(t, 64/failingShare, g.room(lane1, quietQueue+1))
 	g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
 	require.Equal(t, wavesPerCall*65, g.room(lane1, quietQueue+1))
+	for range 1000 {
+		g.learn(lane1, policy.OutcomeBadRequest, policy.Result{Status: 400})
+	}
+	require.Greater(t, g.room(lane1, quietQueue), 2000, "it refuses at once and nobody waits: what it answers in a second is no burden")
 }
 
 // Endpoints that have never answered share half the workers, and each of them gets its first call.
