@@ -23,7 +23,8 @@ test: ## Run all tests, against private PostgreSQL servers
 	$(if $(RACE),CGO_ENABLED=1 )$(GO) test $(RACE) -timeout 5m ./...
 
 test-faults: ## Kill nodes and cut what they depend on, for half an hour, and prove that nothing is lost (docs/reliability.md)
-	$(GO) test ./cmd/postrider -run Fault -faults -count=1 -timeout 50m -v
+	$(GO) test ./cmd/postrider -faults -count=1 -timeout 60m -v
+	$(GO) test ./jobs -faults -count=1 -timeout 30m -v
 
 lint: ## Check style, imports and common mistakes
 	$(GO) run $(GOLANGCI) run ./...
