@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -10,10 +11,10 @@ import (
 
 // releaseBatchesStatement is waveStatement for batches: each gets a job for its hold. A batch counts as many deliveries as it
 // has members, and goes where room is left for any.
-const releaseBatchesStatement = `
+var releaseBatchesStatement = `
 WITH chosen AS MATERIALIZED (
     SELECT b.id, b.members, b.attempts, b.held_reruns, b.hold, greatest(now(), b.next_attempt_at) AS due FROM postrider_internal.batches b
-     WHERE b.subscription_id = $1 AND b.hold IS NOT NULL AND ($3 OR b.next_attempt_at <= now())
+     WHERE b.subscription_id = $1 AND b.hold IS NOT NULL AND ($3 OR b.next_attempt_at <= now()) AND ` + strings.ReplaceAll(openOrExpired, "$6", "$5") + `
        AND ($2 = 'infinity'::timestamptz OR EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.batch_id = b.id AND d.owed_since <= $2))
      ORDER BY b.id LIMIT $4 FOR UPDATE SKIP LOCKED
 ), summed AS (
@@ -40,7 +41,7 @@ func (s *Store) releaseBatches(ctx context.Context, subscription int64, owedBefo
 	if owedBefore.Equal(farFuture) {
 		before = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
 	}
-	if err := s.pool.QueryRow(ctx, releaseBatchesStatement, subscription, before, alsoLater, limit).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(ctx, releaseBatchesStatement, subscription, before, alsoLater, limit, owedBefore.Equal(farFuture)).Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held batches: %w", err)
 	}
 	return n, nil

@@ -106,6 +106,24 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
+// A node's look at what waits may be older than a pause that was answered.
+func TestRefillStopsAtAPause(t *testing.T) {
+	t.Parallel()
+	for _, batching := range []bool{false, true} {
+		b := setup(t)
+		b.topic(t, "orders")
+		sub := b.subscription(t, "orders", "all", nil)
+		_, err := b.store.PauseSubscription(t.Context(), "orders", "all", nil)
+		require.NoError(t, err)
+		b.publish(t, "orders", "e", 2)
+		n, err := b.store.Refill(t.Context(), sub.ID, batching, 10)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
+		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+	}
+}
+
 func TestReleaseExpired(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

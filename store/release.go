@@ -10,11 +10,13 @@ import (
 
 // waveStatement turns held deliveries into jobs, the oldest first, one row for the other: a crash half way or two nodes
 // at once leave every delivery with exactly one of the two. A delivery that waits for a later retry goes on waiting. Where
-// batches are taken ($5) those that were never attempted are left to the next batch, and get one pump together.
+// batches are taken ($5) those that were never attempted are left to the next batch, and get one pump together. Refill ($6) may
+// work from a look at the traffic that is older than a pause.
 const waveStatement = `
 WITH chosen AS (
     SELECT d.id, d.attempts, d.held_reruns, d.hold, greatest(now(), d.next_attempt_at) AS due, $5 AND d.attempts = 0 AS batched FROM postrider_internal.deliveries d
      WHERE d.subscription_id = $1 AND d.hold IS NOT NULL AND d.owed_since <= $2 AND ($3 OR d.next_attempt_at <= now())
+       AND ` + openOrExpired + `
      ORDER BY d.owed_since, d.id LIMIT $4 FOR UPDATE SKIP LOCKED
 ), wave AS MATERIALIZED (
     SELECT chosen.*, CASE WHEN NOT batched THEN nextval('postrider_internal.river_job_id_seq') END AS job_id FROM chosen
@@ -30,6 +32,9 @@ WITH chosen AS (
       FROM wave WHERE NOT batched
 )
 SELECT count(*) FROM wave`
+
+// openOrExpired: whoever refills ($6) stops at an event subscription that is on hold; whoever releases what has expired does not.
+const openOrExpired = `(NOT $6 OR NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states WHERE subscription_id = $1 AND hold IS NOT NULL))`
 
 // Refill releases up to limit deliveries of an open event subscription and says how many. Every node calls it each
 // second for each that is waiting; what a pause, a crash or a race left on hold is found again by the next call.
@@ -53,7 +58,7 @@ func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Ti
 	if err != nil {
 		return 0, err
 	}
-	if err := s.pool.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit-members, 0), batching).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit-members, 0), batching, owedBefore.Equal(farFuture)).Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
 	n += members
