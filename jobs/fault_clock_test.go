@@ -31,6 +31,7 @@ var clockReaders = map[string]string{
 	"store/committer.go flush":          "how long a request has waited",
 	"store/loader.go Now":               "the database's time, carried on by what has passed since it was read",
 	"store/loader.go readWork":          "the database's time, carried on by what has passed since it was read",
+	"store/promote.go Promote":          "how long ago jobs of River's own times were looked for",
 	"store/promote.go promoteScheduled": "how long ago a flood was looked past",
 	"store/publish.go Publish":          "how long a request has waited",
 	"store/traffic.go run":              "how long a sample took",
