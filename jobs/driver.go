@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -54,12 +55,38 @@ func jobRow(j *store.Job) *rivertype.JobRow {
 }
 
 // JobSetStateIfRunningMany implements riverdriver.Executor. It answers the jobs that it found, so none for those that are gone.
+//
+// Jobs that are to run again get new rows: River would reschedule the row there is, and where the answer to that is lost it does so
+// once more, seconds later, when the row's next run is under way. Two requests would then be made at once.
 func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	left := e.ended.without(p)
+	if again := putOff(left); len(again) > 0 {
+		n, err := e.store.PutOff(ctx, again)
+		if err != nil || n == len(left.ID) {
+			return nil, err
+		}
+	}
 	if len(left.ID) == 0 {
 		return nil, nil
 	}
 	return e.Executor.JobSetStateIfRunningMany(ctx, left)
+}
+
+// putOff are the jobs that are to run again. River counts a run that was put off before its attempt began as none.
+func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []store.PutOff) {
+	for i, state := range p.State {
+		switch state {
+		case rivertype.JobStateAvailable, rivertype.JobStateScheduled, rivertype.JobStateRetryable:
+		default:
+			continue
+		}
+		job := store.PutOff{Job: p.ID[i], Begun: p.Attempt[i] == nil}
+		if p.ScheduledAt[i] != nil {
+			job.After = min(max(time.Until(*p.ScheduledAt[i]), 0), time.Minute) // both by the process's clock
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs
 }
 
 // endedJobs are those whose attempt was recorded, until River asks for them.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,7 +161,9 @@ type retryPolicy struct{}
 
 // NextRetry implements river.ClientRetryPolicy.
 func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
-	exponent := min(max(job.Attempt-1, 0), 6)
+	var args DeliverArgs // of a batch the same: each run is another row, which says how many reruns came before it
+	_ = json.Unmarshal(job.EncodedArgs, &args)
+	exponent := min(max(args.Reruns+job.Attempt-1, 0), 6)
 	return time.Now().Add(min(time.Second<<exponent, time.Minute))
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -47,29 +48,32 @@ const lockLostStatement = `
 SELECT j.id FROM postrider_internal.river_job j
  WHERE j.queue = 'deliveries' AND j.kind IN ` + knownKinds + ` AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED`
 
-// reclaimStatement replaces those jobs. The replacement is a new row with one rerun more, and the token of the delivery or
+// reclaimStatement replaces those jobs. The replacement is a new row, as a rule with one rerun more, and the token of the delivery or
 // the batch follows in the same statement: whoever ran the old row can record nothing any more. A batch stays as it was cut. A
 // pump that has not cut one yet has nothing that could follow.
 //
 // It is a statement of its own, for it must see the batch that a pump committed just before its row could be locked.
 const reclaimStatement = `
-WITH lost AS (
+WITH asked AS (
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::float8[]) AS a(id, reruns, seconds)
+), lost AS (
     DELETE FROM postrider_internal.river_job j WHERE j.id = ANY ($1::bigint[]) RETURNING j.id, j.kind, j.args
 ), again AS MATERIALIZED (
     SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
-           args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + 1) AS args
-      FROM lost
+           args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + reruns) AS args, reruns, now() + seconds * interval '1 second' AS due
+      FROM lost JOIN asked USING (id)
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET job_id = again.id, reruns = d.reruns + 1
+    UPDATE postrider_internal.deliveries d SET job_id = again.id, reruns = d.reruns + again.reruns
       FROM again WHERE again.kind = 'deliver' AND d.id = again.delivery_id AND d.job_id = again.old_id RETURNING again.id
 ), batches AS (
-    UPDATE postrider_internal.batches b SET job_id = again.id, reruns = b.reruns + 1
+    UPDATE postrider_internal.batches b SET job_id = again.id, reruns = b.reruns + again.reruns
       FROM again WHERE again.kind = 'batch' AND b.id = again.batch_id AND b.job_id = again.old_id RETURNING again.id
 ), followed AS (
     SELECT id FROM deliveries UNION ALL SELECT id FROM batches UNION ALL SELECT id FROM again WHERE kind = 'batch' AND batch_id IS NULL
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT again.id, 'available', again.args, again.kind, 'deliveries', 1, 1000, now() FROM again JOIN followed ON followed.id = again.id
+    SELECT again.id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+           again.args, again.kind, 'deliveries', 1, 1000, due FROM again JOIN followed ON followed.id = again.id
 )
 SELECT count(*) FROM followed`
 
@@ -96,18 +100,7 @@ func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 }
 
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose), args...)
-		if err != nil {
-			return err
-		}
-		lost, err := collectIDs(rows)
-		if err != nil || len(lost) == 0 {
-			return err
-		}
-		s.Reach(PointReclaim)
-		return tx.QueryRow(ctx, reclaimStatement, lost).Scan(&n)
-	})
+	n, err = s.replace(ctx, func(int64) again { s.Reach(PointReclaim); return again{reruns: 1} }, whose, args...)
 	if err != nil {
 		return 0, fmt.Errorf("reclaim jobs: %w", err)
 	}
@@ -118,6 +111,58 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	n += routes
 	if n > 0 {
 		s.notifier.poke()
+	}
+	return n, nil
+}
+
+// again is how a replaced job runs again.
+type again struct {
+	reruns int // more
+	after  time.Duration
+}
+
+// replace gives the jobs new rows.
+func (s *Store) replace(ctx context.Context, how func(id int64) again, whose string, args ...any) (n int, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose), args...)
+		if err != nil {
+			return err
+		}
+		lost, err := collectIDs(rows)
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+		reruns, seconds := make([]int, len(lost)), make([]float64, len(lost))
+		for i, id := range lost {
+			a := how(id)
+			reruns[i], seconds[i] = a.reruns, a.after.Seconds()
+		}
+		return tx.QueryRow(ctx, reclaimStatement, lost, reruns, seconds).Scan(&n)
+	})
+	return n, err
+}
+
+// PutOff is a job of this node whose run has ended without an outcome.
+type PutOff struct {
+	Job   int64
+	After time.Duration // until it may run again
+	Begun bool          // its attempt had begun: the next run is a rerun
+}
+
+// PutOff gives the jobs new rows, which are due later, and says how many. Doing so twice does nothing the second time: what runs
+// by then runs under another row.
+func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
+	ids, how := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
+	for i, job := range jobs {
+		ids[i], how[job.Job] = job.Job, again{after: job.After}
+		if job.Begun {
+			how[job.Job] = again{after: job.After, reruns: 1}
+		}
+	}
+	const mine = "j.id = ANY ($1::bigint[]) AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $2"
+	n, err := s.replace(ctx, func(id int64) again { return how[id] }, mine, ids, s.node)
+	if err != nil {
+		return 0, fmt.Errorf("put jobs off: %w", err)
 	}
 	return n, nil
 }
