@@ -24,6 +24,11 @@ const (
 
 // every calls do at once and then once per interval until ctx ends. Errors are logged and forgotten: the next tick is the retry.
 func (e *Engine) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
+	e.everyOr(ctx, interval, nil, what, do)
+}
+
+// everyOr calls do whenever it is asked to, too.
+func (e *Engine) everyOr(ctx context.Context, interval time.Duration, asked <-chan struct{}, what string, do func(context.Context) error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -37,6 +42,7 @@ func (e *Engine) every(ctx context.Context, interval time.Duration, what string,
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-asked:
 		}
 	}
 }
@@ -52,10 +58,17 @@ func (e *Engine) keepLease(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		for node, beat := range watch.dead(beats) {
+		dead := watch.dead(beats)
+		for node, beat := range dead {
 			e.log.Warn("a node stopped beating; its attempts are made again by the others", "node", node)
 			if err := e.store.Unregister(ctx, node, &beat); err != nil {
 				return err
+			}
+		}
+		if len(dead) > 0 {
+			select {
+			case e.died <- struct{}{}: // no second is spent on waiting for the next look
+			default:
 			}
 		}
 		return nil
@@ -64,7 +77,7 @@ func (e *Engine) keepLease(ctx context.Context) {
 
 // reclaim replaces the jobs of nodes that are gone, and this node's own that never arrived.
 func (e *Engine) reclaim(ctx context.Context) {
-	e.every(ctx, reclaimInterval, "taking up interrupted attempts", func(ctx context.Context) error {
+	e.everyOr(ctx, reclaimInterval, e.died, "taking up interrupted attempts", func(ctx context.Context) error {
 		lost, err := e.store.ReclaimFromLost(ctx)
 		if err != nil {
 			return err

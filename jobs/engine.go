@@ -83,6 +83,7 @@ type Engine struct {
 	river   *river.Client[pgx.Tx]
 	held    *held
 	ended   *endedJobs
+	died    chan struct{} // a node was found dead
 	gate    *gate
 	host    string
 
@@ -105,7 +106,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)

@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
+
+	"postrider/store"
 )
 
 // stopGrace is what a clean stop may take beyond the attempts in flight.
@@ -47,6 +51,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := warnForgetful(ctx, a.store, o.log); err != nil {
+		_ = a.stop(context.WithoutCancel(ctx))
+		return err
+	}
 	if err := writeReadyFile(c.ReadyFile, c.announce(a, o)); err != nil {
 		_ = a.stop(context.WithoutCancel(ctx))
 		return err
@@ -54,6 +62,15 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	err = a.wait(ctx)
 	o.log.Info("stopping", "attempts_may_finish_within", c.StopTimeout)
 	return stopApp(a, c.StopTimeout+stopGrace, err)
+}
+
+// warnForgetful: what a 200 promises is no more than what PostgreSQL's commit does.
+func warnForgetful(ctx context.Context, s *store.Store, log *slog.Logger) error {
+	names, err := store.Forgetful(ctx, s.Pool())
+	if len(names) > 0 {
+		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: these settings are off", "settings", strings.Join(names, ", "))
+	}
+	return err
 }
 
 // announce logs where the node answers, and returns it.
