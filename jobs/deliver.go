@@ -81,7 +81,7 @@ func (e *Engine) worked(a *attempt, err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
 	case errors.Is(err, errInterrupted):
-		e.interrupted.add(a.jobID) // given back by Stop, marked as a rerun
+		e.interrupted.add(a.jobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
 	case err != nil && !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
 		e.log.Warn("an attempt could not begin, trying again", "job", a.jobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)

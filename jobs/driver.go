@@ -13,8 +13,8 @@ import (
 	"postrider/store"
 )
 
-// driver is River's for pgx, but for two things: jobs are fetched by the store's statement, and nobody looks for the rows of jobs that
-// are known to be gone. River completes each job that returns, and the statement that records an attempt has deleted its
+// driver is River's for pgx, but for three things: jobs are fetched by the store's statement, those that are to run again get new rows,
+// and nobody looks for the rows of jobs that are known to be gone. River completes each job that returns, and the statement that records an attempt has deleted its
 // row: a twelfth of PostgreSQL's time went into finding nothing.
 type driver struct {
 	*riverpgxv5.Driver

@@ -46,7 +46,7 @@ const knownKinds = "('deliver', 'batch')"
 // by others, and skipped.
 const lockLostStatement = `
 SELECT j.id FROM postrider_internal.river_job j
- WHERE j.queue = 'deliveries' AND j.kind IN ` + knownKinds + ` AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED`
+ WHERE j.queue = 'deliveries' AND j.kind IN ` + knownKinds + ` AND %s ORDER BY j.id FOR UPDATE %s`
 
 // reclaimStatement replaces those jobs. The replacement is a new row, as a rule with one rerun more, and the token of the delivery or
 // the batch follows in the same statement: whoever ran the old row can record nothing any more. A batch stays as it was cut. A
@@ -70,6 +70,8 @@ WITH asked AS (
       FROM again WHERE again.kind = 'batch' AND b.id = again.batch_id AND b.job_id = again.old_id RETURNING again.id
 ), followed AS (
     SELECT id FROM deliveries UNION ALL SELECT id FROM batches UNION ALL SELECT id FROM again WHERE kind = 'batch' AND batch_id IS NULL
+), probes AS (
+    UPDATE postrider_internal.probations p SET probe_job_id = again.id FROM again JOIN followed ON followed.id = again.id WHERE p.probe_job_id = again.old_id
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT again.id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
@@ -100,7 +102,7 @@ func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 }
 
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
-	n, err = s.replace(ctx, func(int64) again { s.Reach(PointReclaim); return again{reruns: 1} }, whose, args...)
+	n, err = s.replace(ctx, func(int64) again { s.Reach(PointReclaim); return again{reruns: 1} }, "SKIP LOCKED", whose, args...)
 	if err != nil {
 		return 0, fmt.Errorf("reclaim jobs: %w", err)
 	}
@@ -121,10 +123,10 @@ type again struct {
 	after  time.Duration
 }
 
-// replace gives the jobs new rows.
-func (s *Store) replace(ctx context.Context, how func(id int64) again, whose string, args ...any) (n int, err error) {
+// replace gives the jobs new rows. locking says what becomes of rows that somebody else has locked: they are skipped, or waited for.
+func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, whose string, args ...any) (n int, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose), args...)
+		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose, locking), args...)
 		if err != nil {
 			return err
 		}
@@ -150,7 +152,7 @@ type PutOff struct {
 }
 
 // PutOff gives the jobs new rows, which are due later, and says how many. Doing so twice does nothing the second time: what runs
-// by then runs under another row.
+// by then runs under another row. A row that is locked is waited for: River would move one that is left out.
 func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 	ids, how := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
@@ -160,7 +162,7 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 		}
 	}
 	const mine = "j.id = ANY ($1::bigint[]) AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $2"
-	n, err := s.replace(ctx, func(id int64) again { return how[id] }, mine, ids, s.node)
+	n, err := s.replace(ctx, func(id int64) again { return how[id] }, "", mine, ids, s.node)
 	if err != nil {
 		return 0, fmt.Errorf("put jobs off: %w", err)
 	}

@@ -43,6 +43,8 @@ const storedPart = `stored AS (
 // event subscription queued (admission). The rows that hold are locked against change until the commit: a release waits, and
 // what it then looks for includes these deliveries.
 //
+// "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of those that rest.
+//
 // Ids are drawn in the order of publishing, whatever way the plan joins: batches are cut in it.
 //
 // An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
@@ -133,7 +135,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
-	batch.Queue(keepPlan)
+	batch.Queue(c.store.keeping(keepPlan))
 	statement, columns := publishStatement, c.store.publishColumns
 	if group[0].routed { // alone in its group
 		statement, columns = storeRouteStatement, c.store.routeColumns

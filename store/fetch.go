@@ -46,7 +46,7 @@ const inOrder = keepPlan + `, set_config('enable_sort', 'off', true)`
 func (s *Store) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
-	batch.Queue(inOrder)
+	batch.Queue(s.keeping(inOrder))
 	batch.Queue(fetchStatement, queue, kinds, limit, s.node).Query(func(rows pgx.Rows) error {
 		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
 		return err

@@ -31,8 +31,19 @@ const planCacheMode = "plan_cache_mode"
 // keepPlan, first in a transaction, lets its statements keep their plans: planning them anew took 15 % of PostgreSQL's time. It is
 // for statements that can have only one plan, because they read tables by lists of keys (id = ANY) and nothing else. The other
 // settings see to that: a plan that was made for an empty table would read all of it and is kept when it has a million rows.
-const keepPlan = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
-       set_config('enable_nestloop', 'off', true), set_config('enable_mergejoin', 'off', true)`
+const (
+	keepPlan = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_nestloop', 'off', true), set_config('enable_mergejoin', 'off', true)` + kept
+	kept     = `, set_config('plan_cache_mode', 'force_generic_plan', true)`
+)
+
+// keeping is what a transaction of such statements sets first. Where each statement is sent whole there is no plan to keep, and
+// one that knows the statement's values is better.
+func (s *Store) keeping(settings string) string {
+	if s.throughPgBouncer {
+		return strings.Replace(settings, kept, "", 1)
+	}
+	return settings
+}
 
 // OpenPool connects to the database at url. maxConns 0 takes pgx's default unless the URL says pool_max_conns.
 func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {

@@ -25,7 +25,7 @@ const (
 	lookPast = 2 * time.Second
 	// Behind one flood may be another one. So many are looked past, at a step of parkStep each.
 	lookRounds = 8
-	// wakeInterval is how late a job may be that failed before its attempt began.
+	// wakeInterval is how late a route may be whose step failed.
 	wakeInterval = time.Second
 )
 

@@ -61,6 +61,9 @@ type Store struct {
 	cutters       cutters
 
 	failpoint func(point string)
+	deadLeft  atomic.Int64 // jobs, by the last vacuum
+
+	throughPgBouncer bool
 }
 
 // New makes a store and reads the catalogue once.
@@ -77,11 +80,11 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint}
+	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool)}
 	s.notifier = newNotifier(o.Pool, o.Logger)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
-	s.recorder = newRecorder(s, fitsFlush, keepPlan, recordStatementFor, resultColumns)
+	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlan), recordStatementFor, resultColumns)
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, "", func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)

@@ -13,19 +13,25 @@ const (
 	// the jobs of a long backlog are not read again and again.
 	vacuumDead    = 10_000
 	ripeStatement = `
-SELECT n_dead_tup > $1 + n_live_tup / 5 FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal' AND relname = 'river_job'`
+SELECT n_dead_tup, n_dead_tup > $1::bigint + $2::bigint + n_live_tup / 5 FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal' AND relname = 'river_job'`
 	// By default a vacuum passes by the indexes of a table that is nearly empty; here they are what it is for.
 	vacuumStatement = `VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) postrider_internal.river_job`
 )
 
 // VacuumJobs vacuums the table of jobs if many are dead. Autovacuum looks at a database once a minute (autovacuum_naptime,
 // which no table can set for itself): at 5,000 events/s that is 300,000 dead jobs, and each fetch steps over the index pages of
-// all of them to the first that lives. Where somebody vacuums already, or this role may not, nothing happens.
+// all of them to the first that lives. Where somebody vacuums already, or this role may not, nothing happens. What the last one
+// could not remove, as while somebody's transaction stays open, is no reason for the next one.
 func (s *Store) VacuumJobs(ctx context.Context) error {
-	var ripe bool
-	err := s.pool.QueryRow(ctx, ripeStatement, vacuumDead).Scan(&ripe)
+	dead, ripe := int64(0), false
+	err := s.pool.QueryRow(ctx, ripeStatement, vacuumDead, s.deadLeft.Load()).Scan(&dead, &ripe)
 	if ripe {
-		_, err = s.pool.Exec(ctx, vacuumStatement)
+		if _, err = s.pool.Exec(ctx, vacuumStatement); err == nil {
+			err = s.pool.QueryRow(ctx, ripeStatement, vacuumDead, 0).Scan(&dead, &ripe)
+		}
+		s.deadLeft.Store(dead)
+	} else if dead < s.deadLeft.Load() {
+		s.deadLeft.Store(dead) // somebody else's vacuum removed them
 	}
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("vacuum the table of jobs: %w", err)
