@@ -118,3 +118,14 @@ func requireMadeOnce(t *testing.T, db *database, nodes []*node, sink *gate) {
 		require.Equal(t, 20, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = $1", n.name))
 	}
 }
+
+// A 200 promises no more than PostgreSQL's commit does.
+func TestServeSaysThatCommitsMayBeForgotten(t *testing.T) {
+	t.Parallel()
+	const says = "may forget events that were answered with 200"
+	forgetful := startNode(t, migratedDatabase(t))
+	require.Contains(t, forgetful.stderr.String(), says)
+	require.Contains(t, forgetful.stderr.String(), "fsync, full_page_writes, synchronous_commit")
+	_, db := ownCluster(t)
+	require.NotContains(t, startNode(t, db).stderr.String(), says)
+}
