@@ -68,7 +68,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 func warnForgetful(ctx context.Context, s *store.Store, log *slog.Logger) error {
 	names, err := store.Forgetful(ctx, s.Pool())
 	if len(names) > 0 {
-		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: these settings are off", "settings", strings.Join(names, ", "))
+		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: switch these settings on, for the cluster, the database and the role", "settings", strings.Join(names, ", "))
 	}
 	return err
 }
