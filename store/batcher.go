@@ -19,6 +19,10 @@ func (b *batcher[T]) add(items ...T) {
 	b.mu.Lock()
 	b.waiting = append(b.waiting, items...)
 	b.mu.Unlock()
+	b.poke()
+}
+
+func (b *batcher[T]) poke() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -37,11 +41,14 @@ func (b *batcher[T]) take(fits func(T) bool) []T {
 	b.waiting = b.waiting[n:]
 	if len(b.waiting) == 0 {
 		b.waiting = nil // lets the finished groups' memory go
+	} else if n > 0 {
+		b.poke() // another one may run
 	}
 	return group
 }
 
-// run calls flush with group after group until ctx ends and nothing waits. newFits makes the measure of one group.
+// run calls flush with group after group until ctx ends and nothing waits. newFits makes the measure of one group. Several may
+// run at once.
 func (b *batcher[T]) run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {
 		for {
