@@ -37,6 +37,8 @@ CREATE TABLE postrider_internal.deliveries (
     attempts         integer NOT NULL DEFAULT 0,
     skipped_marks    integer NOT NULL DEFAULT 0,
     reruns           integer NOT NULL DEFAULT 0,
+    -- Of the event's body: batches are cut by it without a look at the event.
+    event_bytes      integer NOT NULL,
     -- Of the attempt that is due, kept while the delivery is on hold and has no job that could carry it.
     held_reruns      integer NOT NULL DEFAULT 0,
     -- The hold that the turn which is due had to wait for: told by its attempt.

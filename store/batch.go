@@ -55,11 +55,14 @@ SELECT id, attempts, skipped_marks, bytes, next_attempt_at, first_attempt_at, co
 
 	// The order is that of their positions, see bindStatement.
 	membersStatement = `
+WITH members AS MATERIALIZED (
+    SELECT id, event_uuid, event_day, owed_since FROM postrider_internal.deliveries WHERE batch_id = $1
+)
 SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''),
        coalesce(e.source, ''), coalesce(e.data_version, ''), e.body
-  FROM postrider_internal.deliveries d
+  FROM members d
   LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
- WHERE d.batch_id = $1 ORDER BY d.event_uuid, d.id`
+ ORDER BY d.event_uuid, d.id`
 
 	turnStatement = `
 SELECT clock_timestamp(), coalesce((SELECT hold FROM postrider_internal.event_subscription_states WHERE subscription_id = $1), ''),
@@ -91,7 +94,11 @@ func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, jobID int64, p
 
 func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (b *Batch, bytes int64, err error) {
 	b = &Batch{Work: Work{SubscriptionID: sub.ID, JobID: &jobID}}
-	err = s.pool.QueryRow(ctx, batchStatement, jobID).Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.FirstAttemptAt, &b.LastHold)
+	err = s.readKept(ctx, func(batch *pgx.Batch) {
+		batch.Queue(batchStatement, jobID).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.FirstAttemptAt, &b.LastHold)
+		})
+	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, 0, fmt.Errorf("batch of job %d: %w", jobID, ErrNotFound)
@@ -104,13 +111,14 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 // fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip.
 func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 	rests, rest := map[string]restRow{}, s.restOf(b.SubscriptionID)
-	batch := &pgx.Batch{}
-	batch.Queue(membersStatement, b.ID).Query(b.readMembers)
-	batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
+	err := s.readKept(ctx, func(batch *pgx.Batch) {
+		batch.Queue(membersStatement, b.ID).Query(b.readMembers)
+		batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
+		})
+		queueRests(batch, []*loadRequest{{rest: rest}}, rests)
 	})
-	queueRests(batch, []*loadRequest{{rest: rest}}, rests)
-	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", ErrUnavailable, b.ID, err)
 	}
 	b.loadedAt = time.Now()

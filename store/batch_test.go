@@ -201,13 +201,64 @@ func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 1024)
 	b.publish(t, "orders", "early", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1") // as if it were not committed yet
 	b.publish(t, "orders", "late", 6)
 	require.Len(t, b.cutAll(t, sub), 3)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
+	b.publish(t, "orders", "last", 1)
+	require.Equal(t, []string{"early-0", "last-0"}, eventIDs(b.cutOne(t, sub)))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was attempted before goes alone.
+func TestPumpTakesWhatIsOnHold(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 3, 1024)
+	b.publish(t, "orders", "early", 3)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 1 WHERE id = (SELECT min(id) FROM postrider_internal.deliveries)")
+	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	n, err := b.store.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	require.Equal(t, []string{"early-0"}, eventIDs(b.cutOne(t, sub)))
+	require.Equal(t, 3, n)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
+	b.publish(t, "orders", "late", 1)
+	batch := b.cutOne(t, sub)
+	require.Equal(t, []string{"early-1", "early-2", "late-0"}, eventIDs(batch))
+	require.Equal(t, "paused", batch.LastHold)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold IS NOT NULL"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// A pump that waits takes those along that wait with it, and nobody else's deliveries lose their only pump by that.
+func TestPumpsThatWaitEndTogether(t *testing.T) {
+	t.Parallel()
+	b, sub := batchSetup(t, 100, 1024)
+	for i := range 20 {
+		b.publish(t, "orders", fmt.Sprint(i), 1)
+	}
+	jobs := b.fetchBatches(t, "node-1")
+	require.Len(t, jobs, 20)
+	blocker, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = blocker.Exec(t.Context(), "SELECT pg_advisory_xact_lock(727275, $1::int)", sub.ID)
+	require.NoError(t, err)
+	var cutters sync.WaitGroup
+	var sizes [20]int
+	for i, job := range jobs {
+		cutters.Go(func() {
+			if batch := cut(t, b.store, sub, job); batch != nil {
+				sizes[i] = len(batch.Members)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return b.store.PumpsWaiting(sub.ID) == 19 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, blocker.Rollback(t.Context()))
+	cutters.Wait()
+	slices.Sort(sizes[:])
+	require.Equal(t, 20, sizes[19], "the first one cuts all")
+	require.Zero(t, sizes[18])
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the batch's")
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -217,7 +268,7 @@ func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	b, sub := batchSetup(t, 2, 1024)
 	b.store.LookBackSlowly()
 	b.publish(t, "orders", "early", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1")
 	b.publish(t, "orders", "middle", 1)
 	b.cutOne(t, sub) // the first cut has nothing to look back to
 	b.publish(t, "orders", "next", 1)
@@ -225,7 +276,7 @@ func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	later := b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL AND scheduled_at > now() - interval '1 second'")
 	require.Equal(t, 1, later)
 	b.publish(t, "orders", "late", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = NULL")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
 	b.cutAll(t, sub)
 	require.Zero(t, b.count(t, brokenTokens), "whatever was passed has a pump")
 	require.Eventually(t, func() bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"postrider/event"
@@ -12,89 +11,57 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// cutters keep this node's pumps of one event subscription from cutting at once: one that goes on where the last one ended
-// is six times as fast as many that skip each other's rows (61,000 events/s at 100 per batch, 10,000).
-type cutters struct {
-	mu  sync.Mutex
-	all map[int64]*cutter
-	// slow: a look back that takes longer is not made for each batch.
-	slow time.Duration
-}
-
-// cutter is one event subscription's.
-type cutter struct {
-	mu sync.Mutex
-	// cursor is the last delivery that was cut. What lies before it is not looked at while enough lies behind: an index
-	// scan would pass over the entries of all that was cut since the last vacuum.
-	cursor int64
-	// slow looks back are left to a pump that is on its way; until then nobody else looks.
-	slow, lookedBack time.Duration
-	covered          time.Time
-}
-
 const (
-	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while somebody's transaction stays open.
-	slowLook = 20 * time.Millisecond
-	// lookLater is when a pump looks back in the others' stead. They trust in it for a bit less: it cannot have run before.
-	lookLater, lookTrust = 250 * time.Millisecond, 200 * time.Millisecond
-)
-
-func (c *cutters) of(subscription int64) *cutter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = map[int64]*cutter{}
-	}
-	if c.all[subscription] == nil {
-		c.all[subscription] = &cutter{slow: c.slow}
-	}
-	return c.all[subscription]
-}
-
-const (
-	// openStatement reads what the next batch may be cut from, and what of each counts.
+	// openStatement reads what the next batch may be cut from, and how long the body of each is.
 	openStatement = `
-SELECT d.id, coalesce(octet_length(e.body), 0), coalesce(e.schema, '')
-  FROM (SELECT id, event_uuid, event_day FROM postrider_internal.deliveries
-         WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open
-         ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED) d
-  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
- ORDER BY d.id`
+SELECT id, event_bytes, false FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open ORDER BY id LIMIT $4`
+
+	// heldStatement reads what was on hold when its event subscription no longer was. What was attempted before goes alone, see
+	// Refill.
+	heldStatement = `
+SELECT id, event_bytes, true
+  FROM (SELECT * FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL ORDER BY owed_since, id LIMIT $2) d WHERE attempts = 0`
 
 	// lockJobStatement: whoever does not find its own job row is nobody any more.
 	lockJobStatement = `SELECT id FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE`
 
 	anyOpenStatement = `SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND open)`
 
-	endJobStatement = `DELETE FROM postrider_internal.river_job WHERE id = $1`
+	endJobStatement = `DELETE FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[])`
 
 	pumpStatement = `
 INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries', 1, 1000, now() + $2::interval)`
 
-	// bindStatement makes batches of deliveries. The first one's job is the pump's; each other one gets its own. Members have
-	// the order in which their events were accepted, which is that of their system ids.
+	// bindStatement makes batches of deliveries, and says whether the first one was made. The first one's job is the pump's; each
+	// other one gets its own. Members have the order in which their events were accepted, which is that of their system ids.
+	//
+	// Nothing was locked when the deliveries were read: one that has an owner by now is left out.
 	bindStatement = `
 WITH cuts AS MATERIALIZED (
     SELECT c.n, c.bytes, nextval('postrider_internal.batches_id_seq') AS id, CASE c.n WHEN 1 THEN $2 ELSE nextval('postrider_internal.river_job_id_seq') END AS job_id
       FROM unnest($5::bigint[]) WITH ORDINALITY AS c(bytes, n)
-), chosen AS MATERIALIZED (
-    SELECT d.id, d.event_uuid, d.next_attempt_at, d.last_hold, cuts.id AS batch_id
-      FROM unnest($3::bigint[], $4::int[]) AS c(id, n) JOIN cuts ON cuts.n = c.n JOIN postrider_internal.deliveries d ON d.id = c.id AND d.id = ANY ($3::bigint[])
+), bound AS (
+    UPDATE postrider_internal.deliveries d SET batch_id = cuts.id, last_hold = coalesce(d.hold, d.last_hold), hold = NULL
+      FROM unnest($3::bigint[], $4::int[]) AS c(id, n) JOIN cuts ON cuts.n = c.n
+     WHERE d.id = c.id AND d.id = ANY ($3::bigint[]) AND d.job_id IS NULL AND d.batch_id IS NULL
+    RETURNING d.id, d.event_uuid, d.next_attempt_at, d.last_hold, d.batch_id
 ), batches AS (
     INSERT INTO postrider_internal.batches (id, subscription_id, job_id, bytes, members, next_attempt_at, last_hold)
     SELECT cuts.id, $1, cuts.job_id, cuts.bytes, m.members, m.due, m.last_hold
-      FROM cuts JOIN (SELECT batch_id, count(*) AS members, min(next_attempt_at) AS due, (array_agg(last_hold ORDER BY id))[1] AS last_hold FROM chosen GROUP BY 1) m ON m.batch_id = cuts.id
+      FROM cuts JOIN (SELECT batch_id, count(*) AS members, min(next_attempt_at) AS due, (array_agg(last_hold ORDER BY id))[1] AS last_hold FROM bound GROUP BY 1) m ON m.batch_id = cuts.id
+    RETURNING id, job_id
 ), members AS (
     INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id)
-    SELECT batch_id, row_number() OVER (PARTITION BY batch_id ORDER BY event_uuid, id), id FROM chosen
-), bound AS (
-    UPDATE postrider_internal.deliveries d SET batch_id = chosen.batch_id FROM chosen WHERE d.id = chosen.id
+    SELECT batch_id, row_number() OVER (PARTITION BY batch_id ORDER BY event_uuid, id), id FROM bound
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1), 'batch', 'deliveries', 1, 1000, now() FROM cuts WHERE n > 1
+    SELECT job_id, 'available', jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1), 'batch', 'deliveries', 1, 1000, now() FROM batches WHERE job_id <> $2
+), first AS (
+    UPDATE postrider_internal.river_job j SET args = j.args || jsonb_build_object('b', batches.id, 'n', 1) FROM batches WHERE batches.job_id = $2 AND j.id = $2
+    RETURNING j.id
 )
-UPDATE postrider_internal.river_job j SET args = j.args || jsonb_build_object('b', cuts.id, 'n', 1) FROM cuts WHERE cuts.n = 1 AND j.id = $2`
+SELECT EXISTS (SELECT FROM first)`
 )
 
 // cutAhead is how many open deliveries one pump looks at, at least: whole batches that are there are cut together. With one
@@ -103,9 +70,22 @@ const cutAhead = 1000
 
 // openDelivery is one that no batch has yet.
 type openDelivery struct {
-	id     int64
-	bytes  int
-	schema event.Schema
+	id    int64
+	bytes int
+	held  bool
+}
+
+// cutting is one pump's turn.
+type cutting struct {
+	*cutter
+	*pump
+	store *Store
+	tx    pgx.Tx
+	sub   *Subscription
+
+	later bool // a look back took long: a pump of its own makes the next one
+	more  bool // further jobs were given out
+	held  int  // deliveries that were on hold
 }
 
 // cutBatch makes the next batch of an event subscription, with the pump's job as its token, and the next pump if something is
@@ -113,50 +93,69 @@ type openDelivery struct {
 // is then on hold as well), or the job is gone.
 func (s *Store) cutBatch(ctx context.Context, sub *Subscription, jobID int64) error {
 	c := s.cutters.of(sub.ID)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	p := c.enter(jobID)
+	if p == nil {
+		return fmt.Errorf("job %d: %w", jobID, ErrNotFound)
+	}
+	cut := &cutting{cutter: c, pump: p, store: s, sub: sub}
 	began := time.Now()
-	var hold string
-	var more, later bool
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		if hold, err = s.lockPump(ctx, tx, sub, jobID); err != nil || hold != "" {
-			return err
-		}
-		open, err := c.open(ctx, tx, sub)
-		if err != nil {
-			return err
-		}
-		if len(open) == 0 {
-			return s.endPump(ctx, tx, sub, jobID)
-		}
-		later = c.lookedBack > c.slow
-		more, err = c.bind(ctx, tx, sub, jobID, open, later)
-		return err
-	})
+	hold, err := cut.run(ctx)
+	c.leave(p, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
 	switch {
+	case errors.Is(err, errNothingCut):
+		return fmt.Errorf("job %d: %w", jobID, ErrNotFound)
 	case errors.Is(err, ErrNotFound):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: cut a batch: %w", ErrUnavailable, err)
 	case hold != "":
 		return s.HoldOpen(ctx, sub.ID, jobID, hold)
-	case more:
+	case cut.more:
 		s.notifier.poke()
 	}
-	if later {
-		c.covered = began.Add(lookTrust)
+	s.traffic.addOne(sub.ID, cut.held)
+	if cut.later {
+		c.trust(began)
 	}
 	return nil
 }
 
-// lockPump takes the token, and reads what stands in the way.
-func (s *Store) lockPump(ctx context.Context, tx pgx.Tx, sub *Subscription, jobID int64) (hold string, err error) {
-	w, rests, rest := Work{}, map[string]restRow{}, s.restOf(sub.ID)
+// errNothingCut: the pump and those that it took along are gone.
+var errNothingCut = errors.New("nothing was open")
+
+// run cuts in one transaction. A hold is what stands in the way: then nothing was done.
+func (c *cutting) run(ctx context.Context) (hold string, err error) {
+	nothing := false
+	err = pgx.BeginFunc(ctx, c.store.pool, func(tx pgx.Tx) (err error) {
+		c.tx = tx
+		if hold, err = c.lock(ctx); err != nil || hold != "" {
+			return err
+		}
+		open, err := c.open(ctx)
+		if err != nil {
+			return err
+		}
+		if nothing = len(open) == 0; nothing {
+			return c.end(ctx)
+		}
+		nothing, err = c.bind(ctx, open)
+		return err
+	})
+	if err == nil && nothing {
+		err = errNothingCut
+	}
+	return hold, err
+}
+
+// lock takes the token, keeps other nodes' pumps of the event subscription waiting, and reads what stands in the way.
+func (c *cutting) lock(ctx context.Context) (hold string, err error) {
+	w, rests, rest, jobID := Work{}, map[string]restRow{}, c.store.restOf(c.sub.ID), c.jobID
 	batch := &pgx.Batch{}
+	batch.Queue("SELECT pg_advisory_xact_lock(727275, ($1::bigint % 2147483647)::int)", c.sub.ID)
 	batch.Queue(lockJobStatement, jobID).QueryRow(func(row pgx.Row) error { return row.Scan(&jobID) })
-	batch.Queue(turnStatement, sub.ID).QueryRow(func(row pgx.Row) error { return row.Scan(&w.readAt, &w.Hold, &w.TimeToLiveStopped) })
+	batch.Queue(turnStatement, c.sub.ID).QueryRow(func(row pgx.Row) error { return row.Scan(&w.readAt, &w.Hold, &w.TimeToLiveStopped) })
 	queueRests(batch, []*loadRequest{{rest: rest}}, rests)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return "", fmt.Errorf("job %d: %w", jobID, ErrNotFound)
 		}
@@ -166,53 +165,62 @@ func (s *Store) lockPump(ctx context.Context, tx pgx.Tx, sub *Subscription, jobI
 	return w.Hold, nil
 }
 
-// open locks one more than are looked at, to know whether anything is left. What lies before the cursor was left behind, held
-// and released, or published by a slower transaction: whoever finds less than it may take looks there, too.
-func (c *cutter) open(ctx context.Context, tx pgx.Tx, sub *Subscription) ([]openDelivery, error) {
+// open reads one more than are looked at, to know whether anything is left: first what was on hold, as far as there is room,
+// for it is older. What lies before the cursor was left behind, held and released, or published by a slower transaction: whoever finds less
+// than it may take looks there, too.
+func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
 	c.lookedBack = 0
-	limit := max(sub.Batch().MaxEvents, cutAhead) + 1
-	found, err := lockOpen(ctx, tx, sub.ID, c.cursor, last, limit)
-	if err != nil || len(found) >= limit || c.cursor == 0 || len(found) > 0 && time.Now().Before(c.covered) {
-		return found, err
+	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
+	if room := min(c.store.Room(c.sub.ID), limit); c.sub.Batching() && room > 0 {
+		if found, err = c.read(ctx, heldStatement, c.sub.ID, room); err != nil {
+			return nil, err
+		}
 	}
-	began := time.Now()
-	before, err := lockOpen(ctx, tx, sub.ID, 0, c.cursor, limit-len(found))
+	open, err := c.read(ctx, openStatement, c.sub.ID, c.cursor, last, limit-len(found))
 	if err != nil {
 		return nil, err
 	}
-	c.lookedBack = time.Since(began)
-	return append(before, found...), nil
+	if got := len(found) + len(open); got < limit && c.cursor != 0 && (got == 0 || !time.Now().Before(c.covered)) {
+		began := time.Now()
+		before, err := c.read(ctx, openStatement, c.sub.ID, 0, c.cursor, limit-got)
+		if err != nil {
+			return nil, err
+		}
+		c.lookedBack = time.Since(began)
+		found = append(found, before...)
+	}
+	c.later = c.lookedBack > c.slow
+	return append(found, open...), nil
 }
 
-func lockOpen(ctx context.Context, tx pgx.Tx, subscription, after, until int64, limit int) ([]openDelivery, error) {
-	rows, err := tx.Query(ctx, openStatement, subscription, after, until, limit)
+func (c *cutting) read(ctx context.Context, statement string, args ...any) ([]openDelivery, error) {
+	rows, err := c.tx.Query(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o openDelivery, err error) {
-		return o, row.Scan(&o.id, &o.bytes, &o.schema)
+		return o, row.Scan(&o.id, &o.bytes, &o.held)
 	})
 }
 
-// endPump lets a pump go that found nothing. What others hold locked at this moment is perhaps left by them: it keeps a pump.
-func (s *Store) endPump(ctx context.Context, tx pgx.Tx, sub *Subscription, jobID int64) error {
+// end lets the pump go that found nothing. What others hold locked at this moment is perhaps left by them: it keeps a pump.
+func (c *cutting) end(ctx context.Context) error {
 	var more bool
-	if err := tx.QueryRow(ctx, anyOpenStatement, sub.ID).Scan(&more); err != nil {
+	if err := c.tx.QueryRow(ctx, anyOpenStatement, c.sub.ID).Scan(&more); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(endJobStatement, jobID)
+	batch.Queue(endJobStatement, c.jobs())
 	if more {
-		batch.Queue(pumpStatement, sub.ID, lookLater)
+		batch.Queue(pumpStatement, c.sub.ID, lookLater)
 	}
-	return tx.SendBatch(ctx, batch).Close()
+	return c.tx.SendBatch(ctx, batch).Close()
 }
 
-// bind writes down what was cut; more says that it gave out further jobs. later adds the pump that looks back in the others'
-// stead.
-func (c *cutter) bind(ctx context.Context, tx pgx.Tx, sub *Subscription, jobID int64, open []openDelivery, later bool) (more bool, err error) {
-	cuts := cutUp(sub, open)
+// bind writes down what was cut. Nothing: all of the first batch has another owner by now.
+func (c *cutting) bind(ctx context.Context, open []openDelivery) (nothing bool, err error) {
+	cuts := c.cutUp(open)
 	ids, of, bytes := make([]int64, 0, len(open)), make([]int32, 0, len(open)), make([]int64, len(cuts))
 	for i, cut := range cuts {
 		for _, o := range cut {
@@ -221,34 +229,64 @@ func (c *cutter) bind(ctx context.Context, tx pgx.Tx, sub *Subscription, jobID i
 		}
 		bytes[i]++
 	}
+	left := len(ids) < len(open)
+	first := false
 	batch := &pgx.Batch{}
-	batch.Queue(bindStatement, sub.ID, jobID, ids, of, bytes)
-	if len(ids) < len(open) {
-		batch.Queue(pumpStatement, sub.ID, time.Duration(0))
+	batch.Queue(c.store.keeping(keepPlan))
+	batch.Queue(bindStatement, c.sub.ID, c.jobID, ids, of, bytes).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+	if others := c.taking(); len(others) > 0 {
+		batch.Queue(endJobStatement, others)
 	}
-	if later {
-		batch.Queue(pumpStatement, sub.ID, lookLater)
+	if left {
+		batch.Queue(pumpStatement, c.sub.ID, time.Duration(0))
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if c.later {
+		batch.Queue(pumpStatement, c.sub.ID, lookLater)
+	}
+	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		return false, err
 	}
-	c.cursor = max(c.cursor, ids[len(ids)-1])
-	if len(ids) < len(open) {
-		c.cursor = ids[len(ids)-1]
+	c.more = left || c.later || len(cuts) > 1
+	c.move(open, len(ids))
+	if first {
+		return false, nil
 	}
-	return batch.Len() > 1 || len(cuts) > 1, nil
+	return true, c.end(ctx)
+}
+
+// move puts the cursor behind the open deliveries that were cut: back, if some are left that lie before it.
+func (c *cutting) move(open []openDelivery, cut int) {
+	last := int64(0)
+	for _, o := range open[:cut] {
+		if o.held {
+			c.held++
+		} else {
+			last = o.id
+		}
+	}
+	switch {
+	case last == 0:
+	case cut < len(open):
+		c.cursor = last
+	default:
+		c.cursor = max(c.cursor, last)
+	}
 }
 
 // cutUp cuts one batch, and after it those that are full: what is left may grow until its own pump comes. bytes are
 // counted as they are sent from here on.
-func cutUp(sub *Subscription, open []openDelivery) (cuts [][]openDelivery) {
-	sizes := make([]int, len(open))
+func (c *cutting) cutUp(open []openDelivery) (cuts [][]openDelivery) {
+	var schema event.Schema
+	if topic, ok := c.store.Catalogue().Topic(c.sub.Topic); ok {
+		schema = topic.InputSchema
+	}
+	added, sizes := event.Overhead(schema, c.sub.EventDeliverySchema, c.sub.Topic), make([]int, len(open))
 	for i := range open {
-		open[i].bytes += event.Overhead(open[i].schema, sub.EventDeliverySchema, sub.Topic)
+		open[i].bytes += added
 		sizes[i] = open[i].bytes
 	}
 	for len(open) > 0 {
-		n := sub.Batch().Cut(sizes, 0)
+		n := c.sub.Batch().Cut(sizes, 0)
 		if n == len(open) && len(cuts) > 0 {
 			break
 		}
@@ -286,7 +324,7 @@ func (s *Store) HoldOpen(ctx context.Context, subscription, jobID int64, hold st
 
 // EndJob deletes a job that has nothing to do, and answers ErrNotFound, which says so.
 func (s *Store) EndJob(ctx context.Context, jobID int64) error {
-	if _, err := s.pool.Exec(ctx, endJobStatement, jobID); err != nil {
+	if _, err := s.pool.Exec(ctx, endJobStatement, []int64{jobID}); err != nil {
 		return fmt.Errorf("%w: end job %d: %w", ErrUnavailable, jobID, err)
 	}
 	return fmt.Errorf("job %d: %w", jobID, ErrNotFound)

@@ -108,7 +108,7 @@ WITH input AS (
            f.dead_letter_id, CASE WHEN f.delivery_id IS NOT NULL AND f.verdict = 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
            CASE coalesce(f.verdict, r.verdict) WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM result r
-      JOIN postrider_internal.deliveries d ON d.batch_id = r.batch_id AND d.batch_id = ANY ($2::bigint[])
+     CROSS JOIN LATERAL (SELECT d.id, d.attempts FROM postrider_internal.deliveries d WHERE d.batch_id = r.batch_id OFFSET 0) d
       LEFT JOIN unnest($32::bigint[], $33::bigint[], $34::text[], $35::timestamptz[], $36::text[], $37::uuid[]) AS f(job_id, delivery_id, verdict, next_at, reason, dead_letter_id)
              ON f.job_id = r.job_id AND f.delivery_id = d.id
      WHERE f.delivery_id IS NOT NULL OR r.verdict NOT IN ('hold', 'leave')
@@ -121,13 +121,14 @@ WITH input AS (
            first_attempt_at = coalesce(d.first_attempt_at, CASE WHEN m.number > 0 THEN m.started_at END),
            last_attempt_at = CASE WHEN m.number > 0 THEN m.started_at ELSE d.last_attempt_at END, next_attempt_at = m.next_at, last_hold = NULL
       FROM members m
-     WHERE d.id = m.id AND m.state IS NULL
+     WHERE d.id = m.id AND m.state IS NULL AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NULL))
 ), finished AS (
-    DELETE FROM postrider_internal.deliveries d USING members r WHERE d.id = r.id AND r.state IS NOT NULL` + endedColumns + `
+    DELETE FROM postrider_internal.deliveries d USING members r WHERE d.id = r.id AND r.state IS NOT NULL
+       AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NOT NULL))` + endedColumns + `
 ), left_it AS (
     UPDATE postrider_internal.batch_members b SET left_at = now(), left_after = m.made, left_reason = CASE WHEN m.alone THEN m.reason ELSE coalesce(m.reason, m.state) END
       FROM members m
-     WHERE b.batch_id = m.batch_id AND b.batch_id = ANY ($2::bigint[]) AND b.delivery_id = m.id AND (m.alone OR NOT m.ends AND m.state IS NOT NULL)
+     WHERE b.batch_id = m.batch_id AND b.batch_id = ANY ($2::bigint[]) AND b.delivery_id = m.id AND b.delivery_id = ANY (ARRAY (SELECT id FROM members)) AND (m.alone OR NOT m.ends AND m.state IS NOT NULL)
 ), batches AS (
     UPDATE postrider_internal.batches b
        SET job_id = CASE r.verdict WHEN 'leave' THEN b.job_id ELSE r.next_job END, attempts = CASE WHEN r.number > 0 THEN r.number ELSE b.attempts END,

@@ -70,8 +70,8 @@ const owedPart = `held AS MATERIALIZED (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id), 'batch', 'deliveries', 1, 1000, now() FROM owed WHERE batching AND hold IS NULL
 ), deliveries AS (
-    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, next_attempt_at)
-    SELECT id, subscription_id, topic_id, event_uuid, event_day, job_id, hold, owed_since, now() FROM owed
+    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, owed_since, next_attempt_at)
+    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, owed_since, now() FROM owed
 )`
 
 // publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
@@ -79,8 +79,8 @@ const owedPart = `held AS MATERIALIZED (
 var publishStatement = `
 WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
     SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
-      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, place)
-), ` + numbered(owedPart, 19) + `, rolled AS (` + numbered(rolledPublish, 17) + `
+      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[], $17::int[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
+), ` + numbered(owedPart, 20) + `, rolled AS (` + numbered(rolledPublish, 18) + `
 )
 SELECT version FROM postrider_internal.catalogue`
 
@@ -174,30 +174,34 @@ func (s *Store) publishColumns(version int64, group []*publishRequest, admitted 
 		for i := range req.receipt.Events {
 			e.add(req, i)
 			for _, sub := range req.wanting[i] {
-				d.add(req.receipt.SystemIDs[i], sub, admitted.take(sub.ID))
+				d.add(req.receipt.SystemIDs[i], sub, admitted.take(sub.ID), len(req.receipt.Events[i].Body))
 			}
 		}
 	}
 	p := s.publishedLanes(group)
 	values := append([]any{version}, e.values()...)
-	return append(values, d.events, d.topics, d.subs, d.admitted, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching)
+	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching)
 }
 
 type owedColumns struct {
 	events       [][16]byte
 	topics, subs []int64
 	admitted     []bool
+	bytes        []int32
 }
 
 func newOwedColumns(n int) *owedColumns {
-	return &owedColumns{events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n)}
+	return &owedColumns{
+		events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n), bytes: make([]int32, 0, n),
+	}
 }
 
-func (c *owedColumns) add(event [16]byte, sub *Subscription, admitted bool) {
+func (c *owedColumns) add(event [16]byte, sub *Subscription, admitted bool, bytes int) {
 	c.events = append(c.events, event)
 	c.topics = append(c.topics, sub.TopicID)
 	c.subs = append(c.subs, sub.ID)
 	c.admitted = append(c.admitted, admitted)
+	c.bytes = append(c.bytes, int32(bytes))
 }
 
 type eventColumns struct {

@@ -8,6 +8,14 @@ func (s *Store) StepRoutesBy(deliveries int) { s.router.limit = deliveries }
 // LookBackSlowly makes every look back of this store's pumps a slow one.
 func (s *Store) LookBackSlowly() { s.cutters.slow = 0 }
 
+// PumpsWaiting is how many of this store's pumps wait for their turn.
+func (s *Store) PumpsWaiting(subscription int64) int {
+	c := s.cutters.of(subscription)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting)
+}
+
 // KeptStatement is a statement whose plan is kept, and what its transaction sets first.
 type KeptStatement struct{ SQL, Settings string }
 
@@ -15,6 +23,7 @@ type KeptStatement struct{ SQL, Settings string }
 func KeptStatements() map[string]KeptStatement {
 	all := map[string]KeptStatement{
 		"fetch": {fetchStatement, inOrder}, "load": {loadStatement, keepPlan}, "publish": {publishStatement, keepPlan}, "store and route": {storeRouteStatement, keepPlan},
+		"bind": {bindStatement, keepPlan}, "record batches": {recordBatchStatement, keepPlan}, "batch": {batchStatement, keepPlan}, "members": {membersStatement, keepPlan},
 	}
 	for goesOn, row := range recordStatements {
 		for letters, statement := range row {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Work is a delivery whose turn has come, with the event's body.
@@ -224,13 +223,11 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	}
 	found, rests := make(map[int64]*Work, len(group)), map[string]restRow{}
 	from, to := l.days(group)
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN READ ONLY")
-	batch.Queue(l.store.keeping(keepPlan))
-	batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
-	queueRests(batch, group, rests)
-	batch.Queue("COMMIT")
-	if err := l.store.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() }); err != nil {
+	err := l.store.readKept(ctx, func(batch *pgx.Batch) {
+		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
+		queueRests(batch, group, rests)
+	})
+	if err != nil {
 		return nil, err
 	}
 	for _, req := range group {

@@ -154,3 +154,13 @@ func (s *Store) withConn(ctx context.Context, do func(*pgxpool.Conn) error) erro
 	}
 	return err
 }
+
+// readKept asks in one round trip, in one transaction, by statements that keep their plans.
+func (s *Store) readKept(ctx context.Context, ask func(*pgx.Batch)) error {
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN READ ONLY")
+	batch.Queue(s.keeping(keepPlan))
+	ask(batch)
+	batch.Queue("COMMIT")
+	return s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+}

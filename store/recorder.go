@@ -105,7 +105,7 @@ type recorder[T recordable] struct {
 	store     *Store
 	queue     *batcher[T]
 	fits      func() func(T) bool
-	settings  string // for its transaction, standings included: those go by key, too; "" for none
+	settings  string // for its transaction, standings included: those go by key, too
 	statement func(group []T) string
 	columns   func(node string, group []T) []any
 

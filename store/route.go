@@ -64,11 +64,11 @@ WITH ` + freshPart + `, gone AS (
       FROM step WHERE r.id = step.id AND NOT step.finished
 ), successors AS (` + routeJobs + `step WHERE NOT finished
 ), owing AS (
-    SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_day, d.owed_since, d.place
-      FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[]) WITH ORDINALITY
-           AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted, place)
+    SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_bytes, d.event_day, d.owed_since, d.place
+      FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[], $14::int[]) WITH ORDINALITY
+           AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
       JOIN step ON step.id = d.route_id
-), ` + numbered(owedPart, 14) + `, rolled AS (` + rolledOwed + `
+), ` + numbered(owedPart, 15) + `, rolled AS (` + rolledOwed + `
 )
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 

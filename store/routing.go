@@ -29,6 +29,7 @@ type routing struct {
 type routedEvent struct {
 	event.Event
 	publishedAt time.Time // zero: the event is not there any more
+	bytes       int       // of its body
 }
 
 // routedDelivery is one delivery that a step makes.
@@ -60,7 +61,7 @@ func readRoutes(ctx context.Context, tx pgx.Tx, group []*routeRequest, events in
 // readRoutedEvents reads the events of routes. Days and ids are lists and not a join: with a join the planner may read whole
 // partitions.
 func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
-	const query = `SELECT id, event_type, subject, published_at FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])`
+	const query = `SELECT id, event_type, subject, published_at, octet_length(body) FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])`
 	var days []time.Time
 	var ids [][16]byte
 	for _, r := range routes {
@@ -76,7 +77,7 @@ func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
 	found := make(map[[16]byte]routedEvent, len(ids))
 	var id [16]byte
 	var e routedEvent
-	if _, err := pgx.ForEachRow(rows, []any{&id, &e.Type, &e.Subject, &e.publishedAt}, func() error { found[id] = e; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes}, func() error { found[id] = e; return nil }); err != nil {
 		return fmt.Errorf("read routed events: %w", err)
 	}
 	for _, r := range routes {
@@ -158,14 +159,14 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 	owners, days, since := make([]int64, len(owed)), make([]time.Time, len(owed)), make([]time.Time, len(owed))
 	for i, o := range owed {
 		owners[i], days[i], since[i] = o.route.ID, o.route.EventDay, o.route.events[o.event].publishedAt
-		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.take(o.sub.ID))
+		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.take(o.sub.ID), o.route.events[o.event].bytes)
 		if !met[o.sub.ID] {
 			met[o.sub.ID] = true
 			lanes.add(o.sub.TopicID, o.sub.ID, 0, c.restKey(o.sub), o.sub.Batching())
 		}
 	}
 	return []any{
-		c.Version, jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted,
+		c.Version, jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted, d.bytes,
 		lanes.subscriptions, lanes.restKeys, lanes.batching,
 	}
 }

@@ -85,7 +85,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlan), recordStatementFor, resultColumns)
-	s.batchRecorder = newRecorder(s, fitsBatchFlush, "", func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
+	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlan), func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)
 	s.router = newRouter(s)

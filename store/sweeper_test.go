@@ -219,8 +219,8 @@ func (b *bundle) manyOwed(t *testing.T, n int) {
 	b.exec(t, `WITH x AS (SELECT i AS id, i * 7919 % $1 + 1 AS job FROM generate_series(1, $1::bigint) i), jobs AS (
 			INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at, created_at)
 			SELECT job, 'scheduled', jsonb_build_object('d', id, 's', 1, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() + interval '1 hour', now() - interval '1 hour' FROM x ORDER BY job)
-		INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, job_id, owed_since, next_attempt_at)
-		SELECT id, 1, 1, gen_random_uuid(), current_date, job, now() - interval '1 hour', now() + interval '1 hour' FROM x`, n)
+		INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, owed_since, next_attempt_at)
+		SELECT id, 1, 1, gen_random_uuid(), current_date, 1, job, now() - interval '1 hour', now() + interval '1 hour' FROM x`, n)
 	b.exec(t, "ANALYZE postrider_internal.river_job, postrider_internal.deliveries")
 	b.exec(t, "SELECT setval('postrider_internal.river_job_id_seq', $1), setval('postrider_internal.deliveries_id_seq', $1)", n)
 }
@@ -284,8 +284,8 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	// One that is being canceled makes the whole range suspect, so that all its rows are looked into.
 	gone := b.subscription(t, "orders", "gone", func(s *store.SubscriptionSpec) { s.Filter = policy.Filter{IncludedEventTypes: []string{"other"}} })
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", gone.ID)
-	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, owed_since, next_attempt_at)
-		VALUES ($1, 1, gen_random_uuid(), current_date, now(), now())`, gone.ID)
+	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, owed_since, next_attempt_at)
+		VALUES ($1, 1, gen_random_uuid(), current_date, 1, now(), now())`, gone.ID)
 
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second)
 	defer stop()
