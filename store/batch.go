@@ -57,11 +57,14 @@ SELECT id, attempts, skipped_marks, bytes, next_attempt_at, first_attempt_at, co
 	membersStatement = `
 WITH members AS MATERIALIZED (
     SELECT id, event_uuid, event_day, owed_since FROM postrider_internal.deliveries WHERE batch_id = $1
+), found AS NOT MATERIALIZED (
+    SELECT * FROM postrider_internal.events
+     WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members) AND day <= (SELECT max(event_day) FROM members)
 )
 SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''),
        coalesce(e.source, ''), coalesce(e.data_version, ''), e.body
   FROM members d
-  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day LIMIT 1) e ON true
+  LEFT JOIN found e ON e.id = d.event_uuid AND e.day = d.event_day
  ORDER BY d.event_uuid, d.id`
 
 	turnStatement = `

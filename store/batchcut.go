@@ -14,13 +14,14 @@ import (
 const (
 	// openStatement reads what the next batch may be cut from, and how long the body of each is.
 	openStatement = `
-SELECT id, event_bytes, false FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open ORDER BY id LIMIT $4`
+SELECT id, event_bytes, false, owed_since FROM postrider_internal.deliveries WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open ORDER BY id LIMIT $4`
 
 	// heldStatement reads what was on hold when its event subscription no longer was. What was attempted before goes alone, see
 	// Refill.
 	heldStatement = `
-SELECT id, event_bytes, true
-  FROM (SELECT * FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL ORDER BY owed_since, id LIMIT $2) d WHERE attempts = 0`
+SELECT id, event_bytes, true, owed_since
+  FROM (SELECT * FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL AND (owed_since, id) > ($2, $3)
+         ORDER BY owed_since, id LIMIT $4) d WHERE attempts = 0`
 
 	// lockJobStatement: whoever does not find its own job row is nobody any more.
 	lockJobStatement = `SELECT id FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE`
@@ -73,6 +74,7 @@ type openDelivery struct {
 	id    int64
 	bytes int
 	held  bool
+	owed  time.Time
 }
 
 // cutting is one pump's turn.
@@ -173,7 +175,7 @@ func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 	c.lookedBack = 0
 	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
 	if room := min(c.store.Room(c.sub.ID), limit); c.sub.Batching() && room > 0 {
-		if found, err = c.read(ctx, heldStatement, c.sub.ID, room); err != nil {
+		if found, err = c.readHeld(ctx, room); err != nil {
 			return nil, err
 		}
 	}
@@ -194,13 +196,25 @@ func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 	return append(found, open...), nil
 }
 
+// readHeld goes on from the cursor. Whoever finds less than it may take there begins anew.
+func (c *cutting) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
+	if time.Since(c.heldLooked) < heldAnew {
+		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.owedSince, c.heldCursor.id, limit)
+		if err != nil || len(found) == limit {
+			return found, err
+		}
+	}
+	c.heldLooked = time.Now()
+	return c.read(ctx, heldStatement, c.sub.ID, time.Time{}, 0, limit)
+}
+
 func (c *cutting) read(ctx context.Context, statement string, args ...any) ([]openDelivery, error) {
 	rows, err := c.tx.Query(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o openDelivery, err error) {
-		return o, row.Scan(&o.id, &o.bytes, &o.held)
+		return o, row.Scan(&o.id, &o.bytes, &o.held, &o.owed)
 	})
 }
 
@@ -260,6 +274,7 @@ func (c *cutting) move(open []openDelivery, cut int) {
 	for _, o := range open[:cut] {
 		if o.held {
 			c.held++
+			c.heldCursor = heldPlace{o.owed, o.id}
 		} else {
 			last = o.id
 		}
