@@ -13,13 +13,23 @@ import (
 	"postrider/store"
 )
 
-// driver is River's for pgx, but for three things: jobs are fetched by the store's statement, those that are to run again get new rows,
-// and nobody looks for the rows of jobs that are known to be gone. River completes each job that returns, and the statement that records an attempt has deleted its
+// driver is River's for pgx, but for four things: jobs are fetched by the store's statement, those that are to run again get new rows,
+// fetchers are woken by this process too, and nobody looks for the rows of jobs that are known to be gone. River completes each job that returns, and the statement that records an attempt has deleted its
 // row: a twelfth of PostgreSQL's time went into finding nothing.
 type driver struct {
 	*riverpgxv5.Driver
-	store *store.Store
-	ended *endedJobs
+	store    *store.Store
+	ended    *endedJobs
+	waker    *waker
+	pollOnly bool
+}
+
+// GetListener implements riverdriver.Driver.
+func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
+	if d.pollOnly {
+		return &listener{Listener: deaf{p.Schema}, waker: d.waker}
+	}
+	return &listener{Listener: d.Driver.GetListener(p), waker: d.waker}
 }
 
 // GetExecutor implements riverdriver.Driver.

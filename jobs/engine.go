@@ -121,7 +121,7 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the batch worker: %w", err)
 	}
-	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended}, e.riverConfig(workers)); err != nil {
+	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), o.PollOnly}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return e, nil
@@ -135,7 +135,6 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval}},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
-		PollOnly:            e.options.PollOnly,
 		FetchOnlyKnownKinds: true,
 		MaxAttempts:         1000,
 		RetryPolicy:         retryPolicy{},
@@ -147,6 +146,12 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		SoftStopTimeout:        e.options.StopTimeout,
 		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
 	}
+}
+
+func (e *Engine) waker() *waker {
+	w := newWaker()
+	e.store.SetWake(w.wake)
+	return w
 }
 
 func (e *Engine) pollInterval() time.Duration {

@@ -28,6 +28,7 @@ var clockReaders = map[string]string{
 	"jobs/late.go newCall":              "how long a request took",
 	"store/batch.go fillBatch":          "the database's time, carried on by what has passed since it was read",
 	"store/batchcut.go cutBatch":        "how long a cut took",
+	"store/batchcut.go readHeld":        "how long ago held deliveries were looked for from the beginning",
 	"store/batchcut.go open":            "how long ago open deliveries were looked for",
 	"store/committer.go flush":          "how long a request has waited",
 	"store/loader.go Now":               "the database's time, carried on by what has passed since it was read",

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -241,23 +242,34 @@ func TestPumpsThatWaitEndTogether(t *testing.T) {
 	require.Len(t, jobs, 20)
 	blocker, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = blocker.Exec(t.Context(), "SELECT pg_advisory_xact_lock(727275, $1::int)", sub.ID)
+	defer func() { _ = blocker.Rollback(context.Background()) }()
+	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].ID)
 	require.NoError(t, err)
 	var cutters sync.WaitGroup
 	var sizes [20]int
-	for i, job := range jobs {
+	start := func(i int) {
 		cutters.Go(func() {
-			if batch := cut(t, b.store, sub, job); batch != nil {
+			if batch := cut(t, b.store, sub, jobs[i]); batch != nil {
 				sizes[i] = len(batch.Members)
 			}
 		})
 	}
+	start(0)
+	require.Eventually(t, func() bool {
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
+	},
+		10*time.Second, time.Millisecond, "its turn has come")
+	for i := range jobs[1:] {
+		start(i + 1)
+	}
 	require.Eventually(t, func() bool { return b.store.PumpsWaiting(sub.ID) == 19 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, blocker.Rollback(t.Context()))
 	cutters.Wait()
-	slices.Sort(sizes[:])
-	require.Equal(t, 20, sizes[19], "the first one cuts all")
-	require.Zero(t, sizes[18])
+	require.Equal(t, 20, sizes[0], "the first one cuts all")
+	require.Zero(t, b.store.PumpsWaiting(sub.ID))
+	for _, size := range sizes[1:] {
+		require.Zero(t, size)
+	}
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the batch's")
 	require.Zero(t, b.count(t, brokenTokens))
 }

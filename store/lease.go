@@ -102,6 +102,9 @@ func (s *Store) Beat(ctx context.Context, host string) (map[string]int64, error)
 // seconds until the others have noticed.
 func (s *Store) WorkerNodes() int { return max(1, int(s.lease.workers.Load())) }
 
+// aloneAtWork reports that, a second ago at most, nobody but this node made attempts.
+func (s *Store) aloneAtWork() bool { return s.lease.workers.Load() == 1 }
+
 // Unregister removes nodes: itself at a clean stop, or others that are dead. The beat of the dead is given, so that one
 // that beat again after all stays.
 func (s *Store) Unregister(ctx context.Context, node string, beat *int64) error {

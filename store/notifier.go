@@ -18,6 +18,9 @@ type notifier struct {
 	wake chan struct{}
 	// routes: a route job was stored since the last notification.
 	routes atomic.Bool
+	// local wakes the fetchers of this process, if it has any; alone says that there are no others.
+	local func(routes bool)
+	alone func() bool
 	// mute: nobody listens. Behind PgBouncer in transaction mode no session stays ours to LISTEN in; the fetchers poll.
 	mute bool
 }
@@ -31,11 +34,21 @@ const (
 	notifyBothStatement = notifyStatement + `, pg_notify('postrider_internal.river_insert', '{"queue":"routes"}')`
 )
 
-func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
-	return &notifier{pool: pool, log: log, wake: make(chan struct{}, 1), mute: ThroughPgBouncer(pool)}
+func newNotifier(pool *pgxpool.Pool, log *slog.Logger, alone func() bool) *notifier {
+	return &notifier{pool: pool, log: log, wake: make(chan struct{}, 1), alone: alone, mute: ThroughPgBouncer(pool)}
 }
 
+// SetWake tells how this process's own fetchers are woken, those of route jobs as well when asked to. Call it before Run.
+func (s *Store) SetWake(wake func(routes bool)) { s.notifier.local = wake }
+
 func (n *notifier) poke() {
+	if n.local != nil {
+		n.local(n.routes.Load())
+		if n.alone() {
+			n.routes.Store(false)
+			return
+		}
+	}
 	if n.mute {
 		return
 	}

@@ -81,7 +81,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.RouteThreshold = routeThreshold
 	}
 	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool)}
-	s.notifier = newNotifier(o.Pool, o.Logger)
+	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlan), recordStatementFor, resultColumns)

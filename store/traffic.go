@@ -19,6 +19,9 @@ const (
 	// A sample that takes long is taken less often: it may use a tenth of a connection's time.
 	sampleShare = 10
 	sampleLimit = 5 * time.Second
+	// idleInterval: where nothing waited and this node has queued nothing since, only what other nodes publish can be missed, and they
+	// count that themselves.
+	idleInterval = time.Second
 	// DefaultRoom is how many jobs of an event subscription may wait where nothing is known of its endpoint: four for each of
 	// the 64 calls it starts with.
 	DefaultRoom = 256
@@ -74,12 +77,14 @@ type traffic struct {
 	// Queued by this node, less what it has finished, since the latest sample began, and since the one before: what was
 	// committed while a sample was taken may be in it or not.
 	since, before map[int64]int
+	// stirred is told of the first delivery that is queued after a sample that found nothing.
+	stirred chan struct{}
 	// room is the engine's, nil where there is none.
 	room func(subscription int64, others int) int
 }
 
 func newTraffic(s *Store) *traffic {
-	return &traffic{store: s, latest: &Traffic{}, since: map[int64]int{}}
+	return &traffic{store: s, latest: &Traffic{}, since: map[int64]int{}, stirred: make(chan struct{}, 1)}
 }
 
 // SetRoom tells how many jobs of an event subscription may wait, from what its endpoint was seen to do, and how many wait for
@@ -176,6 +181,12 @@ func wantedBy(group []*publishRequest) iter.Seq[*Subscription] {
 func (t *traffic) add(admitted admissions) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.since) == 0 {
+		select {
+		case t.stirred <- struct{}{}:
+		default:
+		}
+	}
 	for subscription, lane := range admitted {
 		if lane.taken > 0 {
 			t.since[subscription] += lane.taken
@@ -211,16 +222,40 @@ func (t *traffic) finished(results ...*recordRequest) {
 
 func (t *traffic) run(ctx context.Context) {
 	pause := time.Duration(0)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+	for t.rest(ctx, pause) {
 		began := time.Now()
 		_ = t.sample(ctx) // an outage: the next one is taken soon, and admission goes by the last
 		pause = min(max(sampleInterval, sampleShare*time.Since(began)), sampleLimit)
 	}
+}
+
+// rest waits for the next sample; false when ctx ends.
+func (t *traffic) rest(ctx context.Context, pause time.Duration) bool {
+	if pause > 0 && t.idle() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(idleInterval - sampleInterval):
+		case <-t.stirred:
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// idle says that nothing waits, as far as this node knows.
+func (t *traffic) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.stirred: // of before
+	default:
+	}
+	return t.latest.QueuedInAll == 0 && len(t.latest.Waiting) == 0 && len(t.since) == 0
 }
 
 // The distinct event subscriptions are found by jumping along the index of held deliveries: one probe each, however many
