@@ -95,7 +95,7 @@ func treeSeconds(pid int) (float64, bool) {
 	return total, ok
 }
 
-// peakMB is the most memory that a process has had so far (resident, in MiB); 0 where /proc does not say.
+// peakMB is the most memory that a process has had since forgetPeak (resident, in MiB); 0 where /proc does not say.
 func peakMB(pid int) float64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -104,6 +104,9 @@ func peakMB(pid int) float64 {
 	kilobytes, _ := strconv.ParseFloat(string(bytes.TrimSuffix(procField(raw, "VmHWM"), []byte(" kB"))), 64)
 	return round(kilobytes/1024, 1)
 }
+
+// forgetPeak begins the measure of peakMB anew, where the system can: what a phase takes is not what was before it.
+func forgetPeak(pid int) { _ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) }
 
 // machineSeconds are the seconds that all the machine's CPUs together were busy, and idle, since it started. What the
 // hypervisor took away (steal) counts as busy: it was not to be had.

@@ -159,6 +159,7 @@ func (b *run) look(ctx context.Context) (l look, err error) {
 	if l.weight, err = b.weigh(ctx); err != nil {
 		return l, err
 	}
+	forgetPeak(b.service.pid())
 	l.cpu = b.cpu()
 	return l, nil
 }
