@@ -66,6 +66,7 @@ func (d *deliverer) Timeout(*river.Job[DeliverArgs]) time.Duration { return -1 }
 func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
 	release := d.engine.held.add(job.ID)
 	defer release()
+	defer d.engine.hands.forget(job.ID)
 	d.engine.store.Reach(store.PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
 	err := a.run(ctx)
@@ -115,7 +116,7 @@ func (a *attempt) run(ctx context.Context) error {
 	leave := sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
 	defer leave()
 	a.leave = leave
-	work, err := a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.jobID)
+	work, err := a.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,6 +136,14 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.record(verdict)
 	}
 	return a.post()
+}
+
+// load reads the delivery, unless it came with the job.
+func (a *attempt) load(ctx context.Context) (*store.Work, error) {
+	if work := a.engine.hands.work(a.jobID); work != nil {
+		return work, nil
+	}
+	return a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.jobID)
 }
 
 // turn says whether an attempt may be made now, and else what becomes of the delivery. A hold may have begun after the

@@ -21,6 +21,7 @@ type driver struct {
 	store    *store.Store
 	ended    *endedJobs
 	waker    *waker
+	hands    *hands
 	pollOnly bool
 }
 
@@ -34,18 +35,20 @@ func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.List
 
 // GetExecutor implements riverdriver.Driver.
 func (d driver) GetExecutor() riverdriver.Executor {
-	return executor{d.Driver.GetExecutor(), d.store, d.ended}
+	return executor{d.Driver.GetExecutor(), d.store, d.ended, d.hands}
 }
 
 type executor struct {
 	riverdriver.Executor
 	store *store.Store
 	ended *endedJobs
+	hands *hands
 }
 
-// JobGetAvailable implements riverdriver.Executor. River's clock has no say in it: a job's time has come when the database's has.
+// JobGetAvailable implements riverdriver.Executor. River's clock has no say in it: a job's time has come when the database's has. What this
+// node's publishes have handed over comes first, and often it is all.
 func (e executor) JobGetAvailable(ctx context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
-	fetched, err := e.store.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
+	fetched, err := e.next(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +57,26 @@ func (e executor) JobGetAvailable(ctx context.Context, p *riverdriver.JobGetAvai
 		jobs[i] = jobRow(&fetched[i])
 	}
 	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
+}
+
+func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]store.Job, error) {
+	if p.Queue != store.DeliverQueue {
+		return e.store.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
+	}
+	handed, ask := e.hands.next(p.MaxToLock)
+	if !ask {
+		return handed, nil
+	}
+	asked := p.MaxToLock - len(handed)
+	fetched, err := e.store.Fetch(ctx, p.Queue, p.Kind, asked)
+	switch {
+	case err == nil:
+		e.hands.fetched(len(fetched) == asked)
+	case len(handed) > 0: // these must run; the others are asked for again
+		e.hands.stir()
+		return handed, nil
+	}
+	return append(handed, fetched...), err
 }
 
 func jobRow(j *store.Job) *rivertype.JobRow {

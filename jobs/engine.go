@@ -82,6 +82,7 @@ type Engine struct {
 	log     *slog.Logger
 	river   *river.Client[pgx.Tx]
 	held    *held
+	hands   *hands
 	ended   *endedJobs
 	died    chan struct{} // a node was found dead
 	gate    *gate
@@ -107,6 +108,7 @@ func New(o Options) (*Engine, error) {
 		host = "unknown"
 	}
 	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e.hands = newHands(o.MaxWorkers, e.held.len)
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
@@ -121,7 +123,7 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the batch worker: %w", err)
 	}
-	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), o.PollOnly}, e.riverConfig(workers)); err != nil {
+	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), e.hands, o.PollOnly}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return e, nil
@@ -149,8 +151,9 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 }
 
 func (e *Engine) waker() *waker {
-	w := newWaker()
+	w := newWaker(e.hands)
 	e.store.SetWake(w.wake)
+	e.store.SetHands(e.hands.take, w.give)
 	return w
 }
 
@@ -199,6 +202,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.endpoint.late.close()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
+	neverBegun := e.hands.close()
 	err := e.river.Stop(ctx)
 	if err != nil {
 		err = fmt.Errorf("stop River: %w", err)
@@ -211,7 +215,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.clockwork.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockworkTimeout)
 	defer cancel()
-	_, giveBack := e.store.Reclaim(last, e.interrupted.list())
+	_, giveBack := e.store.Reclaim(last, append(e.interrupted.list(), neverBegun...))
 	return errors.Join(err, giveBack, e.store.Unregister(last, e.store.Node(), nil))
 }
 
@@ -233,6 +237,12 @@ func (h *held) add(id int64) (release func()) {
 		delete(h.ids, id)
 		h.mu.Unlock()
 	}
+}
+
+func (h *held) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ids)
 }
 
 func (h *held) list() []int64 {

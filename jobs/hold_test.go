@@ -71,6 +71,29 @@ func TestJobOfAPausedSubscriptionIsParked(t *testing.T) {
 	require.Equal(t, "1", endpoint.requests()[1].header.Get("Aeg-Delivery-Count"))
 }
 
+// What its publish has handed to this node waits for a place at the endpoint, and a pause that is answered meanwhile is obeyed.
+func TestPauseReachesWhatWasHandedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	arrived, answer := make(chan struct{}, 2), make(chan struct{})
+	endpoint := newEndpoint(t, func(http.ResponseWriter, request) { arrived <- struct{}{}; <-answer })
+	one := 1
+	b.subscribe(t, "billing", endpoint.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	<-arrived
+	b.publishOne(t, "second")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"), "both were handed over")
+	b.pause(t, "billing")
+	close(answer)
+	b.attemptsMade(t, 1)
+	b.become(t, 1, heldQuery)
+	require.Len(t, endpoint.requests(), 1)
+	b.resume(t, "billing")
+	b.attemptsMade(t, 1)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+}
+
 // An attempt that is under way when its event subscription is paused finishes, and its result counts.
 func TestPauseLeavesTheAttemptUnderWayAlone(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/riverqueue/river/riverdriver"
+
+	"postrider/store"
 )
 
 // What River's notifications of new jobs say.
@@ -17,15 +19,24 @@ const (
 // and back, half a millisecond; it is for the other nodes.
 type waker struct {
 	deliveries, routes chan struct{}
+	hands              *hands
 }
 
-func newWaker() *waker { return &waker{make(chan struct{}, 1), make(chan struct{}, 1)} }
+func newWaker(h *hands) *waker { return &waker{make(chan struct{}, 1), make(chan struct{}, 1), h} }
 
 // wake never waits: a fetcher that was woken and has not looked yet sees whatever is committed by then.
 func (w *waker) wake(routes bool) {
+	w.hands.stir()
 	tell(w.deliveries)
 	if routes {
 		tell(w.routes)
+	}
+}
+
+// give wakes for what was handed over alone.
+func (w *waker) give(taken int, handed []store.Handed) {
+	if w.hands.give(taken, handed) {
+		tell(w.deliveries)
 	}
 }
 
@@ -63,6 +74,7 @@ func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notifi
 		return &riverdriver.Notification{Topic: insertTopic, Payload: routePayload}, nil
 	case h := <-l.waiting:
 		l.waiting = nil
+		l.waker.hands.stir()
 		return h.notification, h.err
 	case <-ctx.Done():
 		l.stop()

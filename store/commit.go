@@ -45,6 +45,9 @@ const storedPart = `stored AS (
 //
 // "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of those that rest.
 //
+// A delivery that this node takes over at once ($4) gets a job that is running here already, unless its endpoint has failed lately:
+// what there is to know of that is loaded.
+//
 // Ids are drawn in the order of publishing, whatever way the plan joins: batches are cut in it.
 //
 // An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
@@ -53,19 +56,25 @@ const owedPart = `held AS MATERIALIZED (
      WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL FOR SHARE
 ), resting AS MATERIALIZED (
     SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE
+), failing AS MATERIALIZED (
+    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[])
 ), lanes AS MATERIALIZED (
-    SELECT l.subscription_id, l.batching, coalesce(held.hold, CASE WHEN resting.rest_key IS NOT NULL THEN 'probation' END) AS hold
+    SELECT l.subscription_id, l.batching, coalesce(held.hold, CASE WHEN resting.rest_key IS NOT NULL THEN 'probation' END) AS hold, failing.rest_key IS NULL AS calm
       FROM unnest($1::bigint[], $2::bytea[], $3::bool[]) AS l(subscription_id, rest_key, batching)
       LEFT JOIN held ON held.subscription_id = l.subscription_id
       LEFT JOIN resting ON resting.rest_key = l.rest_key
+      LEFT JOIN failing ON failing.rest_key = l.rest_key
 ), owed AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, d.*,
-           CASE WHEN d.hold IS NULL AND NOT d.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
-      FROM (SELECT d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching
+           CASE WHEN d.hold IS NULL AND NOT d.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
+           d.offered AND d.calm AND d.hold IS NULL AND NOT d.batching AS handed
+      FROM (SELECT d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching, lanes.calm
               FROM owing d JOIN lanes ON lanes.subscription_id = d.subscription_id ORDER BY d.place) d
 ), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE job_id IS NOT NULL
+    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, CASE WHEN handed THEN 'running' ELSE 'available' END::postrider_internal.river_job_state, CASE WHEN handed THEN 1 ELSE 0 END,
+           CASE WHEN handed THEN now() END, CASE WHEN handed THEN ARRAY [$4::text] END,
+           jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE job_id IS NOT NULL
 ), pumps AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id), 'batch', 'deliveries', 1, 1000, now() FROM owed WHERE batching AND hold IS NULL
@@ -75,14 +84,16 @@ const owedPart = `held AS MATERIALIZED (
 )`
 
 // publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
-// filters were taken from. It answers the version it found.
+// filters were taken from. It answers the version it found, and what was handed over, see handedRow.
 var publishStatement = `
 WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
     SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
-      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[], $17::int[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
-), ` + numbered(owedPart, 20) + `, rolled AS (` + numbered(rolledPublish, 18) + `
+      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[], $17::int[], $18::bool[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, event_bytes, offered, place)
+), ` + numbered(owedPart, 21) + `, rolled AS (` + numbered(rolledPublish, 19) + `
 )
-SELECT version FROM postrider_internal.catalogue`
+SELECT c.version, now(), clock_timestamp(), h.ids, h.jobs, h.places
+  FROM postrider_internal.catalogue c CROSS JOIN (
+       SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(job_id), '{}') AS jobs, coalesce(array_agg(place), '{}') AS places FROM owed WHERE handed) h`
 
 // numbered moves the parameters of a part that several statements share: its $1 becomes $first.
 func numbered(part string, first int) string {
@@ -136,11 +147,16 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 		batch.Queue(statement)
 	}
 	batch.Queue(c.store.keeping(keepPlan))
-	statement, columns := publishStatement, c.store.publishColumns
+	var handed handedRow
+	hand := c.store.newHandover(deliveriesOf(group))
+	defer func() { hand.end(nil) }()
 	if group[0].routed { // alone in its group
-		statement, columns = storeRouteStatement, c.store.routeColumns
+		batch.Queue(storeRouteStatement, c.store.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+	} else {
+		batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted, hand)...).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&found, &handed.began, &handed.readAt, &handed.ids, &handed.jobs, &handed.places)
+		})
 	}
-	batch.Queue(statement, columns(version, group, admitted)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	batch.Queue("COMMIT")
 	c.store.Reach(PointPublishInside)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
@@ -151,9 +167,12 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	}
 	c.store.Reach(PointPublishAfter)
 	c.store.traffic.add(admitted)
-	c.store.notifier.poke()
-	if group[0].routed {
+	hand.done(&handed)
+	switch {
+	case group[0].routed:
 		c.store.notifier.pokeRoutes()
+	case len(handed.ids) < deliveriesOf(group):
+		c.store.notifier.poke()
 	}
 	for _, req := range group {
 		req.answer(nil)
@@ -161,26 +180,37 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	return nil
 }
 
+// deliveriesOf counts what a group owes at once; a route's deliveries are made later.
+func deliveriesOf(group []*publishRequest) (n int) {
+	for _, req := range group {
+		if !req.routed {
+			n += req.receipt.Deliveries()
+		}
+	}
+	return n
+}
+
 // publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription may
 // have a job at once.
-func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions) []any {
-	var events, owed int
+func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions, hand *handover) []any {
+	events := 0
 	for _, req := range group {
 		events += len(req.receipt.Events)
-		owed += req.receipt.Deliveries()
 	}
-	e, d := newEventColumns(events), newOwedColumns(owed)
+	e, d := newEventColumns(events), newOwedColumns(deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.receipt.Events {
 			e.add(req, i)
 			for _, sub := range req.wanting[i] {
-				d.add(req.receipt.SystemIDs[i], sub, admitted.take(sub.ID), len(req.receipt.Events[i].Body))
+				admit := admitted.take(sub.ID)
+				d.add(req.receipt.SystemIDs[i], sub, admit, len(req.receipt.Events[i].Body))
+				d.offered = append(d.offered, hand.offer(req, i, sub, admit))
 			}
 		}
 	}
 	p := s.publishedLanes(group)
 	values := append([]any{version}, e.values()...)
-	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching)
+	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching, s.node)
 }
 
 type owedColumns struct {
@@ -188,11 +218,12 @@ type owedColumns struct {
 	topics, subs []int64
 	admitted     []bool
 	bytes        []int32
+	offered      []bool // to this node's engine; publishes alone do that
 }
 
 func newOwedColumns(n int) *owedColumns {
 	return &owedColumns{
-		events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n), bytes: make([]int32, 0, n),
+		events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n), bytes: make([]int32, 0, n), offered: make([]bool, 0, n),
 	}
 }
 

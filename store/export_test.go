@@ -32,3 +32,12 @@ func KeptStatements() map[string]KeptStatement {
 	}
 	return all
 }
+
+// HandoverAge is how long what was handed over is fresh.
+const HandoverAge = handoverAge
+
+// FreeMemory is how many bytes of bodies may be read now.
+func (s *Store) FreeMemory() int64 {
+	free, _ := s.loader.look()
+	return free
+}

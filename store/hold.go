@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -32,7 +33,14 @@ func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopT
 			return nil, err
 		}
 	}
-	return s.changeState(ctx, topic, name, pause, stopTimeToLive)
+	if sub, err = s.changeState(ctx, topic, name, pause, stopTimeToLive); err != nil {
+		return nil, err
+	}
+	select { // attempts that looked before the pause have begun by then, or look again
+	case <-time.After(handoverAge):
+	case <-ctx.Done():
+	}
+	return sub, nil
 }
 
 // ResumeSubscription ends a pause. The deliveries it held are released in waves, see Refill. Resuming what is not paused

@@ -48,7 +48,11 @@ type Work struct {
 func (w *Work) Now() time.Time { return w.readAt.Add(time.Since(w.loadedAt)) }
 
 // Release gives the body's memory back; call it when the request is over.
-func (w *Work) Release() { w.release() }
+func (w *Work) Release() {
+	if w.release != nil {
+		w.release()
+	}
+}
 
 type loadRequest struct {
 	deliveryID, jobID int64

@@ -64,7 +64,7 @@ WITH ` + freshPart + `, gone AS (
       FROM step WHERE r.id = step.id AND NOT step.finished
 ), successors AS (` + routeJobs + `step WHERE NOT finished
 ), owing AS (
-    SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_bytes, d.event_day, d.owed_since, d.place
+    SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_bytes, d.event_day, d.owed_since, d.place, false AS offered
       FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[], $14::int[]) WITH ORDINALITY
            AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
       JOIN step ON step.id = d.route_id
@@ -73,7 +73,7 @@ WITH ` + freshPart + `, gone AS (
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
 // routeColumns turns a request into the columns of storeRouteStatement.
-func (s *Store) routeColumns(version int64, group []*publishRequest, _ admissions) []any {
+func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
 	e := newEventColumns(len(group[0].receipt.Events))
 	for i := range group[0].receipt.Events {
 		e.add(group[0], i)
@@ -186,7 +186,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		owed := cutRoutes(routes, catalogue, r.limit)
 		admitted = r.store.traffic.admit(subscriptionsOf(owed))
 		var found int64
-		row := tx.QueryRow(ctx, fanOutStatement, fanOutColumns(catalogue, routes, owed, admitted)...)
+		row := tx.QueryRow(ctx, fanOutStatement, append(fanOutColumns(catalogue, routes, owed, admitted), r.store.node)...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}

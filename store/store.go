@@ -44,6 +44,7 @@ type Store struct {
 	catalogue atomic.Pointer[Catalogue]
 	reloading sync.Mutex
 
+	hands     hands
 	committer *committer
 	recorder  *recorder[*recordRequest]
 	loader    *loader

@@ -1,0 +1,126 @@
+package jobs
+
+import (
+	"sync"
+	"time"
+
+	"postrider/store"
+)
+
+// hands take jobs over from this node's own publishes, see store.Handed. River runs them as if it had fetched them.
+type hands struct {
+	workers int
+	busy    func() int // workers
+
+	mu       sync.Mutex
+	waiting  []store.Handed
+	running  map[int64]store.Handed // by job: given to River, and not begun
+	promised int
+	closed   bool
+	// The database is asked for jobs when something else than a handover woke the fetchers, when it had more than could be taken, and
+	// as often as is polled.
+	look     bool
+	lookedAt time.Time
+	backlog  bool
+}
+
+func newHands(workers int, busy func() int) *hands {
+	return &hands{workers: workers, busy: busy, running: map[int64]store.Handed{}, look: true}
+}
+
+// take promises to take over up to n jobs: half of what is free, so that a publisher never keeps the others' jobs from being
+// fetched, and none while jobs wait in the database, whose turn is first.
+func (h *hands) take(n int) int {
+	busy := h.busy()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.backlog {
+		return 0
+	}
+	free := h.workers - busy - len(h.waiting) - len(h.running) - h.promised
+	n = max(min(n, free/2), 0)
+	h.promised += n
+	return n
+}
+
+// give brings what came of a promise, and says whether there is something to run.
+func (h *hands) give(taken int, handed []store.Handed) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.promised -= taken
+	h.waiting = append(h.waiting, handed...)
+	return len(handed) > 0
+}
+
+// stir has the database asked at the next fetch.
+func (h *hands) stir() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.look = true
+}
+
+// next are up to limit jobs to run, and whether the database is to be asked for more.
+func (h *hands) next(limit int) (jobs []store.Job, ask bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := min(limit, len(h.waiting))
+	for _, handed := range h.waiting[:n] {
+		h.running[handed.Job.ID] = handed
+		jobs = append(jobs, handed.Job)
+	}
+	if h.waiting = h.waiting[n:]; len(h.waiting) == 0 {
+		h.waiting = nil
+	}
+	now := time.Now()
+	ask = n < limit && (n == 0 || h.look || h.backlog || now.Sub(h.lookedAt) >= fetchPollInterval)
+	if ask {
+		h.look, h.lookedAt = false, now
+	}
+	return jobs, ask
+}
+
+// fetched learns whether the database had all that was asked for: then it may have more.
+func (h *hands) fetched(all bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.backlog = all
+}
+
+// work is what was handed over with a job that begins; nil where the delivery is to be loaded.
+func (h *hands) work(jobID int64) *store.Work {
+	h.mu.Lock()
+	handed, ok := h.running[jobID]
+	delete(h.running, jobID)
+	h.mu.Unlock()
+	switch {
+	case !ok:
+		return nil
+	case !handed.Fresh():
+		handed.Work.Release()
+		return nil
+	}
+	return handed.Work
+}
+
+// forget drops what was handed over with a job that has ended without it.
+func (h *hands) forget(jobID int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if handed, ok := h.running[jobID]; ok {
+		handed.Work.Release()
+		delete(h.running, jobID)
+	}
+}
+
+// close takes nothing over any more, and answers what was never begun.
+func (h *hands) close() (left []int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, handed := range h.waiting {
+		left = append(left, handed.Job.ID)
+		handed.Work.Release()
+	}
+	h.waiting = nil
+	return left
+}

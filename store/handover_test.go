@@ -1,0 +1,149 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/store"
+)
+
+// taker takes over what a store's publishes offer, up to most at once.
+type taker struct {
+	most int
+
+	mu       sync.Mutex
+	promised int
+	handed   []store.Handed
+}
+
+func (k *taker) take(n int) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.promised += min(n, k.most)
+	return min(n, k.most)
+}
+
+func (k *taker) give(taken int, handed []store.Handed) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.promised -= taken
+	k.handed = append(k.handed, handed...)
+}
+
+// all are what was handed over, once every promise was kept.
+func (k *taker) all(t *testing.T) []store.Handed {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	require.Zero(t, k.promised, "each promise is answered")
+	return k.handed
+}
+
+// handingOver is a bundle with a store that hands over up to most jobs of each group.
+func handingOver(t *testing.T, most int) (*bundle, *taker) {
+	t.Helper()
+	b, k := setup(t), &taker{most: most}
+	b.store = newStoreConfigured(t, b.url, func(s *store.Store) { s.SetHands(k.take, k.give) })
+	b.topic(t, "orders")
+	return b, k
+}
+
+const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempt = 1 AND attempted_by = '{node-configured}' AND attempted_at = scheduled_at"
+
+func TestPublishHandsItsJobsOver(t *testing.T) {
+	t.Parallel()
+	b, k := handingOver(t, 3)
+	b.subscription(t, "orders", "one", nil)
+	b.subscription(t, "orders", "two", nil)
+	body := []byte(`{"id":"e","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{}}`)
+	_, err := b.store.Publish(t.Context(), store.Publication{Topic: "orders", Parse: func(*store.Topic) ([]event.Event, error) {
+		e := event.Event{Schema: event.EventGrid, ID: "e", Type: "t", Subject: "s", Body: body}
+		return []event.Event{e, e}, nil
+	}})
+	require.NoError(t, err)
+	sent := string(body)
+	for i := range body {
+		body[i] = 'x' // the request's memory is used again
+	}
+	handed := k.all(t)
+	require.Len(t, handed, 3, "as many as were asked for; the fourth is to be fetched")
+	require.Equal(t, 3, b.count(t, runningHere))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
+	require.Zero(t, b.count(t, brokenTokens))
+	for _, h := range handed {
+		require.True(t, h.Fresh())
+		loaded, err := b.store.Load(t.Context(), h.Work.DeliveryID, h.Work.SubscriptionID, h.Job.ID)
+		require.NoError(t, err)
+		require.Equal(t, sent, string(h.Work.Event.Body))
+		require.Equal(t, loaded.Event, h.Work.Event, "the same as if it had been loaded")
+		require.Equal(t, loaded.JobID, h.Work.JobID)
+		require.Equal(t, loaded.SystemID, h.Work.SystemID)
+		require.True(t, loaded.OwedSince.Equal(h.Work.OwedSince))
+		require.True(t, loaded.NextAttemptAt.Equal(h.Work.NextAttemptAt))
+		require.Equal(t, loaded.Rest, h.Work.Rest)
+		require.WithinDuration(t, loaded.Now(), h.Work.Now(), store.HandoverAge)
+		require.JSONEq(t, fmt.Sprintf(`{"d":%d,"s":%d,"n":1}`, h.Work.DeliveryID, h.Work.SubscriptionID), string(h.Job.Args))
+		loaded.Release()
+		h.Work.Release()
+	}
+}
+
+// Whatever has to wait, or of which more must be known than the publish does, goes the usual way.
+func TestPublishKeepsWhatMustWait(t *testing.T) {
+	t.Parallel()
+	b, k := handingOver(t, 100)
+	b.subscription(t, "orders", "paused", nil)
+	b.subscription(t, "orders", "batches", batching(10, 64))
+	failing := b.subscription(t, "orders", "failing", func(s *store.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
+	_, err := b.store.PauseSubscription(t.Context(), "orders", "paused", nil)
+	require.NoError(t, err)
+	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)", failing.EndpointHash)
+	b.publish(t, "orders", "e", 3)
+	require.Empty(t, k.all(t))
+	require.Zero(t, b.count(t, runningHere))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused'"))
+	require.Zero(t, b.count(t, brokenTokens))
+}
+
+// What was not committed is taken over by nobody, and gives its memory back.
+func TestPublishThatFailsHandsNothingOver(t *testing.T) {
+	t.Parallel()
+	b, k := handingOver(t, 100)
+	b.subscription(t, "orders", "all", nil)
+	free := b.store.FreeMemory()
+	_, err := b.store.Publish(t.Context(), store.Publication{Topic: "orders", Parse: func(*store.Topic) ([]event.Event, error) {
+		return []event.Event{{Schema: event.EventGrid, ID: "nul\x00", Type: "t", Body: []byte("{}")}}, nil
+	}})
+	require.ErrorIs(t, err, store.ErrPoison)
+	require.Empty(t, k.all(t))
+	require.Equal(t, free, b.store.FreeMemory())
+
+	b.publish(t, "orders", "e", 2)
+	require.Less(t, b.store.FreeMemory(), free)
+	for _, h := range k.all(t) {
+		h.Work.Release()
+	}
+	require.Equal(t, free, b.store.FreeMemory())
+	_, err = b.store.Publish(t.Context(), store.Publication{Topic: "gone", Parse: func(*store.Topic) ([]event.Event, error) { return nil, errors.New("not asked") }})
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+// Bodies that find no memory are loaded when there is some.
+func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
+	t.Parallel()
+	b, k := setup(t), &taker{most: 100}
+	small := b.smallMemory(t)
+	small.SetHands(k.take, k.give)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	require.NoError(t, small.Reload(t.Context()))
+	_, err := small.Publish(t.Context(), bigPublication("orders", 5, 400<<10))
+	require.NoError(t, err)
+	require.Len(t, k.all(t), 2, "of 400 KB each: 1 MiB")
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
+}
