@@ -316,12 +316,17 @@ func faultTime(short, long time.Duration) time.Duration {
 }
 
 // A fetch that is committed while its answer is lost leaves jobs running that nobody runs: they are found and made again.
+//
+// Publishes come through a node of their own: what a node publishes itself it hardly ever fetches.
 func answerOfAFetchIsLost(t *testing.T) {
-	w, db, n, load, sink := wired(t)
+	db, sink := migratedDatabase(t), newGate(t)
+	w := newWire(t, db)
+	n := startNode(t, w.through(db), "--role", "worker")
+	load := publishStubbornly(t, &startNode(t, db, "--role", "api").service, "orders", sink)
 	lost := new(atomic.Int64)
-	times := int64(3)
+	times := int64(12)
 	if *faults {
-		times = 10
+		times = 40
 	}
 	w.breaks(losesAnswers("SET state = 'running', attempt = j.attempt + 1", times, lost))
 	eventually(t, "the answers are lost", func() bool { return lost.Load() > times })
@@ -336,7 +341,7 @@ func answerOfAFetchIsLost(t *testing.T) {
 	verdict := load.settled(db, sink, 0)
 	marked := one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE reruns > 0")
 	t.Logf("%d of %d made again, the last %s after the fault", marked, verdict.Published, took.Round(time.Millisecond))
-	require.GreaterOrEqual(t, int64(marked), times, "each of the lost answers had a job at least")
+	require.GreaterOrEqual(t, int64(marked), times/4, "a quarter of the lost answers had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
 	require.Less(t, took, 25*time.Second, "15 s of patience, and a second until somebody looks")
 	requireNobodyDead(t, n)
