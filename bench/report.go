@@ -90,7 +90,7 @@ type Figures struct {
 	// write-ahead log.
 	TableBytesPerDelivery float64 `json:"tableBytesPerDelivery"`
 	WALBytesPerDelivery   float64 `json:"walBytesPerDelivery"`
-	// RSSPeakMB is the most memory (resident, MiB) that the service has had since its start, by the phase's end.
+	// RSSPeakMB is the most memory (resident, MiB) that the service has had since the phase began.
 	RSSPeakMB float64 `json:"rssPeakMB"`
 }
 
@@ -341,7 +341,7 @@ func (f Figures) print(b *strings.Builder) {
 	}
 	line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery, f.WALBytesPerDelivery, cpuText(f.CPUSecondsPer10k))
 	line("CPU seconds", "%s", cpuText(f.CPUSeconds))
-	line("memory", "%.0f MB of the service at its peak so far", f.RSSPeakMB)
+	line("memory", "%.0f MB of the service at its peak", f.RSSPeakMB)
 }
 
 func cpuText(seconds map[string]float64) string {
