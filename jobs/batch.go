@@ -85,16 +85,22 @@ func (a *batchAttempt) run(ctx context.Context) error {
 	case !found:
 		return a.cancel(ctx)
 	}
-	batch, err := a.engine.store.LoadBatch(ctx, a.sub, a.jobID, a.batchID == 0)
-	if err != nil {
-		return err
+	for try, pump := 1, a.batchID == 0; ; try, pump = try+1, false {
+		batch, err := a.engine.store.LoadBatch(ctx, a.sub, a.jobID, pump)
+		if err != nil {
+			return err
+		}
+		a.batch, a.work = batch, &batch.Work
+		ready, err := a.turn()
+		if ready && (batch.Fresh() || try == loadTries) {
+			defer batch.Release()
+			return a.post()
+		}
+		batch.Release()
+		if err != nil || !ready {
+			return err
+		}
 	}
-	defer batch.Release()
-	a.batch, a.work = batch, &batch.Work
-	if ready, err := a.turn(); err != nil || !ready {
-		return err
-	}
-	return a.post()
 }
 
 // park puts on hold what found no place at its endpoint: the batch, or what the next ones would have been cut from.

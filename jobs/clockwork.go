@@ -82,7 +82,7 @@ func (e *Engine) reclaim(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		own, err := e.store.ReclaimOwn(ctx, e.held.list())
+		own, err := e.store.ReclaimOwn(ctx, append(e.held.list(), e.hands.jobs()...))
 		if err != nil {
 			return err
 		}

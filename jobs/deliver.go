@@ -143,8 +143,17 @@ func (a *attempt) load(ctx context.Context) (*store.Work, error) {
 	if work := a.engine.hands.work(a.jobID); work != nil {
 		return work, nil
 	}
-	return a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.jobID)
+	for try := 1; ; try++ {
+		work, err := a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.jobID)
+		if err != nil || work.Fresh() || try == loadTries {
+			return work, err
+		}
+		work.Release()
+	}
 }
+
+// loadTries: a look at the holds that is old when it arrives is taken again. A database that is always as slow must not keep everything waiting.
+const loadTries = 3
 
 // turn says whether an attempt may be made now, and else what becomes of the delivery. A hold may have begun after the
 // publish, or while this job waited for its time.

@@ -204,6 +204,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	defer timer.Stop()
 	neverBegun := e.hands.close()
 	err := e.river.Stop(ctx)
+	neverBegun = append(neverBegun, e.hands.close()...)
 	if err != nil {
 		err = fmt.Errorf("stop River: %w", err)
 	} else {

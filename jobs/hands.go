@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,7 +97,7 @@ func (h *hands) work(jobID int64) *store.Work {
 	switch {
 	case !ok:
 		return nil
-	case !handed.Fresh():
+	case !handed.Work.Fresh():
 		handed.Work.Release()
 		return nil
 	}
@@ -112,7 +114,18 @@ func (h *hands) forget(jobID int64) {
 	}
 }
 
-// close takes nothing over any more, and answers what was never begun.
+// jobs are those that are this node's and have not begun.
+func (h *hands) jobs() []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := slices.Collect(maps.Keys(h.running))
+	for _, handed := range h.waiting {
+		ids = append(ids, handed.Job.ID)
+	}
+	return ids
+}
+
+// close takes nothing over any more, and answers what was never begun. Called again it answers what came of promises since.
 func (h *hands) close() (left []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

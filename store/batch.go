@@ -114,6 +114,7 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 // fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip.
 func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 	rests, rest := map[string]restRow{}, s.restOf(b.SubscriptionID)
+	b.asOf = time.Now()
 	err := s.readKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(membersStatement, b.ID).Query(b.readMembers)
 		batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {

@@ -45,7 +45,7 @@ WITH cuts AS MATERIALIZED (
 ), bound AS (
     UPDATE postrider_internal.deliveries d SET batch_id = cuts.id, last_hold = coalesce(d.hold, d.last_hold), hold = NULL
       FROM unnest($3::bigint[], $4::int[]) AS c(id, n) JOIN cuts ON cuts.n = c.n
-     WHERE d.id = c.id AND d.id = ANY ($3::bigint[]) AND d.job_id IS NULL AND d.batch_id IS NULL
+     WHERE d.id = c.id AND d.id = ANY ($3::bigint[]) AND d.job_id IS NULL AND d.batch_id IS NULL AND d.attempts = 0
     RETURNING d.id, d.event_uuid, d.next_attempt_at, d.last_hold, d.batch_id
 ), batches AS (
     INSERT INTO postrider_internal.batches (id, subscription_id, job_id, bytes, members, next_attempt_at, last_hold)
@@ -103,6 +103,10 @@ func (s *Store) cutBatch(ctx context.Context, sub *Subscription, jobID int64) er
 	began := time.Now()
 	hold, err := cut.run(ctx)
 	c.leave(p, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
+	s.traffic.addOne(sub.ID, cut.held)
+	if cut.more {
+		s.notifier.poke()
+	}
 	switch {
 	case errors.Is(err, errNothingCut):
 		return fmt.Errorf("job %d: %w", jobID, ErrNotFound)
@@ -112,10 +116,7 @@ func (s *Store) cutBatch(ctx context.Context, sub *Subscription, jobID int64) er
 		return fmt.Errorf("%w: cut a batch: %w", ErrUnavailable, err)
 	case hold != "":
 		return s.HoldOpen(ctx, sub.ID, jobID, hold)
-	case cut.more:
-		s.notifier.poke()
 	}
-	s.traffic.addOne(sub.ID, cut.held)
 	if cut.later {
 		c.trust(began)
 	}
@@ -183,9 +184,10 @@ func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := len(found) + len(open); got < limit && c.cursor != 0 && (got == 0 || !time.Now().Before(c.covered)) {
-		began := time.Now()
-		before, err := c.read(ctx, openStatement, c.sub.ID, 0, c.cursor, limit-got)
+	got, began := len(found)+len(open), time.Now()
+	if c.cursor != 0 && (got == 0 || got < limit && !began.Before(c.covered) || began.Sub(c.openLooked) >= lookAnew) {
+		c.openLooked = began
+		before, err := c.read(ctx, openStatement, c.sub.ID, 0, c.cursor, max(limit-got, cutAhead))
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +200,7 @@ func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 
 // readHeld goes on from the cursor. Whoever finds less than it may take there begins anew.
 func (c *cutting) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
-	if time.Since(c.heldLooked) < heldAnew {
+	if time.Since(c.heldLooked) < lookAnew {
 		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.owedSince, c.heldCursor.id, limit)
 		if err != nil || len(found) == limit {
 			return found, err

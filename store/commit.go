@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -113,7 +114,7 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
-		return c.transact(ctx, conn, group, "BEGIN")
+		return c.transact(ctx, conn, group, time.Now(), "BEGIN")
 	})
 }
 
@@ -123,6 +124,7 @@ func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
+		began := time.Now()
 		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
@@ -133,12 +135,12 @@ func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest)
 		if group = refilter(group, catalogue); len(group) == 0 {
 			return nil
 		}
-		return c.transact(ctx, conn, group)
+		return c.transact(ctx, conn, group, began)
 	})
 }
 
 // transact runs T1, after the statements given, in one round trip and answers the group.
-func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, before ...string) error {
+func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
 	version, found := group[0].version, int64(0)
 	c.store.Reach(PointPublishBefore)
 	admitted := c.store.traffic.admit(wantedBy(group))
@@ -148,7 +150,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	}
 	batch.Queue(c.store.keeping(keepPlan))
 	var handed handedRow
-	hand := c.store.newHandover(deliveriesOf(group))
+	hand := c.store.newHandover(deliveriesOf(group), began)
 	defer func() { hand.end(nil) }()
 	if group[0].routed { // alone in its group
 		batch.Queue(storeRouteStatement, c.store.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })

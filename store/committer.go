@@ -19,7 +19,9 @@ const (
 	routesAtOnce = 4
 
 	groupEvents = 1000
-	groupBytes  = 8 << 20
+	// groupDeliveries are what a route's step makes, in half a second.
+	groupDeliveries = routeStep
+	groupBytes      = 8 << 20
 
 	// Back-pressure: past these bounds a publisher is told to come again instead of waiting unseen.
 	maxQueuedBytes    = 64 << 20
@@ -67,12 +69,13 @@ func (c *committer) queue(req *publishRequest) *batcher[*publishRequest] {
 
 // fitsGroup measures one group: always at least one request.
 func fitsGroup() func(*publishRequest) bool {
-	events, bytes := 0, int64(0)
+	events, deliveries, bytes := 0, 0, int64(0)
 	return func(req *publishRequest) bool {
 		first := events == 0
 		events += len(req.receipt.Events)
+		deliveries += req.receipt.Deliveries()
 		bytes += req.bytes
-		return first || (events <= groupEvents && bytes <= groupBytes)
+		return first || (events <= groupEvents && deliveries <= groupDeliveries && bytes <= groupBytes)
 	}
 }
 

@@ -27,6 +27,7 @@ type cutter struct {
 	// heldCursor is the same for what was on hold, which is looked at from its beginning once a second.
 	heldCursor heldPlace
 	heldLooked time.Time
+	openLooked time.Time
 
 	mu      sync.Mutex
 	waiting []*pump // guarded by mu
@@ -39,9 +40,9 @@ type heldPlace struct {
 }
 
 const (
-	// heldAnew: without the cursor each pump passed over the index entries of all that was cut since the last vacuum (13 of 100
+	// lookAnew is how often what lies before a cursor is looked at, whatever lies behind. Without the cursor each pump passed over the index entries of all that was cut since the last vacuum (13 of 100
 	// microseconds for each event).
-	heldAnew = time.Second
+	lookAnew = time.Second
 	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while somebody's transaction stays open.
 	slowLook = 20 * time.Millisecond
 	// lookLater is when a pump looks back in the others' stead. They trust in it for a bit less: it cannot have run before.

@@ -18,11 +18,10 @@ const handoverAge = 100 * time.Millisecond
 type Handed struct {
 	Job  Job
 	Work *Work
-	asOf time.Time
 }
 
-// Fresh reports whether the attempt may begin with this Work. Else the delivery is to be loaded.
-func (h *Handed) Fresh() bool { return time.Since(h.asOf) < handoverAge }
+// Fresh reports whether the attempt may begin with this Work. Else the delivery is to be loaded again.
+func (w *Work) Fresh() bool { return time.Since(w.asOf) < handoverAge }
 
 // hands are the engine's: take says how many of n jobs it takes over now, give brings what came of as many as it took.
 type hands struct {
@@ -31,7 +30,7 @@ type hands struct {
 }
 
 // SetHands lets publishes give their jobs to this process. take is asked before each group for up to n jobs; give is called once
-// for each take that was not 0, when the jobs are committed or will never be. Call it before Run.
+// for each take that was not 0, when the jobs are committed or will never be. Call it before anything is published.
 func (s *Store) SetHands(take func(n int) int, give func(taken int, handed []Handed)) {
 	s.hands = hands{take, give}
 }
@@ -46,8 +45,9 @@ type handover struct {
 	copyOf      *event.Event
 }
 
-func (s *Store) newHandover(deliveries int) *handover {
-	h := &handover{store: s, asOf: time.Now(), works: make([]*Work, 0, deliveries)}
+// newHandover is for a transaction that began to look at the database at asOf, or later.
+func (s *Store) newHandover(deliveries int, asOf time.Time) *handover {
+	h := &handover{store: s, asOf: asOf, works: make([]*Work, 0, deliveries)}
 	if s.hands.take != nil && deliveries > 0 {
 		h.taken = s.hands.take(deliveries)
 		h.left = h.taken
@@ -69,10 +69,11 @@ func (h *handover) offer(req *publishRequest, i int, sub *Subscription, admitted
 	return true
 }
 
-// work is nil where there is no memory for another body.
+// work is nil where there is no memory for another body. What the loader needs to go on stays free: the deliveries that are to be
+// loaded would else wait for as long as anything is published.
 func (h *handover) work(req *publishRequest, i int, sub *Subscription) *Work {
 	e := &req.receipt.Events[i]
-	release, _ := h.store.loader.tryTake(int64(len(e.Body)))
+	release := h.store.loader.spare(int64(len(e.Body)))
 	if release == nil {
 		return nil
 	}
@@ -105,9 +106,9 @@ func (h *handover) done(row *handedRow) {
 		w := h.works[place-1]
 		h.works[place-1] = nil
 		w.DeliveryID, w.JobID = row.ids[n], &row.jobs[n]
-		w.OwedSince, w.NextAttemptAt, w.readAt, w.loadedAt = row.began, row.began, row.readAt, now
+		w.OwedSince, w.NextAttemptAt, w.readAt, w.loadedAt, w.asOf = row.began, row.began, row.readAt, now, h.asOf
 		w.rests(h.store.restOf(w.SubscriptionID), nil, row.jobs[n])
-		handed[n] = Handed{Work: w, asOf: h.asOf, Job: h.job(w, row.began)}
+		handed[n] = Handed{Work: w, Job: h.job(w, row.began)}
 	}
 	h.end(handed)
 }

@@ -10,12 +10,13 @@ type laneColumns struct {
 
 func (s *Store) publishedLanes(group []*publishRequest) *laneColumns {
 	catalogue := s.Catalogue()
-	topics, subscriptions := map[int64]int64{}, map[*Subscription]int64{}
+	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*Subscription{}
 	for _, req := range group {
 		topics[req.receipt.Topic.ID] += int64(len(req.receipt.Events))
 		for _, wanting := range req.wanting {
 			for _, sub := range wanting {
-				subscriptions[sub]++
+				counts[sub.ID]++
+				subscriptions[sub.ID] = sub
 			}
 		}
 	}
@@ -23,8 +24,8 @@ func (s *Store) publishedLanes(group []*publishRequest) *laneColumns {
 	for topic, n := range topics {
 		c.add(topic, 0, n, nil, false)
 	}
-	for sub, n := range subscriptions {
-		c.add(sub.TopicID, sub.ID, n, catalogue.restKey(sub), sub.Batching())
+	for id, sub := range subscriptions {
+		c.add(sub.TopicID, id, counts[id], catalogue.restKey(sub), sub.Batching())
 	}
 	return c
 }

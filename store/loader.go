@@ -38,6 +38,7 @@ type Work struct {
 	EventMissing bool
 
 	old      bool      // the event is of another day than was looked at
+	asOf     time.Time // when the look at the holds began, on the process's monotonic clock
 	readAt   time.Time // database clock
 	loadedAt time.Time // the same moment on the process's monotonic clock
 	release  func()
@@ -166,6 +167,17 @@ func (l *loader) take(bytes int64) (release func()) {
 	return l.giveBack(bytes)
 }
 
+// spare takes memory that the loader can do without; nil where there is none.
+func (l *loader) spare(bytes int64) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.used+bytes > l.maxBytes-maxEventBytes {
+		return nil
+	}
+	l.used += bytes
+	return l.giveBack(bytes)
+}
+
 func (l *loader) giveBack(bytes int64) func() {
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
@@ -227,6 +239,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	}
 	found, rests := make(map[int64]*Work, len(group)), map[string]restRow{}
 	from, to := l.days(group)
+	asOf := time.Now()
 	err := l.store.readKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
 		queueRests(batch, group, rests)
@@ -236,6 +249,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	}
 	for _, req := range group {
 		if work := found[req.deliveryID]; work != nil {
+			work.asOf = asOf
 			work.rests(req.rest, rests, req.jobID)
 			l.now = work.readAt
 		}

@@ -43,10 +43,13 @@ func (s *Store) SetWake(wake func(routes bool)) { s.notifier.local = wake }
 
 func (n *notifier) poke() {
 	if n.local != nil {
-		n.local(n.routes.Load())
-		if n.alone() {
-			n.routes.Store(false)
+		routes := n.routes.Swap(false)
+		n.local(routes)
+		if n.mute || n.alone() {
 			return
+		}
+		if routes {
+			n.routes.Store(true) // for the other nodes
 		}
 	}
 	if n.mute {
