@@ -26,6 +26,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- A deleted policy keeps its row, as deleted event subscriptions that named it do. Putting its name again brings it back.
 CREATE TABLE postrider_internal.retry_policies (
     name                   text PRIMARY KEY,
     built_in               boolean NOT NULL DEFAULT false,
@@ -58,7 +59,8 @@ CREATE TABLE postrider_internal.retry_policies (
     probation_action       text NOT NULL DEFAULT 'hold' CHECK (probation_action IN ('hold', 'documented')),
     version                bigint NOT NULL DEFAULT 0,
     created_at             timestamptz NOT NULL DEFAULT now(),
-    updated_at             timestamptz NOT NULL DEFAULT now()
+    updated_at             timestamptz NOT NULL DEFAULT now(),
+    deleted_at             timestamptz
 );
 
 CREATE TABLE postrider_internal.retry_policy_cells (

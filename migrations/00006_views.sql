@@ -20,8 +20,10 @@ COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscription
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_kind, s.event_delivery_schema, s.retry_policy,
-       coalesce(s.max_delivery_attempts, p.default_max_attempts) AS max_delivery_attempts,
-       coalesce(s.event_time_to_live_in_minutes, (extract(epoch FROM p.default_ttl) / 60)::integer) AS event_time_to_live_in_minutes,
+       CASE WHEN s.max_delivery_attempts IS NULL THEN p.default_max_attempts
+            ELSE least(greatest(s.max_delivery_attempts, p.min_max_attempts), p.max_max_attempts) END AS max_delivery_attempts,
+       (postrider_internal.seconds(CASE WHEN s.event_time_to_live_in_minutes IS NULL THEN p.default_ttl
+            ELSE least(greatest(make_interval(mins => s.event_time_to_live_in_minutes), p.min_ttl), p.max_ttl) END) / 60)::integer AS event_time_to_live_in_minutes,
        s.filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
        s.behavior, CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN coalesce(s.max_events_per_batch, 1) ELSE coalesce(s.max_events_per_batch, 10) END AS max_events_per_batch,
        coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries, s.provisioning_state,
@@ -254,12 +256,16 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) A
        postrider_internal.seconds(p.min_ttl) / 60 AS min_ttl_minutes, postrider_internal.seconds(p.max_ttl) / 60 AS max_ttl_minutes,
        p.default_max_attempts, p.min_max_attempts, p.max_max_attempts, p.honor_retry_after, p.retry_transport_errors, p.dead_letter_default,
        postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay_seconds, postrider_internal.seconds(p.dead_letter_give_up) AS dead_letter_give_up_seconds,
-       postrider_internal.seconds(p.late_answer_window) AS late_answer_window_seconds, p.batching, p.probation_scope, p.probation_trigger, p.probation_action
-  FROM postrider_internal.retry_policies p;
+       postrider_internal.seconds(p.late_answer_window) AS late_answer_window_seconds, p.batching, p.probation_scope, p.probation_trigger, p.probation_action,
+       postrider_internal.seconds(p.probation_first) AS probation_first_seconds, postrider_internal.seconds(p.probation_max) AS probation_max_seconds,
+       (SELECT jsonb_object_agg(b.outcome, postrider_internal.seconds(b.duration)) FROM postrider_internal.retry_policy_probations b WHERE b.policy = p.name) AS probation_by_outcome,
+       p.created_at, p.updated_at
+  FROM postrider_internal.retry_policies p
+ WHERE p.deleted_at IS NULL;
 COMMENT ON VIEW postrider.retry_policies IS 'Retry policies: the documented generations of Event Grid, and own ones. The status-code table is in postrider.retry_policy_cells.';
 COMMENT ON COLUMN postrider.retry_policies.name IS 'Name of the policy.';
-COMMENT ON COLUMN postrider.retry_policies.built_in IS 'One of the five documented generations; such a policy never changes.';
-COMMENT ON COLUMN postrider.retry_policies.source IS 'Page that documents it.';
+COMMENT ON COLUMN postrider.retry_policies.built_in IS 'true: one of the five documented generations; such a policy never changes. false: an own one.';
+COMMENT ON COLUMN postrider.retry_policies.source IS 'Page that documents it; of an own one, whatever it was given.';
 COMMENT ON COLUMN postrider.retry_policies.ack_timeout_seconds IS 'How long an endpoint may take to answer.';
 COMMENT ON COLUMN postrider.retry_policies.basis IS 'gap: a step is counted from the failed attempt; offset: from the first attempt.';
 COMMENT ON COLUMN postrider.retry_policies.steps_seconds IS 'Retry schedule in seconds.';
@@ -284,6 +290,11 @@ COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation 
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS 'What rests after failures: none, endpoint or event_subscription.';
 COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that begin the rest.';
 COMMENT ON COLUMN postrider.retry_policies.probation_action IS 'hold, or documented: some causes dead-letter without an attempt.';
+COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS 'First rest; doubled each time the probe fails.';
+COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest rest.';
+COMMENT ON COLUMN postrider.retry_policies.probation_by_outcome IS 'Rests in seconds by the outcome of the failure, instead of the first and the longest; NULL = the cause does not matter.';
+COMMENT ON COLUMN postrider.retry_policies.created_at IS 'When the policy was made.';
+COMMENT ON COLUMN postrider.retry_policies.updated_at IS 'When it was last put.';
 
 CREATE VIEW postrider.retry_policy_cells AS
 SELECT c.policy, c.endpoint_kind, c.condition, c.action, postrider_internal.seconds(c.min_delay) AS min_delay_seconds

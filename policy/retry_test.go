@@ -348,18 +348,15 @@ func TestCopyWithOneChangedCell(t *testing.T) {
 	requireEnd(t, a, policy.Decide(builtin(t, "ga-2021"), a), "UndeliverableDueToClientError")
 }
 
-func TestCopyThatTakes404ForDelivered(t *testing.T) {
+func TestCopyThatTakes207ForDelivered(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
-		for i, c := range p.Cells {
-			if c.Condition == "404" {
-				p.Cells[i].Action, p.Cells[i].MinDelay = policy.ActionSuccess, 0
-			}
-		}
+		p.Cells = append(p.Cells, policy.Cell{EndpointKind: policy.KindWebhook, Condition: "207", Action: policy.ActionSuccess})
 	})
-	a := firstAttempt(p, status(404))
+	a := firstAttempt(p, status(207))
 	require.Equal(t, policy.Delivered, policy.Decide(p, a).Action)
-	require.Equal(t, policy.OutcomeDelivered, p.Classify(policy.KindWebhook, status(404)))
+	require.Equal(t, policy.OutcomeDelivered, p.Classify(policy.KindWebhook, status(207)))
+	require.Equal(t, policy.Retry, policy.Decide(builtin(t, "ga-2021"), a).Action)
 }
 
 // A policy that Validate would refuse must still not make the engine divide by zero or panic.

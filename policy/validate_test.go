@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -46,51 +47,70 @@ var policyChanges = []struct {
 	{"no probation", func(p *policy.Policy) { p.Probation = policy.Probation{Scope: "none", Action: "hold"} }, ""},
 	{"no name", func(p *policy.Policy) { p.Name = "" }, "name"},
 	{"a reserved name", func(p *policy.Policy) { p.Name = "postrider.mine" }, "name"},
-	{"no time to answer", func(p *policy.Policy) { p.AckTimeout = 0 }, "ackTimeout"},
-	{"231 s to answer", func(p *policy.Policy) { p.AckTimeout = 231 * time.Second }, "ackTimeout"},
-	{"late answers before the ack timeout", func(p *policy.Policy) { p.LateAnswerWindow = time.Second }, "lateAnswerWindow"},
+	{"no time to answer", func(p *policy.Policy) { p.AckTimeout = 0 }, "ackTimeoutInSeconds"},
+	{"231 s to answer", func(p *policy.Policy) { p.AckTimeout = 231 * time.Second }, "ackTimeoutInSeconds"},
+	{"late answers before the ack timeout", func(p *policy.Policy) { p.LateAnswerWindow = time.Second }, "lateAnswerWindowInSeconds"},
 	{"unknown basis", func(p *policy.Policy) { p.Basis = "moon" }, "basis"},
-	{"no steps", func(p *policy.Policy) { p.Steps = nil }, "steps"},
-	{"too many steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) }, "steps"},
-	{"a step of 0", func(p *policy.Policy) { p.Steps[3] = 0 }, "steps"},
-	{"marks that go back", func(p *policy.Policy) { p.Basis, p.Steps[3] = policy.BasisOffset, time.Second }, "steps"},
-	{"marks that stand", func(p *policy.Policy) { p.Basis, p.Steps[1] = policy.BasisOffset, p.Steps[0] }, "steps"},
-	{"no tail", func(p *policy.Policy) { p.Tail = 0 }, "tail"},
-	{"a negative window", func(p *policy.Policy) { p.RetryWindow = -1 }, "retryWindow"},
-	{"jitter above the step", func(p *policy.Policy) { p.JitterFraction = 1.5 }, "jitterFraction"},
-	{"negative jitter", func(p *policy.Policy) { p.JitterCap = -time.Second }, "jitterCap"},
+	{"no steps", func(p *policy.Policy) { p.Steps = nil }, "stepsInSeconds"},
+	{"too many steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) }, "stepsInSeconds"},
+	{"a step of 0", func(p *policy.Policy) { p.Steps[3] = 0 }, "stepsInSeconds[3]"},
+	{"marks that go back", func(p *policy.Policy) { p.Basis, p.Steps[3] = policy.BasisOffset, time.Second }, "stepsInSeconds[3]"},
+	{"marks that stand", func(p *policy.Policy) { p.Basis, p.Steps[1] = policy.BasisOffset, p.Steps[0] }, "stepsInSeconds[1]"},
+	{"no tail", func(p *policy.Policy) { p.Tail = 0 }, "tailInSeconds"},
+	{"a negative window", func(p *policy.Policy) { p.RetryWindow = -1 }, "retryWindowInSeconds"},
+	{"half a step of jitter", func(p *policy.Policy) { p.JitterFraction = 0.5 }, ""},
+	{"more than half a step of jitter", func(p *policy.Policy) { p.JitterFraction = 0.51 }, "jitterFraction"},
+	{"jitter that is no number", func(p *policy.Policy) { p.JitterFraction = math.NaN() }, "jitterFraction"},
+	{"a step of 7 days", func(p *policy.Policy) { p.Steps[8], p.Tail = 168*time.Hour, 168*time.Hour }, ""},
+	{"a step of more", func(p *policy.Policy) { p.Steps[8] = 168*time.Hour + 1 }, "stepsInSeconds[8]"},
+	{"a tail of more", func(p *policy.Policy) { p.Tail = 168*time.Hour + 1 }, "tailInSeconds"},
+	{"a window of 31 days", func(p *policy.Policy) { p.RetryWindow = 31 * 24 * time.Hour }, "retryWindowInSeconds"},
+	{"a long source", func(p *policy.Policy) { p.Source = strings.Repeat("a", 501) }, "source"},
+	{"a source that moves the cursor", func(p *policy.Policy) { p.Source = "a\x1b[2J" }, "source"},
+	{"a source that is no text", func(p *policy.Policy) { p.Source = "\xff" }, "source"},
+	{"1000 failures", func(p *policy.Policy) { p.Probation.Trigger = 1000 }, ""},
+	{"1001 failures", func(p *policy.Policy) { p.Probation.Trigger = 1001 }, "probation.trigger"},
+	{"half a second of rest", func(p *policy.Policy) { p.Probation.First = time.Second / 2 }, "probation.firstInSeconds"},
+	{"25 h of rest", func(p *policy.Policy) { p.Probation.Max = 25 * time.Hour }, "probation.maxInSeconds"},
+	{"rest after a success", func(p *policy.Policy) {
+		p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Delivered": time.Minute}
+	}, "probation.byOutcome.Delivered"},
+	{"negative jitter", func(p *policy.Policy) { p.JitterCap = -time.Second }, "jitterCapInSeconds"},
 	{"unknown expiry", func(p *policy.Policy) { p.Expiry = "" }, "expiry"},
-	{"half minutes to live", func(p *policy.Policy) { p.DefaultTTL = 90 * time.Second }, "defaultTTL"},
-	{"no least time to live", func(p *policy.Policy) { p.MinTTL = 0 }, "minTTL"},
-	{"31 days to live", func(p *policy.Policy) { p.MaxTTL = 31 * 24 * time.Hour }, "maxTTL"},
-	{"default above the range", func(p *policy.Policy) { p.MaxTTL = time.Hour }, "defaultTTL"},
-	{"0 attempts", func(p *policy.Policy) { p.MinMaxAttempts = 0 }, "minMaxAttempts"},
-	{"1001 attempts", func(p *policy.Policy) { p.MaxMaxAttempts = 1001 }, "maxMaxAttempts"},
-	{"default attempts above the range", func(p *policy.Policy) { p.DefaultMaxAttempts = 31 }, "defaultMaxAttempts"},
+	{"half minutes to live", func(p *policy.Policy) { p.DefaultTTL = 90 * time.Second }, "eventTimeToLiveInMinutes"},
+	{"no least time to live", func(p *policy.Policy) { p.MinTTL = 0 }, "eventTimeToLiveInMinutes.least"},
+	{"31 days to live", func(p *policy.Policy) { p.MaxTTL = 31 * 24 * time.Hour }, "eventTimeToLiveInMinutes.most"},
+	{"default above the range", func(p *policy.Policy) { p.MaxTTL = time.Hour }, "eventTimeToLiveInMinutes.default"},
+	{"0 attempts", func(p *policy.Policy) { p.MinMaxAttempts = 0 }, "maxDeliveryAttempts.least"},
+	{"1001 attempts", func(p *policy.Policy) { p.MaxMaxAttempts = 1001 }, "maxDeliveryAttempts.most"},
+	{"default attempts above the range", func(p *policy.Policy) { p.DefaultMaxAttempts = 31 }, "maxDeliveryAttempts.default"},
 	{"unknown dead-letter default", func(p *policy.Policy) { p.DeadLetterDefault = "blob" }, "deadLetterDefault"},
-	{"dead letters before they die", func(p *policy.Policy) { p.DeadLetterDelay = -1 }, "deadLetterDelay"},
-	{"dead letters tried for 3 days", func(p *policy.Policy) { p.DeadLetterGiveUp = 72 * time.Hour }, "deadLetterGiveUp"},
+	{"dead letters before they die", func(p *policy.Policy) { p.DeadLetterDelay = -1 }, "deadLetterDelayInSeconds"},
+	{"dead letters tried for 3 days", func(p *policy.Policy) { p.DeadLetterGiveUp = 72 * time.Hour }, "deadLetterGiveUpInSeconds"},
 	{"unknown probation scope", func(p *policy.Policy) { p.Probation.Scope = "topic" }, "probation.scope"},
 	{"unknown probation action", func(p *policy.Policy) { p.Probation.Action = "kill" }, "probation.action"},
 	{"probation without a trigger", func(p *policy.Policy) { p.Probation.Trigger = 0 }, "probation.trigger"},
-	{"first hold above the longest", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour }, "probation.first"},
-	{"probation that holds nothing", func(p *policy.Policy) { p.Probation.First = 0 }, "probation"},
-	{"a hold of 0", func(p *policy.Policy) { p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 0} }, "probation.byOutcome"},
-	{"unknown endpoint kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "cells[2]"},
-	{"status 600", func(p *policy.Policy) { p.Cells[2].Condition = "600" }, "cells[2]"},
-	{"status 199", func(p *policy.Policy) { p.Cells[2].Condition = "199" }, "cells[2]"},
-	{"status with a zero in front", func(p *policy.Policy) { p.Cells[2].Condition = "0404" }, "cells[2]"},
-	{"status with a sign", func(p *policy.Policy) { p.Cells[2].Condition = "+20" }, "cells[2]"},
-	{"unknown condition", func(p *policy.Policy) { p.Cells[2].Condition = "rain" }, "cells[2]"},
-	{"unknown action", func(p *policy.Policy) { p.Cells[2].Action = "" }, "cells[2]"},
-	{"negative wait", func(p *policy.Policy) { p.Cells[2].MinDelay = -1 }, "cells[2]"},
-	{"a wait of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "cells[2]"},
-	{"the same cell twice", func(p *policy.Policy) { p.Cells[2] = p.Cells[1] }, "cells[2]"},
-	{"everything else is a success", func(p *policy.Policy) { p.Cells[2] = cell("other", policy.ActionSuccess) }, "cells[2]"},
-	{"a timeout is a success", func(p *policy.Policy) { p.Cells[2] = cell("timeout", policy.ActionSuccess) }, "cells[2]"},
-	{"418 is a success", func(p *policy.Policy) { p.Cells[2] = cell("418", policy.ActionSuccess) }, ""},
-	{"nothing for everything else", func(p *policy.Policy) { p.Cells = p.Cells[:3] }, "cells"},
-	{"no cells", func(p *policy.Policy) { p.Cells = nil }, "cells"},
+	{"first hold above the longest", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour }, "probation.maxInSeconds"},
+	{"probation that holds nothing", func(p *policy.Policy) { p.Probation.First = 0 }, "probation.firstInSeconds"},
+	{"a hold of 0", func(p *policy.Policy) { p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 0} }, "probation.byOutcome.Busy"},
+	{"unknown endpoint kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "statusTable[2].endpointKind"},
+	{"status 600", func(p *policy.Policy) { p.Cells[2].Condition = "600" }, "statusTable[2].condition"},
+	{"status 199", func(p *policy.Policy) { p.Cells[2].Condition = "199" }, "statusTable[2].condition"},
+	{"status with a zero in front", func(p *policy.Policy) { p.Cells[2].Condition = "0404" }, "statusTable[2].condition"},
+	{"status with a sign", func(p *policy.Policy) { p.Cells[2].Condition = "+20" }, "statusTable[2].condition"},
+	{"unknown condition", func(p *policy.Policy) { p.Cells[2].Condition = "rain" }, "statusTable[2].condition"},
+	{"unknown action", func(p *policy.Policy) { p.Cells[2].Action = "" }, "statusTable[2].action"},
+	{"negative wait", func(p *policy.Policy) { p.Cells[2].MinDelay = -1 }, "statusTable[2].minDelayInSeconds"},
+	{"a wait of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds"},
+	{"the same cell twice", func(p *policy.Policy) { p.Cells[2] = p.Cells[1] }, "statusTable[2]"},
+	{"everything else is a success", func(p *policy.Policy) { p.Cells[2] = cell("other", policy.ActionSuccess) }, "statusTable[2].action"},
+	{"a timeout is a success", func(p *policy.Policy) { p.Cells[2] = cell("timeout", policy.ActionSuccess) }, "statusTable[2].action"},
+	{"418 is a success", func(p *policy.Policy) { p.Cells[2] = cell("418", policy.ActionSuccess) }, "statusTable[2].action"},
+	{"300 is a success", func(p *policy.Policy) { p.Cells[2] = cell("300", policy.ActionSuccess) }, "statusTable[2].action"},
+	{"299 is a success", func(p *policy.Policy) { p.Cells[2] = cell("299", policy.ActionSuccess) }, ""},
+	{"too many cells", func(p *policy.Policy) { p.Cells = slices.Repeat(p.Cells, 30) }, "statusTable"},
+	{"nothing for everything else", func(p *policy.Policy) { p.Cells = p.Cells[:3] }, "statusTable"},
+	{"no cells", func(p *policy.Policy) { p.Cells = nil }, "statusTable"},
 }
 
 func TestValidatePolicy(t *testing.T) {
@@ -108,6 +128,23 @@ func TestValidatePolicy(t *testing.T) {
 			requireField(t, p.Validate(), tt.field)
 		})
 	}
+}
+
+func TestMistakesAreAllNamed(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "namespace-2023").Clone()
+	require.Empty(t, p.Mistakes())
+	p.Name, p.AckTimeout, p.Steps[0], p.Expiry, p.MaxTTL, p.Probation.Scope, p.Cells[0].Action = "x", 0, 0, "never", 0, "", ""
+	var fields []string
+	for _, mistake := range p.Mistakes() {
+		require.NotEmpty(t, mistake.Message)
+		fields = append(fields, mistake.Field)
+	}
+	require.Equal(t, []string{
+		"name", "ackTimeoutInSeconds", "stepsInSeconds[0]", "expiry", "eventTimeToLiveInMinutes.most", "eventTimeToLiveInMinutes.default",
+		"probation.scope", "statusTable[0].action",
+	}, fields)
+	requireField(t, p.Validate(), "name")
 }
 
 func cell(condition string, action policy.Action) policy.Cell {

@@ -372,8 +372,10 @@ type Policy struct {
 	// RetryWindowInSeconds No attempt is made later than this after publishing; null means no such bound.
 	RetryWindowInSeconds *float64 `json:"retryWindowInSeconds"`
 
-	// Source Page and date its values were taken from.
-	Source         string       `json:"source"`
+	// Source Page and date its values were taken from; of an own one, whatever it was given.
+	Source string `json:"source"`
+
+	// StatusTable Statuses first, then "other", then errors.
 	StatusTable    []StatusCell `json:"statusTable"`
 	StepsInSeconds []float64    `json:"stepsInSeconds"`
 
@@ -394,6 +396,79 @@ type PolicyExpiry string
 type PolicyPage struct {
 	NextLink *string  `json:"nextLink"`
 	Value    []Policy `json:"value"`
+}
+
+// PolicySettings A retry policy of one's own: what reading one answers. What is left out or null takes its default, which is said with each property.
+// Spans are in seconds, with fractions if need be; the time to live is in whole minutes.
+type PolicySettings struct {
+	// AckTimeoutInSeconds How long an endpoint may take to answer. Left out: 30.
+	AckTimeoutInSeconds *float64 `json:"ackTimeoutInSeconds,omitempty"`
+
+	// Basis Left out: gap.
+	Basis *PolicyBasis `json:"basis,omitempty"`
+
+	// Batching May an event subscription ask for more than one event per call? Left out: true.
+	Batching *bool `json:"batching,omitempty"`
+
+	// BuiltIn Not read.
+	BuiltIn *bool `json:"builtIn,omitempty"`
+
+	// DeadLetterDefault Left out: rows.
+	DeadLetterDefault *PolicyDeadLetterDefault `json:"deadLetterDefault,omitempty"`
+
+	// DeadLetterDelayInSeconds From the last attempt to the export of the dead letter. Left out: 300.
+	DeadLetterDelayInSeconds *float64 `json:"deadLetterDelayInSeconds,omitempty"`
+
+	// DeadLetterGiveUpInSeconds How long an unavailable dead-letter destination is tried. Left out: 14400.
+	DeadLetterGiveUpInSeconds *float64 `json:"deadLetterGiveUpInSeconds,omitempty"`
+
+	// EventTimeToLiveInMinutes Time to live, of 1 to 43200 (30 days). Left out: 1440 (1 to 1440). In it, left out: default 1440, least 1, most 1440 or the default where that is more.
+	EventTimeToLiveInMinutes *RangeSettings `json:"eventTimeToLiveInMinutes,omitempty"`
+
+	// Expiry Left out: at_ttl.
+	Expiry *PolicyExpiry `json:"expiry,omitempty"`
+
+	// HonorRetryAfter Does an endpoint's Retry-After put off the next attempt? Left out: false.
+	HonorRetryAfter *bool `json:"honorRetryAfter,omitempty"`
+
+	// IsDefault Not read.
+	IsDefault *bool `json:"isDefault,omitempty"`
+
+	// JitterCapInSeconds No jitter is longer than this. Left out: 3.
+	JitterCapInSeconds *float64 `json:"jitterCapInSeconds,omitempty"`
+
+	// JitterFraction Share of the step that is added to it at most. Left out: 0.1.
+	JitterFraction *float64 `json:"jitterFraction,omitempty"`
+
+	// LateAnswerWindowInSeconds How long after the send a success still cancels the queued retry: 0 for not at all, else at least ackTimeoutInSeconds. Left out: 0.
+	LateAnswerWindowInSeconds *float64 `json:"lateAnswerWindowInSeconds,omitempty"`
+
+	// MaxDeliveryAttempts Limit of attempts, of 1 to 1000. Left out: 30 (1 to 30). In it, left out: default no limit, least 1, most 30 or the default where that is more.
+	MaxDeliveryAttempts *RangeSettings `json:"maxDeliveryAttempts,omitempty"`
+
+	// Name Not read. The address says the name.
+	Name *string `json:"name,omitempty"`
+
+	// Probation Left out: as in ga-2021.
+	Probation *ProbationSettings `json:"probation,omitempty"`
+
+	// RetryTransportErrors true: an attempt without an answer is retried even where the status table says never. Left out: true.
+	RetryTransportErrors *bool `json:"retryTransportErrors,omitempty"`
+
+	// RetryWindowInSeconds No attempt is made later than this after publishing. Left out, null or 0: no such bound.
+	RetryWindowInSeconds *float64 `json:"retryWindowInSeconds,omitempty"`
+
+	// Source Where its values come from, for those who read it. Left out: empty.
+	Source *string `json:"source,omitempty"`
+
+	// StatusTable What each answer leads to, with an entry "other" for each kind of endpoint. Left out: that of ga-2021.
+	StatusTable *[]StatusCellSettings `json:"statusTable,omitempty"`
+
+	// StepsInSeconds The retry schedule; marks (basis offset) must ascend. Left out: 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600.
+	StepsInSeconds *[]float64 `json:"stepsInSeconds,omitempty"`
+
+	// TailInSeconds The wait, or the distance of marks, once the steps are used up. Left out: 43200.
+	TailInSeconds *float64 `json:"tailInSeconds,omitempty"`
 }
 
 // Probation When deliveries are held back because an endpoint keeps failing.
@@ -423,12 +498,41 @@ type ProbationAction string
 // ProbationScope What is held back: nothing, every event subscription with the same endpoint, or the one that met the failure.
 type ProbationScope string
 
+// ProbationSettings When deliveries are held back because an endpoint keeps failing.
+type ProbationSettings struct {
+	// Action Left out: hold.
+	Action *ProbationAction `json:"action,omitempty"`
+
+	// ByOutcome The hold in seconds by outcome, instead of the first and the longest; other outcomes then start none. Left out: the outcome does not matter.
+	ByOutcome *map[string]float64 `json:"byOutcome,omitempty"`
+
+	// FirstInSeconds The first hold, doubled each time the probe fails. Left out: 300, or 0 where the scope is none or byOutcome is there.
+	FirstInSeconds *float64 `json:"firstInSeconds,omitempty"`
+
+	// MaxInSeconds The longest hold, at least the first. Left out: 14400, or 0 where firstInSeconds would be 0.
+	MaxInSeconds *float64 `json:"maxInSeconds,omitempty"`
+
+	// Scope Left out: endpoint.
+	Scope *ProbationScope `json:"scope,omitempty"`
+
+	// Trigger Failures of different events in a row that start it. Left out: 10, or 0 where the scope is none.
+	Trigger *int `json:"trigger,omitempty"`
+}
+
 // Range A setting's default and the values it may have.
 type Range struct {
 	// Default null means no limit.
 	Default *int `json:"default"`
 	Least   int  `json:"least"`
 	Most    int  `json:"most"`
+}
+
+// RangeSettings A setting's default and the values it may have.
+type RangeSettings struct {
+	// Default Of an event subscription that sets none. Of attempts, null and 0 mean no limit.
+	Default *int `json:"default,omitempty"`
+	Least   *int `json:"least,omitempty"`
+	Most    *int `json:"most,omitempty"`
 }
 
 // RetryPolicy Effective limits of a delivery.
@@ -454,6 +558,7 @@ type Schema string
 
 // StatusCell What an answer of the endpoint leads to.
 type StatusCell struct {
+	// Action success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
 	Action StatusCellAction `json:"action"`
 
 	// Condition An HTTP status, the word of an error below HTTP, or "other".
@@ -464,8 +569,23 @@ type StatusCell struct {
 	MinDelayInSeconds float64      `json:"minDelayInSeconds"`
 }
 
-// StatusCellAction defines model for StatusCell.Action.
+// StatusCellAction success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
 type StatusCellAction string
+
+// StatusCellSettings What an answer of the endpoint leads to.
+type StatusCellSettings struct {
+	// Action success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
+	Action StatusCellAction `json:"action"`
+
+	// Condition An HTTP status, "other", or an error below HTTP: timeout, canceled, socket, dns, unauthorized, argument.
+	Condition string `json:"condition"`
+
+	// EndpointKind Which column of the retry policy's status-code table applies.
+	EndpointKind EndpointKind `json:"endpointKind"`
+
+	// MinDelayInSeconds A retry comes no sooner than this after the failure. Left out: 0.
+	MinDelayInSeconds *float64 `json:"minDelayInSeconds,omitempty"`
+}
 
 // Subscription An event subscription with its effective settings.
 type Subscription struct {
@@ -637,6 +757,9 @@ type ListSubscriptionsParams struct {
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// PutPolicyJSONRequestBody defines body for PutPolicy for application/json ContentType.
+type PutPolicyJSONRequestBody = PolicySettings
+
 // PutTopicJSONRequestBody defines body for PutTopic for application/json ContentType.
 type PutTopicJSONRequestBody = TopicSettings
 
@@ -648,12 +771,18 @@ type PauseSubscriptionJSONRequestBody = PauseSettings
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// ListPolicies List the built-in retry policies
+	// ListPolicies List the retry policies
 	// (GET /v1/policies)
 	ListPolicies(ctx echo.Context) error
+	// DeletePolicy Delete a retry policy of your own that no event subscription uses
+	// (DELETE /v1/policies/{policy})
+	DeletePolicy(ctx echo.Context, policy string) error
 	// GetPolicy Read a retry policy with its status-code table
 	// (GET /v1/policies/{policy})
 	GetPolicy(ctx echo.Context, policy string) error
+	// PutPolicy Make or replace a retry policy of your own
+	// (PUT /v1/policies/{policy})
+	PutPolicy(ctx echo.Context, policy string) error
 	// ListTopics List topics by name
 	// (GET /v1/topics)
 	ListTopics(ctx echo.Context, params ListTopicsParams) error
@@ -706,6 +835,22 @@ func (w *ServerInterfaceWrapper) ListPolicies(ctx echo.Context) error {
 	return err
 }
 
+// DeletePolicy converts echo context to params.
+func (w *ServerInterfaceWrapper) DeletePolicy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "policy" -------------
+	var policy string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "policy", ctx.Param("policy"), &policy, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeletePolicy(ctx, policy)
+	return err
+}
+
 // GetPolicy converts echo context to params.
 func (w *ServerInterfaceWrapper) GetPolicy(ctx echo.Context) error {
 	var err error
@@ -719,6 +864,22 @@ func (w *ServerInterfaceWrapper) GetPolicy(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetPolicy(ctx, policy)
+	return err
+}
+
+// PutPolicy converts echo context to params.
+func (w *ServerInterfaceWrapper) PutPolicy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "policy" -------------
+	var policy string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "policy", ctx.Param("policy"), &policy, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutPolicy(ctx, policy)
 	return err
 }
 
@@ -1055,7 +1216,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/release", wrapper.ReleaseSubscription, options.OperationMiddlewares["releaseSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/probe", wrapper.ProbeSubscription, options.OperationMiddlewares["probeSubscription"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
+	router.DELETE(options.BaseURL+"/v1/policies/:policy", wrapper.DeletePolicy, options.OperationMiddlewares["deletePolicy"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
+	router.PUT(options.BaseURL+"/v1/policies/:policy", wrapper.PutPolicy, options.OperationMiddlewares["putPolicy"]...)
 
 }
 
@@ -1108,6 +1271,64 @@ func (response ListPolicies401JSONResponse) VisitListPoliciesResponse(w http.Res
 	return err
 }
 
+type DeletePolicyRequestObject struct {
+	Policy string `json:"policy"`
+}
+
+type DeletePolicyResponseObject interface {
+	VisitDeletePolicyResponse(w http.ResponseWriter) error
+}
+
+type DeletePolicy204Response struct {
+}
+
+func (response DeletePolicy204Response) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeletePolicy401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeletePolicy401JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeletePolicy404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response DeletePolicy404JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeletePolicy409JSONResponse struct{ ConflictJSONResponse }
+
+func (response DeletePolicy409JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPolicyRequestObject struct {
 	Policy string `json:"policy"`
 }
@@ -1154,6 +1375,85 @@ func (response GetPolicy404JSONResponse) VisitGetPolicyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicyRequestObject struct {
+	Policy string `json:"policy"`
+	Body   *PutPolicyJSONRequestBody
+}
+
+type PutPolicyResponseObject interface {
+	VisitPutPolicyResponse(w http.ResponseWriter) error
+}
+
+type PutPolicy200JSONResponse Policy
+
+func (response PutPolicy200JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy201JSONResponse Policy
+
+func (response PutPolicy201JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PutPolicy400JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PutPolicy401JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy409JSONResponse struct{ ConflictJSONResponse }
+
+func (response PutPolicy409JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -1885,12 +2185,18 @@ func (response ResumeSubscription404JSONResponse) VisitResumeSubscriptionRespons
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// ListPolicies List the built-in retry policies
+	// ListPolicies List the retry policies
 	// (GET /v1/policies)
 	ListPolicies(ctx context.Context, request ListPoliciesRequestObject) (ListPoliciesResponseObject, error)
+	// DeletePolicy Delete a retry policy of your own that no event subscription uses
+	// (DELETE /v1/policies/{policy})
+	DeletePolicy(ctx context.Context, request DeletePolicyRequestObject) (DeletePolicyResponseObject, error)
 	// GetPolicy Read a retry policy with its status-code table
 	// (GET /v1/policies/{policy})
 	GetPolicy(ctx context.Context, request GetPolicyRequestObject) (GetPolicyResponseObject, error)
+	// PutPolicy Make or replace a retry policy of your own
+	// (PUT /v1/policies/{policy})
+	PutPolicy(ctx context.Context, request PutPolicyRequestObject) (PutPolicyResponseObject, error)
 	// ListTopics List topics by name
 	// (GET /v1/topics)
 	ListTopics(ctx context.Context, request ListTopicsRequestObject) (ListTopicsResponseObject, error)
@@ -1964,6 +2270,31 @@ func (sh *strictHandler) ListPolicies(ctx echo.Context) error {
 	return nil
 }
 
+// DeletePolicy operation middleware
+func (sh *strictHandler) DeletePolicy(ctx echo.Context, policy string) error {
+	var request DeletePolicyRequestObject
+
+	request.Policy = policy
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeletePolicy(ctx.Request().Context(), request.(DeletePolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeletePolicy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeletePolicyResponseObject); ok {
+		return validResponse.VisitDeletePolicyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetPolicy operation middleware
 func (sh *strictHandler) GetPolicy(ctx echo.Context, policy string) error {
 	var request GetPolicyRequestObject
@@ -1983,6 +2314,54 @@ func (sh *strictHandler) GetPolicy(ctx echo.Context, policy string) error {
 		return err
 	} else if validResponse, ok := response.(GetPolicyResponseObject); ok {
 		return validResponse.VisitGetPolicyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutPolicy operation middleware
+func (sh *strictHandler) PutPolicy(ctx echo.Context, policy string) error {
+	var request PutPolicyRequestObject
+
+	request.Policy = policy
+
+	var body PutPolicyJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutPolicy(ctx.Request().Context(), request.(PutPolicyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutPolicy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutPolicyResponseObject); ok {
+		return validResponse.VisitPutPolicyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"reflect"
@@ -65,16 +66,30 @@ func decodeStrictly(body []byte, target any) error {
 	return found.err()
 }
 
-// members adds the members of the object raw that t does not have, and those that are there twice. What is not an
-// object is left to the decoder. raw is known to be JSON, so reading its tokens cannot fail.
+// members adds the members of the object raw that t does not have, and those that are there twice, also of the objects in an array.
+// What is of another kind is left to the decoder. raw is known to be JSON, so reading its tokens cannot fail.
 func (p *problems) members(raw []byte, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || raw[0] != '{' {
-		return
+	switch {
+	case t.Kind() == reflect.Slice && raw[0] == '[':
+		p.entries(raw, t.Elem(), path)
+	case t.Kind() == reflect.Map && raw[0] == '{':
+		p.object(raw, path, func(string) (reflect.Type, bool) { return t.Elem(), true }, nil)
+	case t.Kind() == reflect.Struct && raw[0] == '{':
+		types, names := memberTypes(t)
+		p.object(raw, path, func(name string) (reflect.Type, bool) {
+			member, known := types[name]
+			return member, known
+		}, names)
 	}
-	known, names := memberTypes(t)
+}
+
+func (p *problems) object(raw []byte, path string, known func(string) (reflect.Type, bool), names []string) {
+	if path != "" {
+		path += "."
+	}
 	seen := map[string]bool{}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	_, _ = d.Token()
@@ -83,15 +98,23 @@ func (p *problems) members(raw []byte, t reflect.Type, path string) {
 		name, _ := token.(string)
 		var value json.RawMessage
 		_ = d.Decode(&value)
-		switch member, ok := known[name]; {
+		switch member, ok := known(name); {
 		case !ok:
 			p.add(codeUnknownMember, path+name, "is not known here; what is: %s", strings.Join(names, ", "))
 		case seen[name]:
 			p.value(path+name, "appears twice")
 		default:
-			p.members(value, member, path+name+".")
+			p.members(value, member, path+name)
 		}
 		seen[name] = true
+	}
+}
+
+func (p *problems) entries(raw []byte, t reflect.Type, path string) {
+	var list []json.RawMessage
+	_ = json.Unmarshal(raw, &list)
+	for i, entry := range list {
+		p.members(entry, t, fmt.Sprintf("%s[%d]", path, i))
 	}
 }
 
@@ -115,6 +138,8 @@ func kindInWords(t reflect.Type) string {
 		return "true or false"
 	case reflect.Int:
 		return "a whole number"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Slice:
 		return "an array"
 	default:

@@ -1,8 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"net/http"
+	"slices"
 	"time"
 
 	"postrider/policy"
@@ -24,7 +25,7 @@ func (m *management) GetPolicy(ctx context.Context, r GetPolicyRequestObject) (G
 		return nil, err
 	}
 	if p == nil {
-		return nil, refuse(http.StatusNotFound, codeNotFound, "retry policy %q does not exist", shorten(r.Policy))
+		return nil, policyNotFound(r.Policy)
 	}
 	return GetPolicy200JSONResponse(DescribePolicy(p)), nil
 }
@@ -78,14 +79,35 @@ func describeSteps(steps []time.Duration) []float64 {
 	return shown
 }
 
+// describeCells sorts: the database, and whoever wrote a policy, have orders of their own.
 func describeCells(cells []policy.Cell) []StatusCell {
 	shown := make([]StatusCell, 0, len(cells))
-	for _, c := range cells {
+	for _, c := range slices.SortedStableFunc(slices.Values(cells), compareCells) {
 		shown = append(shown, StatusCell{
 			EndpointKind: EndpointKind(c.EndpointKind), Condition: c.Condition, Action: StatusCellAction(c.Action), MinDelayInSeconds: seconds(c.MinDelay),
 		})
 	}
 	return shown
+}
+
+// compareCells puts webhooks first, and of their cells the statuses, then "other", then the errors.
+func compareCells(x, y policy.Cell) int {
+	return cmp.Or(
+		-cmp.Compare(x.EndpointKind, y.EndpointKind),
+		cmp.Compare(conditionClass(x.Condition), conditionClass(y.Condition)),
+		cmp.Compare(x.Condition, y.Condition),
+	)
+}
+
+func conditionClass(condition string) int {
+	switch {
+	case condition == "other":
+		return 1
+	case condition < ":": // a digit
+		return 0
+	default:
+		return 2
+	}
 }
 
 func describeProbation(p policy.Probation) Probation {

@@ -28,8 +28,6 @@ func TestPolicies(t *testing.T) {
 		require.Equal(t, shown, b.manage(http.MethodGet, "/v1/policies/"+built.Name, "").json(http.StatusOK))
 		var want map[string]any
 		require.NoError(t, json.Unmarshal([]byte(describe(t, &built)), &want))
-		require.ElementsMatch(t, want["statusTable"], shown["statusTable"], "the database has an order of its own")
-		want["statusTable"] = shown["statusTable"]
 		require.Equal(t, want, shown)
 	}
 	require.True(t, slices.Contains(names, policy.DefaultName))

@@ -42,7 +42,9 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
 		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
+		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
 		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},
+		{http.MethodDelete, "/v1/policies/:policy", administrators, v1.DeletePolicy},
 
 		{http.MethodGet, "/healthz", anyone, s.healthz},
 		{http.MethodGet, "/readyz", anyone, s.readyz},

@@ -83,7 +83,7 @@ func (m *management) retryPolicy(ctx context.Context, found *problems, spec *sto
 		return err
 	}
 	if p == nil {
-		found.value("retryPolicy.policy", "must be one of %s", strings.Join(m.policyNames(), ", "))
+		found.unknownPolicy(m.policyNames())
 		return nil
 	}
 	// One at a time: together, the first mistake would hide the second.
@@ -93,6 +93,17 @@ func (m *management) retryPolicy(ctx context.Context, found *problems, spec *sto
 	found.check(err)
 	found.batch(p, spec.MaxEventsPerBatch, spec.PreferredBatchSizeInKilobytes)
 	return nil
+}
+
+func (p *problems) unknownPolicy(known []string) {
+	p.value("retryPolicy.policy", "must be one of %s", strings.Join(known, ", "))
+}
+
+// unknownPolicy refuses an event subscription whose retry policy does not exist.
+func (m *management) unknownPolicy() error {
+	var found problems
+	found.unknownPolicy(m.policyNames())
+	return found.err()
 }
 
 // batch judges the two settings one at a time, too. A size alone asks for batches; beside a maximum of one it is judged by

@@ -46,6 +46,8 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 	}
 	sub, made, err := m.store.PutSubscription(ctx, r.Topic, r.Subscription, spec)
 	switch {
+	case errors.Is(err, store.ErrNoPolicy): // deleted since it was looked at
+		return nil, m.unknownPolicy()
 	case errors.Is(err, store.ErrNotFound):
 		return nil, topicNotFound(r.Topic)
 	case err != nil:
@@ -111,19 +113,14 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 	}
 }
 
+// retryPolicyJSON shows the limits in force: the policy's ranges may have changed since they were set.
 func (m *management) retryPolicyJSON(s *store.Subscription) RetryPolicy {
-	shown := RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts}
 	p, known := m.store.Catalogue().Policy(s.RetryPolicy)
-	if known && shown.MaxDeliveryAttempts == nil {
-		shown.MaxDeliveryAttempts = limitOf(p.DefaultMaxAttempts)
+	if !known { // made on another node within the last second
+		return RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts, EventTimeToLiveInMinutes: optional(s.EventTimeToLiveInMinutes, 0)}
 	}
-	switch {
-	case s.EventTimeToLiveInMinutes != nil:
-		shown.EventTimeToLiveInMinutes = *s.EventTimeToLiveInMinutes
-	case known:
-		shown.EventTimeToLiveInMinutes = minutes(p.DefaultTTL)
-	}
-	return shown
+	limits := p.Clamp(s.MaxDeliveryAttempts, s.EventTimeToLiveInMinutes)
+	return RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts), EventTimeToLiveInMinutes: minutes(limits.TTL)}
 }
 
 func filterJSON(f policy.Filter) Filter {

@@ -15,6 +15,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
 	ErrConflict = errors.New("conflict")
+	// ErrNoPolicy: the retry policy named does not exist, or was deleted a moment ago.
+	ErrNoPolicy = errors.New("no such retry policy")
 	// ErrPaused: an event subscription's pause stands before what was asked for.
 	ErrPaused = errors.New("the event subscription is paused")
 	// ErrNoProbation: the event subscription is not on probation.

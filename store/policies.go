@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"postrider/policy"
@@ -44,7 +45,8 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(ack_timeout) AS 
                    FROM postrider_internal.retry_policy_cells c WHERE c.policy = p.name), '[]') AS cells,
        (SELECT jsonb_object_agg(b.outcome, (postrider_internal.seconds(b.duration) * 1e9)::bigint) FROM postrider_internal.retry_policy_probations b WHERE b.policy = p.name) AS probations
   FROM postrider_internal.retry_policies p
- ORDER BY p.built_in DESC, substring(p.source from '\d{4}(?:-\d\d)*$'), p.name`
+ WHERE p.deleted_at IS NULL
+ ORDER BY p.built_in DESC, CASE WHEN p.built_in THEN substring(p.source from '\d{4}(?:-\d\d)*$') END, p.name`
 
 type policyRow struct {
 	Name, Source, Basis, Expiry, DeadLetterDefault           string
@@ -109,4 +111,6 @@ func (r *policyRow) policy() (policy.Policy, error) {
 	return p, json.Unmarshal(r.Probations, &p.Probation.ByOutcome)
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds reads what postrider_internal.seconds wrote. An interval has no parts below a microsecond, a float64 has: 0.29 s must
+// not become 289.999999 ms.
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s*1e6)) * time.Microsecond }

@@ -204,7 +204,7 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 }
 
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
-// new settings from their next attempt on. ErrNotFound when the topic does not exist.
+// new settings from their next attempt on. ErrNotFound when the topic does not exist; ErrNoPolicy when the retry policy does not.
 func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec) (sub *Subscription, made bool, err error) {
 	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		parent, err := s.topic(ctx, tx, topic)
@@ -214,6 +214,13 @@ func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec Su
 		existing, err := s.subscriptionOf(ctx, tx, topic, name)
 		made = errors.Is(err, ErrNotFound)
 		if err != nil && !made {
+			return err
+		}
+		// Policies that are deleted keep their row, so that no foreign key would notice.
+		switch err := ownPolicy(ctx, tx, spec.RetryPolicy); {
+		case errors.Is(err, ErrNotFound):
+			return fmt.Errorf("retry policy %q: %w", spec.RetryPolicy, ErrNoPolicy)
+		case err != nil && !errors.Is(err, ErrBuiltIn):
 			return err
 		}
 		if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing); err != nil {

@@ -9,6 +9,7 @@ import (
 	"postrider/event"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TopicKind is basic (Event Grid's custom topic) or namespace (its namespace topic).
@@ -178,20 +179,9 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	})
 }
 
-// changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns. The catalogue's
-// row is locked first, so that two changes never wait for one another in a circle. Whoever finds it locked by a forgotten
-// transaction is told so after 5 s.
+// changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns.
 func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"); err != nil {
-			return fmt.Errorf("wait for another change of topics or event subscriptions: %w", err)
-		}
-		return change(tx)
-	})
-	if err != nil {
-		if isOutage(err) {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	if err := inCatalogue(ctx, s.pool, change); err != nil {
 		return err
 	}
 	// The change is committed: a failed reload is the next publish's problem, which checks the version itself.
@@ -199,4 +189,19 @@ func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) 
 		s.log.Warn("the catalogue could not be read again after a change", "error", err)
 	}
 	return nil
+}
+
+// inCatalogue runs a change in one transaction. The catalogue's row is locked first, so that two changes never wait for one
+// another in a circle. Whoever finds it locked by a forgotten transaction is told so after 5 s.
+func inCatalogue(ctx context.Context, pool *pgxpool.Pool, change func(pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"); err != nil {
+			return fmt.Errorf("wait for another change of topics, event subscriptions or retry policies: %w", err)
+		}
+		return change(tx)
+	})
+	if err != nil && isOutage(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
 }

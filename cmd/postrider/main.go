@@ -18,7 +18,7 @@ type cli struct {
 	Dev     devCmd     `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
 	Serve   serveCmd   `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or show how far it is."`
-	Policy  policyCmd  `cmd:"" help:"Show the retry policies, and explain what they do. Needs no database."`
+	Policy  policyCmd  `cmd:"" help:"Show the retry policies, explain what they do, and make your own. The built-in ones need no database."`
 	SQL     sqlCmd     `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
 	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,9 +18,11 @@ import (
 )
 
 type policyCmd struct {
-	List    policyListCmd    `cmd:"" help:"List the built-in retry policies."`
+	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones, and those of the database where one is named."`
 	Show    policyShowCmd    `cmd:"" help:"Show one policy: schedule, limits and the status-code table."`
 	Explain policyExplainCmd `cmd:"" help:"Show every attempt a policy makes when an endpoint always answers the same, and how the delivery ends."`
+	Put     policyPutCmd     `cmd:"" help:"Make or replace a policy of your own, from a file."`
+	Delete  policyDeleteCmd  `cmd:"" help:"Delete a policy of your own that no event subscription uses."`
 }
 
 type outputFlag struct {
@@ -37,14 +40,20 @@ func (f outputFlag) print(value any, table func(io.Writer)) error {
 	return w.Flush()
 }
 
-type policyListCmd struct{ outputFlag }
+type policyListCmd struct {
+	databaseFlags
+	outputFlag
+}
 
 // Help is shown by policy list --help.
 func (policyListCmd) Help() string { return "Example:\n  postrider policy list" }
 
 // Run executes policy list.
-func (c *policyListCmd) Run() error {
-	list := policy.Builtins()
+func (c *policyListCmd) Run(ctx context.Context) error {
+	list, err := c.policies(ctx)
+	if err != nil {
+		return err
+	}
 	described := make([]server.Policy, len(list))
 	for i := range list {
 		described[i] = server.DescribePolicy(&list[i])
@@ -53,7 +62,7 @@ func (c *policyListCmd) Run() error {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
 		for i := range list {
 			p := &list[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), p.Source)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), sourceOf(p))
 		}
 	})
 }
@@ -78,6 +87,7 @@ func span(d time.Duration) string {
 }
 
 type policyShowCmd struct {
+	databaseFlags
 	outputFlag
 	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
 }
@@ -88,8 +98,8 @@ func (policyShowCmd) Help() string {
 }
 
 // Run executes policy show.
-func (c *policyShowCmd) Run() error {
-	p, err := builtin(c.Name)
+func (c *policyShowCmd) Run(ctx context.Context) error {
+	p, err := c.find(ctx, c.Name)
 	if err != nil {
 		return err
 	}
@@ -97,7 +107,7 @@ func (c *policyShowCmd) Run() error {
 }
 
 func printPolicy(w io.Writer, p *policy.Policy) {
-	fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, p.Source)
+	fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, sourceOf(p))
 	for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
@@ -105,6 +115,13 @@ func printPolicy(w io.Writer, p *policy.Policy) {
 	for _, cell := range p.Cells {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
 	}
+}
+
+func sourceOf(p *policy.Policy) string {
+	if p.Source == "" {
+		return "your own"
+	}
+	return p.Source
 }
 
 func scheduleLines(p *policy.Policy) [][2]string {
@@ -192,18 +209,8 @@ func basisWords(b policy.Basis) string {
 	return "measured from the failed attempt"
 }
 
-func builtin(name string) (*policy.Policy, error) {
-	if p, ok := policy.Builtin(name); ok {
-		return &p, nil
-	}
-	var names []string
-	for _, p := range policy.Builtins() {
-		names = append(names, p.Name)
-	}
-	return nil, usagef("no policy %q: the policies are %s", name, strings.Join(names, ", "))
-}
-
 type policyExplainCmd struct {
+	databaseFlags
 	outputFlag
 	Name         string         `arg:"" help:"Name of the policy, for example ga-2021."`
 	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
@@ -225,8 +232,8 @@ Examples:
 }
 
 // Run executes policy explain.
-func (c *policyExplainCmd) Run() error {
-	p, err := builtin(c.Name)
+func (c *policyExplainCmd) Run(ctx context.Context) error {
+	p, err := c.find(ctx, c.Name)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const patientFile = "../../examples/policies/patient.json"
+
+func TestPolicyPutExplainAndDelete(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	run := func(code int, args ...string) result {
+		t.Helper()
+		r := postrider(t, db.env(), append([]string{"policy"}, args...)...)
+		require.Equal(t, code, r.code, r.stderr+r.stdout)
+		return r
+	}
+	require.Equal(t, "Retry policy patient was made.\n", run(0, "put", "patient", "-f", patientFile).stdout)
+	require.Equal(t, "Retry policy patient was replaced.\n", run(0, "put", "patient", "-f", patientFile).stdout)
+
+	var x explained
+	require.NoError(t, json.Unmarshal([]byte(run(0, "explain", "patient", "--status", "404", "-o", "json").stdout), &x))
+	require.Len(t, x.Attempts, 109)
+	require.Equal(t, 3600.0, x.Attempts[14].AtSeconds, "densely in the first hour")
+	require.Equal(t, 7200.0, x.Attempts[15].AtSeconds, "then hourly")
+	require.Equal(t, 342000.0, x.Attempts[108].AtSeconds)
+	require.Equal(t, []any{345600.0, "dead_lettered", tooOld}, []any{x.End.AtSeconds, x.End.State, *x.End.Reason}, "4 days")
+
+	shown := run(0, "show", "patient", "-o", "json").stdout
+	file := filepath.Join(t.TempDir(), "copy.json")
+	require.NoError(t, os.WriteFile(file, []byte(shown), 0o600))
+	run(0, "put", "copied", "-f", file)
+	require.Equal(t, shownWithout(t, shown), shownWithout(t, run(0, "show", "copied", "-o", "json").stdout), "what is shown can be put")
+	require.Contains(t, run(0, "show", "patient").stdout, "attempts      no limit (may be set to 1-1000)")
+
+	list := run(0, "list").stdout
+	require.Regexp(t, `(?s)\nnamespace-2023 .*\ncopied .*\npatient +no limit +96h `, list)
+	require.Contains(t, run(2, "explain", "nobody").stderr, "namespace-2023, copied, patient")
+
+	require.Equal(t, "Retry policy copied was deleted.\n", run(0, "delete", "copied").stdout)
+	require.Contains(t, run(2, "delete", "copied").stderr, `no policy "copied"`)
+	require.Contains(t, run(1, "delete", "ga-2021").stderr, "built in and never changes: copy it under another name")
+	require.Contains(t, run(1, "put", "ga-2021", "-f", file).stderr, "built in and never changes: copy it under another name")
+}
+
+func shownWithout(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var v map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &v))
+	require.Equal(t, false, v["builtIn"])
+	delete(v, "name")
+	return v
+}
+
+// What show prints of a built-in policy, without a database, is what the file of a copy may hold.
+func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
+		original := postrider(t, nil, "policy", "show", name, "-o", "json")
+		file := filepath.Join(t.TempDir(), name+".json")
+		require.NoError(t, os.WriteFile(file, []byte(original.stdout), 0o600))
+		put := postrider(t, db.env(), "policy", "put", "own-"+name, "-f", file)
+		require.Zero(t, put.code, put.stderr)
+		var want, got map[string]any
+		require.NoError(t, json.Unmarshal([]byte(original.stdout), &want))
+		require.NoError(t, json.Unmarshal([]byte(postrider(t, db.env(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))
+		want["name"], want["builtIn"], want["isDefault"] = "own-"+name, false, false
+		require.Equal(t, want, got)
+	}
+}
+
+func TestPolicyPutRefuses(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "policy.json")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	for _, row := range []struct {
+		name string
+		env  []string
+		args []string
+		says string
+	}{
+		{"no database", nil, []string{"put", "mine", "-f", patientFile}, "no database: set POSTRIDER_DATABASE_URL"},
+		{"no database to delete from", nil, []string{"delete", "mine"}, "no database: set POSTRIDER_DATABASE_URL"},
+		{"no database to look in", nil, []string{"explain", "mine"}, "for one of your own, set POSTRIDER_DATABASE_URL"},
+		{"no file", db.env(), []string{"put", "mine"}, "--file"},
+		{"a file that is not there", db.env(), []string{"put", "mine", "-f", "nowhere.json"}, "nowhere.json"},
+		{"an empty file", db.env(), []string{"put", "mine", "-f", file("")}, "there is no JSON object"},
+		{"no JSON", db.env(), []string{"put", "mine", "-f", file("steps: 1")}, "not one JSON document"},
+		{"an unknown property", db.env(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not known here"},
+		{"two mistakes", db.env(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must be gap or offset\ntailInSeconds must be between 1 and 604800 (7 days)"},
+		{"a short name", db.env(), []string{"put", "m", "-f", patientFile}, "name must be 3 to 64 characters"},
+	} {
+		r := postrider(t, row.env, append([]string{"policy"}, row.args...)...)
+		require.Equal(t, 2, r.code, "%s: %s", row.name, r.stderr)
+		require.Contains(t, r.stderr, row.says, row.name)
+	}
+	require.Equal(t, 5, one[int](db, "SELECT count(*)::int FROM postrider.retry_policies"))
+	empty := emptyDatabase(t)
+	r := postrider(t, empty.env(), "policy", "put", "mine", "-f", patientFile)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "postrider migrate up")
+}

@@ -1,0 +1,125 @@
+package jobs_test
+
+import (
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/server"
+	"postrider/store"
+)
+
+// putExample puts a policy of the examples.
+func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
+	t.Helper()
+	body, err := os.ReadFile("../examples/policies/" + name + ".json")
+	require.NoError(t, err)
+	p, err := server.ReadPolicy(name, body)
+	require.NoError(t, err)
+	made, err := b.store.PutPolicy(t.Context(), p)
+	require.NoError(t, err)
+	require.True(t, made)
+	return p
+}
+
+// patientCourse are the seconds of patient's attempts: densely in the first hour, then hourly for four days.
+func patientCourse() []float64 {
+	at := []float64{0, 10, 30, 60, 120, 300, 600, 900, 1200, 1500, 1800, 2100, 2400, 3000, 3600}
+	for hour := 2; hour < 96; hour++ {
+		at = append(at, float64(hour*3600))
+	}
+	return at
+}
+
+func TestPatientPolicyBridgesAWeekend(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.putExample(t, "patient")
+	explained, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusNotFound}})
+	require.NoError(t, err)
+	var at []float64
+	for _, a := range explained.Attempts {
+		at = append(at, a.AtSeconds)
+	}
+	require.Equal(t, patientCourse(), at)
+	require.Equal(t, policy.ExplainedEnd{AtSeconds: 96 * 3600, State: "dead_lettered", Reason: policy.ReasonTimeToLiveExceeded}, explained.End)
+
+	e := newEndpoint(t, statusOfPath)
+	b.subscribe(t, "missing", e.URL+"/404", under("patient"))
+	b.subscribe(t, "large", e.URL+"/413", under("patient"))
+	b.publishOne(t, "e")
+	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
+	for b.settle(t); b.travel(t) > 0; b.settle(t) {
+	}
+	b.requireCourse(t, "missing", explained)
+	once, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusRequestEntityTooLarge}})
+	require.NoError(t, err)
+	b.requireCourse(t, "large", once)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
+}
+
+// A policy that is replaced decides what is owed already, from the next decision on and on a node that runs; limits that no
+// longer fit are brought into its ranges.
+func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
+	b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "mine", new(20) })
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attempt(t)
+	b.requireGap(t, 10*time.Second, "billing")
+
+	elsewhere, _ := newStore(t, b.url, "node-2")
+	p, _ := elsewhere.Catalogue().Policy("mine")
+	changed := p.Clone()
+	changed.Steps, changed.MaxMaxAttempts, changed.DefaultMaxAttempts = []time.Duration{time.Second, 7 * time.Minute}, 3, 3
+	_, err := elsewhere.PutPolicy(t.Context(), &changed)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the running node's own reload, once per second
+		seen, _ := b.store.Catalogue().Policy("mine")
+		return seen.MaxMaxAttempts == 3
+	}, patience, tick)
+	b.travel(t)
+	b.attempt(t)
+	b.requireGap(t, 7*time.Minute, "billing")
+	b.travel(t)
+	require.Equal(t, policy.ReasonMaxDeliveryAttemptsExceeded, b.attempt(t).Verdict.Reason)
+	require.Len(t, e.requests(), 3)
+}
+
+// A policy that no longer gives rests ends the one that is under way: nothing may stay held by a rule that is gone.
+func TestReplacedPolicyEndsItsRests(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []policy.ProbationScope{policy.ProbationEndpoint, policy.ProbationEventSubscription} {
+		t.Run(string(scope), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			e := newSwitchable(t, http.StatusInternalServerError)
+			builtin, _ := policy.Builtin(policy.DefaultName)
+			p := builtin.Clone()
+			p.Name, p.BuiltIn, p.Probation.Scope, p.Probation.Trigger, p.Steps = "mine", false, scope, 1, []time.Duration{time.Hour}
+			_, err := b.store.PutPolicy(t.Context(), &p)
+			require.NoError(t, err)
+			b.subscribe(t, "billing", e.URL, under("mine"))
+			b.start(t, nil)
+			b.publishFailing(t, 1)
+			b.publishOne(t, "held")
+			require.Equal(t, 1, b.count(t, onProbation))
+
+			e.status.Store(http.StatusOK)
+			p.Probation = policy.Probation{Scope: policy.ProbationNone, Action: policy.ProbationHold}
+			_, err = b.store.PutPolicy(t.Context(), &p)
+			require.NoError(t, err)
+			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action, "the held event")
+			require.Zero(t, b.count(t, onProbation))
+			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+		})
+	}
+}

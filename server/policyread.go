@@ -1,0 +1,210 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// PutPolicy answers PUT /v1/policies/{policy}.
+func (m *management) PutPolicy(ctx context.Context, r PutPolicyRequestObject) (PutPolicyResponseObject, error) {
+	if _, builtIn := policy.Builtin(r.Policy); builtIn {
+		return nil, builtInRefusal(r.Policy)
+	}
+	p, err := readPolicy(r.Policy, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	made, err := m.store.PutPolicy(ctx, p)
+	switch {
+	case err != nil:
+		return nil, policyRefusal(p.Name, "batching must stay true: ", err)
+	case made:
+		return PutPolicy201JSONResponse(DescribePolicy(p)), nil
+	}
+	return PutPolicy200JSONResponse(DescribePolicy(p)), nil
+}
+
+// DeletePolicy answers DELETE /v1/policies/{policy}.
+func (m *management) DeletePolicy(ctx context.Context, r DeletePolicyRequestObject) (DeletePolicyResponseObject, error) {
+	if !storable(r.Policy) {
+		return nil, policyNotFound(r.Policy)
+	}
+	if err := m.store.DeletePolicy(ctx, r.Policy); err != nil {
+		return nil, policyRefusal(r.Policy, "", err)
+	}
+	return DeletePolicy204Response{}, nil
+}
+
+func policyNotFound(name string) error {
+	return refuse(http.StatusNotFound, codeNotFound, "retry policy %q does not exist", shorten(name))
+}
+
+func builtInRefusal(name string) error {
+	return refuse(http.StatusConflict, codeConflict, "retry policy %q is built in and never changes: copy it under another name", name)
+}
+
+// policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way.
+func policyRefusal(name, used string, err error) error {
+	var inUse *store.PolicyInUseError
+	switch {
+	case errors.As(err, &inUse):
+		return refuse(http.StatusConflict, codeConflict, "%s%s", used, inUse.Error())
+	case errors.Is(err, store.ErrBuiltIn):
+		return builtInRefusal(name)
+	case errors.Is(err, store.ErrNotFound):
+		return policyNotFound(name)
+	default:
+		return err
+	}
+}
+
+// ReadPolicy makes a policy of this name from the JSON that PUT /v1/policies/{policy} takes, which is what DescribePolicy gives. Its
+// error names every mistake, one a line.
+func ReadPolicy(name string, body []byte) (*policy.Policy, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, errors.New("there is no JSON object")
+	}
+	var settings PolicySettings
+	err := decodeStrictly(body, &settings)
+	if err == nil {
+		var p *policy.Policy
+		if p, err = readPolicy(name, &settings); err == nil {
+			return p, nil
+		}
+	}
+	var refused *refusal
+	if !errors.As(err, &refused) || len(refused.details) == 0 {
+		return nil, err
+	}
+	lines := make([]string, len(refused.details))
+	for i, detail := range refused.details {
+		lines[i] = detail.Message
+	}
+	return nil, errors.New(strings.Join(lines, "\n"))
+}
+
+// readPolicy fills in the defaults, which are those of ga-2021 but for the rules that would contradict what is set: without a
+// retry window of its own, a policy with a longer time to live would end at ga-2021's 24 hours.
+func readPolicy(name string, b *PolicySettings) (*policy.Policy, error) {
+	if b == nil {
+		b = &PolicySettings{}
+	}
+	base, known := policy.Builtin(policy.DefaultName)
+	if !known {
+		return nil, fmt.Errorf("there is no retry policy %s", policy.DefaultName)
+	}
+	p := &policy.Policy{
+		Name: name, Source: optional(b.Source, ""),
+		AckTimeout: spanOr(b.AckTimeoutInSeconds, base.AckTimeout), LateAnswerWindow: spanOr(b.LateAnswerWindowInSeconds, 0),
+		Basis: policy.Basis(optional(b.Basis, PolicyBasis(base.Basis))), Steps: base.Steps, Tail: spanOr(b.TailInSeconds, base.Tail),
+		RetryWindow:    spanOr(b.RetryWindowInSeconds, 0),
+		JitterFraction: optional(b.JitterFraction, base.JitterFraction), JitterCap: spanOr(b.JitterCapInSeconds, base.JitterCap),
+		Expiry:          policy.Expiry(optional(b.Expiry, PolicyExpiryAtTtl)),
+		HonorRetryAfter: optional(b.HonorRetryAfter, base.HonorRetryAfter), RetryTransportErrors: optional(b.RetryTransportErrors, base.RetryTransportErrors),
+		DeadLetterDefault: string(optional(b.DeadLetterDefault, PolicyDeadLetterDefault(base.DeadLetterDefault))),
+		DeadLetterDelay:   spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay), DeadLetterGiveUp: spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
+		Batching: optional(b.Batching, base.Batching), Probation: readProbation(b.Probation, base.Probation), Cells: base.Cells,
+	}
+	if b.StepsInSeconds != nil {
+		p.Steps = readSteps(*b.StepsInSeconds)
+	}
+	if b.StatusTable != nil {
+		p.Cells = readCells(*b.StatusTable)
+	}
+	readLimits(p, b, &base)
+	var found problems
+	for _, mistake := range p.Mistakes() {
+		found.check(&mistake)
+	}
+	return p, found.err()
+}
+
+func readLimits(p *policy.Policy, b *PolicySettings, base *policy.Policy) {
+	attempts := readRange(b.MaxDeliveryAttempts, Range{Default: limitOf(base.DefaultMaxAttempts), Least: base.MinMaxAttempts, Most: base.MaxMaxAttempts}, 0)
+	p.DefaultMaxAttempts, p.MinMaxAttempts, p.MaxMaxAttempts = *attempts.Default, attempts.Least, attempts.Most
+	day := minutes(base.DefaultTTL)
+	ttl := readRange(b.EventTimeToLiveInMinutes, Range{Default: &day, Least: minutes(base.MinTTL), Most: minutes(base.MaxTTL)}, day)
+	p.DefaultTTL, p.MinTTL, p.MaxTTL = minutesOf(*ttl.Default), minutesOf(ttl.Least), minutesOf(ttl.Most)
+}
+
+// readRange is base where nothing is given. In what is given, a default that is left out is otherwise.
+func readRange(given *RangeSettings, base Range, otherwise int) Range {
+	if given == nil {
+		return base
+	}
+	value := optional(given.Default, otherwise)
+	return Range{Default: &value, Least: optional(given.Least, base.Least), Most: optional(given.Most, max(base.Most, value))}
+}
+
+func readProbation(b *ProbationSettings, base policy.Probation) policy.Probation {
+	if b == nil {
+		return base
+	}
+	p := policy.Probation{
+		Scope:  policy.ProbationScope(optional(b.Scope, ProbationScope(base.Scope))),
+		Action: policy.ProbationAction(optional(b.Action, ProbationAction(base.Action))),
+	}
+	for outcome, hold := range optional(b.ByOutcome, nil) {
+		if p.ByOutcome == nil {
+			p.ByOutcome = map[policy.Outcome]time.Duration{}
+		}
+		p.ByOutcome[policy.Outcome(outcome)] = spanOf(hold)
+	}
+	if p.Scope == policy.ProbationNone {
+		base.Trigger = 0
+	}
+	if p.Scope == policy.ProbationNone || p.ByOutcome != nil {
+		base.First = 0
+	}
+	p.Trigger, p.First = optional(b.Trigger, base.Trigger), spanOr(b.FirstInSeconds, base.First)
+	if p.First == 0 {
+		base.Max = 0
+	}
+	p.Max = spanOr(b.MaxInSeconds, base.Max)
+	return p
+}
+
+func readSteps(given []float64) []time.Duration {
+	steps := make([]time.Duration, 0, len(given))
+	for _, step := range given {
+		steps = append(steps, spanOf(step))
+	}
+	return steps
+}
+
+func readCells(given []StatusCellSettings) []policy.Cell {
+	cells := make([]policy.Cell, 0, len(given))
+	for _, c := range given {
+		cells = append(cells, policy.Cell{
+			EndpointKind: policy.EndpointKind(c.EndpointKind), Condition: c.Condition, Action: policy.Action(c.Action), MinDelay: spanOr(c.MinDelayInSeconds, 0),
+		})
+	}
+	return cells
+}
+
+func spanOr(seconds *float64, otherwise time.Duration) time.Duration {
+	if seconds == nil {
+		return otherwise
+	}
+	return spanOf(*seconds)
+}
+
+// spanOf and minutesOf stay far within a Duration, and far outside every range, whatever is given. The database keeps microseconds.
+func spanOf(seconds float64) time.Duration {
+	const most = 1e9
+	return time.Duration(math.Round(min(max(seconds, -most), most)*1e6)) * time.Microsecond
+}
+
+func minutesOf(n int) time.Duration {
+	const most = 1e7
+	return time.Duration(min(max(n, -most), most)) * time.Minute
+}

@@ -1,0 +1,206 @@
+package store_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"postrider/policy"
+	"postrider/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+// copyNamed is a policy of one's own with the values of a built-in one.
+func copyNamed(t *testing.T, from, to string) *policy.Policy {
+	t.Helper()
+	builtin, ok := policy.Builtin(from)
+	require.True(t, ok)
+	p := builtin.Clone()
+	p.Name, p.BuiltIn = to, false
+	return &p
+}
+
+func (b *bundle) putPolicy(t *testing.T, p *policy.Policy) (made bool) {
+	t.Helper()
+	made, err := b.store.PutPolicy(t.Context(), p)
+	require.NoError(t, err)
+	return made
+}
+
+// inOrder puts the cells into the database's order.
+func inOrder(p policy.Policy) policy.Policy {
+	slices.SortFunc(p.Cells, func(x, y policy.Cell) int {
+		return cmp.Or(cmp.Compare(x.EndpointKind, y.EndpointKind), cmp.Compare(x.Condition, y.Condition))
+	})
+	return p
+}
+
+func TestPutPolicyKeepsEveryValue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var names []string
+	for _, from := range policy.Builtins() {
+		names = append(names, from.Name)
+	}
+	for i, from := range slices.Clone(names) {
+		name := fmt.Sprintf("own-%d", i)
+		names = append(names, name)
+		p := copyNamed(t, from, name)
+		require.True(t, b.putPolicy(t, p))
+		require.False(t, b.putPolicy(t, p))
+		stored, ok := b.store.Catalogue().Policy(name)
+		require.True(t, ok, "this node has it before the answer")
+		require.Equal(t, inOrder(p.Clone()), *stored)
+	}
+	other := copyNamed(t, "namespace-2023", "own-3")
+	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second, 1001*time.Millisecond, 123*time.Microsecond, "mine"
+	require.False(t, b.putPolicy(t, other))
+	stored, _ := b.store.Catalogue().Policy("own-3")
+	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
+
+	list, err := store.ReadPolicies(t.Context(), b.pool)
+	require.NoError(t, err)
+	var listed []string
+	for _, p := range list {
+		listed = append(listed, p.Name)
+	}
+	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
+	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
+	require.Equal(t, len(other.Cells), b.count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
+	require.Equal(t, 10, b.count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
+}
+
+func TestPoliciesReachTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other, _ := newStore(t, b.url, "node-2")
+	has := func(name string, floor time.Duration) bool {
+		p, ok := other.Catalogue().Policy(name)
+		return ok && p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == floor
+	}
+	mine := copyNamed(t, "ga-2021", "mine")
+	b.putPolicy(t, mine)
+	require.NoError(t, other.Reload(t.Context()))
+	require.True(t, has("mine", 10*time.Second))
+
+	mine.Cells = append(mine.Cells, policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
+	made, err := store.WritePolicy(t.Context(), b.pool, mine)
+	require.NoError(t, err)
+	require.False(t, made)
+	require.NoError(t, other.Reload(t.Context()))
+	require.True(t, has("mine", time.Minute), "also what was written without a store")
+
+	require.NoError(t, store.RemovePolicy(t.Context(), b.pool, "mine"))
+	require.NoError(t, other.Reload(t.Context()))
+	_, ok := other.Catalogue().Policy("mine")
+	require.False(t, ok)
+}
+
+func TestBuiltInPoliciesNeverChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.store.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
+	require.ErrorIs(t, err, store.ErrBuiltIn)
+	require.ErrorIs(t, b.store.DeletePolicy(t.Context(), "ga-2021"), store.ErrBuiltIn)
+	require.ErrorIs(t, b.store.DeletePolicy(t.Context(), "mine"), store.ErrNotFound)
+	stored, _ := b.store.Catalogue().Policy("ga-2021")
+	builtin, _ := policy.Builtin("ga-2021")
+	require.Equal(t, inOrder(builtin), *stored)
+}
+
+func TestDeletePolicy(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.putPolicy(t, copyNamed(t, "namespace-2023", "mine"))
+	under := func(s *store.SubscriptionSpec) { s.RetryPolicy = "mine" }
+	var users []string
+	for i := range 12 {
+		name := fmt.Sprintf("sub-%02d", i)
+		b.subscription(t, "orders", name, under)
+		users = append(users, "orders/"+name)
+	}
+	var used *store.PolicyInUseError
+	err := b.store.DeletePolicy(t.Context(), "mine")
+	require.ErrorAs(t, err, &used)
+	require.ErrorIs(t, err, store.ErrConflict)
+	require.Equal(t, store.PolicyInUseError{Policy: "mine", Users: users[:10], Count: 12}, *used)
+	require.Contains(t, used.Error(), "used by event subscriptions (12): orders/sub-00, ")
+	require.Contains(t, used.Error(), "orders/sub-09 and 2 more")
+
+	for i := range 12 {
+		require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+	}
+	require.NoError(t, b.store.DeletePolicy(t.Context(), "mine"), "event subscriptions that are deleted use nothing")
+	_, ok := b.store.Catalogue().Policy("mine")
+	require.False(t, ok)
+	require.Zero(t, b.count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies WHERE name = 'mine') + (SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'mine')"))
+	require.ErrorIs(t, b.store.DeletePolicy(t.Context(), "mine"), store.ErrNotFound)
+
+	s := spec()
+	under(&s)
+	_, _, err = b.store.PutSubscription(t.Context(), "orders", "late", s)
+	require.ErrorIs(t, err, store.ErrNoPolicy)
+	require.NotErrorIs(t, err, store.ErrNotFound, "that would be the topic")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+
+	require.True(t, b.putPolicy(t, copyNamed(t, "ga-2018", "mine")), "the name is free again")
+	stored, _ := b.store.Catalogue().Policy("mine")
+	require.Equal(t, inOrder(*copyNamed(t, "ga-2018", "mine")), *stored)
+	b.subscription(t, "orders", "late", under)
+}
+
+func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	mine := copyNamed(t, "ga-2021", "mine")
+	b.putPolicy(t, mine)
+	size := 64
+	b.subscription(t, "orders", "alone", func(s *store.SubscriptionSpec) { s.RetryPolicy = "mine" })
+	b.subscription(t, "orders", "sized", func(s *store.SubscriptionSpec) { s.RetryPolicy, s.PreferredBatchSizeInKilobytes = "mine", &size })
+	b.subscription(t, "orders", "counted", func(s *store.SubscriptionSpec) { s.RetryPolicy, s.MaxEventsPerBatch = "mine", &size })
+	mine.Batching = false
+	var used *store.PolicyInUseError
+	_, err := b.store.PutPolicy(t.Context(), mine)
+	require.ErrorAs(t, err, &used)
+	require.Equal(t, []string{"orders/counted", "orders/sized"}, used.Users)
+	stored, _ := b.store.Catalogue().Policy("mine")
+	require.True(t, stored.Batching)
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "sized"))
+	one := 1
+	b.subscription(t, "orders", "counted", func(s *store.SubscriptionSpec) {
+		s.RetryPolicy, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = "mine", &one, &size
+	})
+	require.False(t, b.putPolicy(t, mine), "a maximum of one is no batch")
+}
+
+func TestViewShowsLimitsInForce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	mine := copyNamed(t, "ga-2021", "mine")
+	b.putPolicy(t, mine)
+	attempts, ttl := 30, 1440
+	b.subscription(t, "orders", "set", func(s *store.SubscriptionSpec) {
+		s.RetryPolicy, s.MaxDeliveryAttempts, s.EventTimeToLiveInMinutes = "mine", &attempts, &ttl
+	})
+	b.subscription(t, "orders", "unset", func(s *store.SubscriptionSpec) { s.RetryPolicy = "mine" })
+	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes), ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
+	require.Equal(t, "set 30 1440, unset 30 1440", b.text(t, limits))
+	mine.DefaultMaxAttempts, mine.MaxMaxAttempts, mine.DefaultTTL, mine.MaxTTL = 0, 3, time.Minute, time.Hour
+	b.putPolicy(t, mine)
+	require.Equal(t, "set 3 60, unset 1", b.text(t, limits))
+	mine.MinMaxAttempts, mine.MaxMaxAttempts, mine.MinTTL, mine.MaxTTL, mine.DefaultTTL = 40, 50, 48*time.Hour, 72*time.Hour, 48*time.Hour
+	b.putPolicy(t, mine)
+	require.Equal(t, "set 40 2880, unset 2880", b.text(t, limits))
+}
+
+func (b *bundle) text(t *testing.T, query string) (s string) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), query).Scan(&s))
+	return s
+}
