@@ -65,7 +65,7 @@ func (a *admin) call(ctx context.Context, method, path string, in, out any) erro
 	return nil
 }
 
-// createTopic makes a topic and returns one of its access keys. The service shows keys once, so the topic must be new.
+// createTopic makes a topic and returns one of its access keys. Only the answer that makes a topic has keys, so it must be new.
 func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 	var created struct {
 		Key1 string `json:"key1"`
@@ -74,7 +74,7 @@ func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 		return "", err
 	}
 	if created.Key1 == "" {
-		return "", errors.New("topic " + topic + " exists already, and its access keys are not shown again: delete it first")
+		return "", errors.New("topic " + topic + " exists already, with access keys that somebody else may change: delete it first")
 	}
 	return created.Key1, nil
 }

@@ -166,6 +166,24 @@ func (e ProbationScope) Valid() bool {
 	}
 }
 
+// Defines values for RegenerateKeySettingsKeyName.
+const (
+	RegenerateKeySettingsKeyNameKey1 RegenerateKeySettingsKeyName = "key1"
+	RegenerateKeySettingsKeyNameKey2 RegenerateKeySettingsKeyName = "key2"
+)
+
+// Valid indicates whether the value is a known member of the RegenerateKeySettingsKeyName enum.
+func (e RegenerateKeySettingsKeyName) Valid() bool {
+	switch e {
+	case RegenerateKeySettingsKeyNameKey1:
+		return true
+	case RegenerateKeySettingsKeyNameKey2:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Schema.
 const (
 	SchemaCloudEventSchemaV10 Schema = "CloudEventSchemaV1_0"
@@ -224,6 +242,12 @@ func (e TopicKind) Valid() bool {
 	default:
 		return false
 	}
+}
+
+// AccessKeys A topic's two access keys. Either publishes.
+type AccessKeys struct {
+	Key1 string `json:"key1"`
+	Key2 string `json:"key2"`
 }
 
 // DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
@@ -535,6 +559,14 @@ type RangeSettings struct {
 	Most    *int `json:"most,omitempty"`
 }
 
+// RegenerateKeySettings Which key to replace.
+type RegenerateKeySettings struct {
+	KeyName RegenerateKeySettingsKeyName `json:"keyName"`
+}
+
+// RegenerateKeySettingsKeyName defines model for RegenerateKeySettings.KeyName.
+type RegenerateKeySettingsKeyName string
+
 // RetryPolicy Effective limits of a delivery.
 type RetryPolicy struct {
 	EventTimeToLiveInMinutes int `json:"eventTimeToLiveInMinutes"`
@@ -675,10 +707,10 @@ type Topic struct {
 	// InputSchema Envelope of an event.
 	InputSchema Schema `json:"inputSchema"`
 
-	// Key1 Access key, shown only in the answer that made the topic.
+	// Key1 Access key, here only in the answer that made the topic.
 	Key1 *string `json:"key1,omitempty"`
 
-	// Key2 Access key, shown only in the answer that made the topic.
+	// Key2 Access key, here only in the answer that made the topic.
 	Key2 *string `json:"key2,omitempty"`
 
 	// Kind basic is Event Grid's custom topic, namespace its namespace topic.
@@ -730,6 +762,9 @@ type NotFound = ErrorAnswer
 // TooLarge The body of every error.
 type TooLarge = ErrorAnswer
 
+// TooManyRequests The body of every error.
+type TooManyRequests = ErrorAnswer
+
 // Unauthorized The body of every error.
 type Unauthorized = ErrorAnswer
 
@@ -763,6 +798,9 @@ type PutPolicyJSONRequestBody = PolicySettings
 // PutTopicJSONRequestBody defines body for PutTopic for application/json ContentType.
 type PutTopicJSONRequestBody = TopicSettings
 
+// RegenerateTopicKeyJSONRequestBody defines body for RegenerateTopicKey for application/json ContentType.
+type RegenerateTopicKeyJSONRequestBody = RegenerateKeySettings
+
 // PutSubscriptionJSONRequestBody defines body for PutSubscription for application/json ContentType.
 type PutSubscriptionJSONRequestBody = SubscriptionSettings
 
@@ -795,6 +833,12 @@ type ServerInterface interface {
 	// PutTopic Make a topic
 	// (PUT /v1/topics/{topic})
 	PutTopic(ctx echo.Context, topic TopicName) error
+	// ListTopicKeys Show a topic's access keys
+	// (POST /v1/topics/{topic}/listKeys)
+	ListTopicKeys(ctx echo.Context, topic TopicName) error
+	// RegenerateTopicKey Replace one of a topic's access keys
+	// (POST /v1/topics/{topic}/regenerateKey)
+	RegenerateTopicKey(ctx echo.Context, topic TopicName) error
 	// ListSubscriptions List a topic's event subscriptions by name
 	// (GET /v1/topics/{topic}/subscriptions)
 	ListSubscriptions(ctx echo.Context, topic TopicName, params ListSubscriptionsParams) error
@@ -953,6 +997,38 @@ func (w *ServerInterfaceWrapper) PutTopic(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutTopic(ctx, topic)
+	return err
+}
+
+// ListTopicKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) ListTopicKeys(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListTopicKeys(ctx, topic)
+	return err
+}
+
+// RegenerateTopicKey converts echo context to params.
+func (w *ServerInterfaceWrapper) RegenerateTopicKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RegenerateTopicKey(ctx, topic)
 	return err
 }
 
@@ -1207,6 +1283,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/topics/:topic", wrapper.DeleteTopic, options.OperationMiddlewares["deleteTopic"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic", wrapper.GetTopic, options.OperationMiddlewares["getTopic"]...)
 	router.PUT(options.BaseURL+"/v1/topics/:topic", wrapper.PutTopic, options.OperationMiddlewares["putTopic"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/listKeys", wrapper.ListTopicKeys, options.OperationMiddlewares["listTopicKeys"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/regenerateKey", wrapper.RegenerateTopicKey, options.OperationMiddlewares["regenerateTopicKey"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions", wrapper.ListSubscriptions, options.OperationMiddlewares["listSubscriptions"]...)
 	router.DELETE(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.DeleteSubscription, options.OperationMiddlewares["deleteSubscription"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.GetSubscription, options.OperationMiddlewares["getSubscription"]...)
@@ -1229,6 +1307,8 @@ type ConflictJSONResponse ErrorAnswer
 type NotFoundJSONResponse ErrorAnswer
 
 type TooLargeJSONResponse ErrorAnswer
+
+type TooManyRequestsJSONResponse ErrorAnswer
 
 type UnauthorizedJSONResponse ErrorAnswer
 
@@ -1691,6 +1771,121 @@ func (response PutTopic409JSONResponse) VisitPutTopicResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeysRequestObject struct {
+	Topic TopicName `json:"topic"`
+}
+
+type ListTopicKeysResponseObject interface {
+	VisitListTopicKeysResponse(w http.ResponseWriter) error
+}
+
+type ListTopicKeys200JSONResponse AccessKeys
+
+func (response ListTopicKeys200JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeys401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListTopicKeys401JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeys404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ListTopicKeys404JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKeyRequestObject struct {
+	Topic TopicName `json:"topic"`
+	Body  *RegenerateTopicKeyJSONRequestBody
+}
+
+type RegenerateTopicKeyResponseObject interface {
+	VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error
+}
+
+type RegenerateTopicKey200JSONResponse AccessKeys
+
+func (response RegenerateTopicKey200JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RegenerateTopicKey400JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RegenerateTopicKey401JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RegenerateTopicKey404JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2209,6 +2404,12 @@ type StrictServerInterface interface {
 	// PutTopic Make a topic
 	// (PUT /v1/topics/{topic})
 	PutTopic(ctx context.Context, request PutTopicRequestObject) (PutTopicResponseObject, error)
+	// ListTopicKeys Show a topic's access keys
+	// (POST /v1/topics/{topic}/listKeys)
+	ListTopicKeys(ctx context.Context, request ListTopicKeysRequestObject) (ListTopicKeysResponseObject, error)
+	// RegenerateTopicKey Replace one of a topic's access keys
+	// (POST /v1/topics/{topic}/regenerateKey)
+	RegenerateTopicKey(ctx context.Context, request RegenerateTopicKeyRequestObject) (RegenerateTopicKeyResponseObject, error)
 	// ListSubscriptions List a topic's event subscriptions by name
 	// (GET /v1/topics/{topic}/subscriptions)
 	ListSubscriptions(ctx context.Context, request ListSubscriptionsRequestObject) (ListSubscriptionsResponseObject, error)
@@ -2488,6 +2689,79 @@ func (sh *strictHandler) PutTopic(ctx echo.Context, topic TopicName) error {
 		return err
 	} else if validResponse, ok := response.(PutTopicResponseObject); ok {
 		return validResponse.VisitPutTopicResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListTopicKeys operation middleware
+func (sh *strictHandler) ListTopicKeys(ctx echo.Context, topic TopicName) error {
+	var request ListTopicKeysRequestObject
+
+	request.Topic = topic
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTopicKeys(ctx.Request().Context(), request.(ListTopicKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTopicKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListTopicKeysResponseObject); ok {
+		return validResponse.VisitListTopicKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RegenerateTopicKey operation middleware
+func (sh *strictHandler) RegenerateTopicKey(ctx echo.Context, topic TopicName) error {
+	var request RegenerateTopicKeyRequestObject
+
+	request.Topic = topic
+
+	var body RegenerateTopicKeyJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RegenerateTopicKey(ctx.Request().Context(), request.(RegenerateTopicKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RegenerateTopicKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RegenerateTopicKeyResponseObject); ok {
+		return validResponse.VisitRegenerateTopicKeyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -18,47 +19,135 @@ func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
 
 func (d *digest) equals(other []byte) int { return subtle.ConstantTimeCompare(d[:], other) }
 
-// keyHeader carries an access key, as Event Grid's SDKs send it.
-const keyHeader = "Aeg-Sas-Key"
+// How publishers show what they have, in the words of Event Grid's pages. Headers as net/http keeps them, which saves making
+// them so for each request.
+const (
+	keyHeader   = "Aeg-Sas-Key"
+	tokenHeader = "Aeg-Sas-Token" //nolint:gosec // the name of a header
+	keyInQuery  = "aeg-sas-key"
+	keyScheme   = "SharedAccessKey"
+	tokenScheme = "SharedAccessSignature"
+	bearer      = "Bearer"
+)
 
-// credential is what a publisher shows. The admin token is taken as a bearer token only, the header is for access keys.
+const howToShow = "send an access key of the topic in the header aeg-sas-key, as Authorization: SharedAccessKey or as Authorization: Bearer, " +
+	"or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
+
+// shown is the one credential of a request that counts.
+type shown struct {
+	text          string
+	token, bearer bool
+	where         string // of a token: the header's name
+}
+
+// shownBy finds it: the key's header comes before the token's, then Authorization, then the query.
+//
+// Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08. Bearer with
+// an access key is ours.
+func shownBy(r *http.Request) shown {
+	if key := r.Header.Get(keyHeader); key != "" {
+		return shown{text: key}
+	}
+	if token := r.Header.Get(tokenHeader); token != "" {
+		return shown{text: token, where: "aeg-sas-token", token: true}
+	}
+	if scheme, text := authorization(r); text != "" {
+		switch {
+		case strings.EqualFold(scheme, bearer):
+			return shown{text: text, bearer: true}
+		case strings.EqualFold(scheme, keyScheme):
+			return shown{text: text}
+		case strings.EqualFold(scheme, tokenScheme):
+			return shown{text: text, where: echo.HeaderAuthorization, token: true}
+		}
+	}
+	return shown{text: queryKey(r)}
+}
+
+// queryKey puts the plus signs back that reading a query takes for spaces: Event Grid's sample has the key in it as it is.
+func queryKey(r *http.Request) string {
+	if !strings.Contains(r.URL.RawQuery, keyInQuery) {
+		return ""
+	}
+	return strings.ReplaceAll(r.URL.Query().Get(keyInQuery), " ", "+")
+}
+
+// credential is what a publisher shows. The admin token is taken as a bearer token only, the other ways are for access keys.
 type credential struct {
 	digest digest
+	token  *sasToken // nil: digest is a key's
 	admin  bool
 }
 
-// credential reads the request's credential. The access key's header wins over Authorization.
+// credential reads the request's credential, and judges what can be judged without the topic.
 func (s *Server) credential(r *http.Request) (credential, error) {
-	secret, bearer := r.Header.Get(keyHeader), false
-	if secret == "" {
-		secret, bearer = bearerToken(r)
+	shown := shownBy(r)
+	if shown.text == "" {
+		return credential{}, unauthorized(howToShow)
 	}
-	if secret == "" {
-		return credential{}, unauthorized("send an access key of the topic in the header aeg-sas-key, or as Authorization: Bearer")
+	c := credential{digest: digestOf(shown.text)}
+	if shown.token {
+		token, err := readToken(shown, r.URL.Path, s.store.Now())
+		if err != nil {
+			return credential{}, err
+		}
+		c.token = token
 	}
-	c := credential{digest: digestOf(secret)}
-	if s.refusesDevKey(c.digest) {
+	if s.refusesDevKey(&c) {
 		return credential{}, unauthorized("this is the well-known access key of postrider dev, which works on loopback under postrider dev only")
 	}
-	c.admin = bearer && c.digest.equals(s.admin[:]) == 1
+	c.admin = shown.bearer && c.digest.equals(s.admin[:]) == 1
 	return c, nil
 }
 
-func (s *Server) refusesDevKey(d digest) bool {
-	return s.options.DevKey != "" && !s.options.AllowDevKey && d.equals(s.dev[:]) == 1
+// readToken refuses what is not a token, one for something else and one that has expired. None of that tries a key.
+func readToken(shown shown, path string, now time.Time) (*sasToken, error) {
+	token, err := parseSAS(shown.text)
+	switch {
+	case err != nil:
+		return nil, unauthorized(shown.where + ": " + err.Error())
+	case !token.covers(path):
+		return nil, unauthorized(shown.where + ": r is another resource than " + shorten(path) + ", which it must be, or begin")
+	case !now.Before(token.expires):
+		return nil, unauthorized(shown.where + ": the shared access signature expired at " + token.expires.UTC().Format(time.RFC3339) +
+			"; it is " + now.UTC().Format(time.RFC3339) + " now")
+	}
+	return &token, nil
+}
+
+// refusesDevKey: the key, or what was signed with it.
+func (s *Server) refusesDevKey(c *credential) bool {
+	if s.options.DevKey == "" || s.options.AllowDevKey {
+		return false
+	}
+	if c.token != nil {
+		return store.SignedWith(store.SigningKey(s.options.DevKey), c.token.signed, c.token.signature) == 1
+	}
+	return c.digest.equals(s.dev[:]) == 1
 }
 
 // opens compares with both keys in any case: the time tells neither which key it was nor how much of it was right.
 func (c *credential) opens(t *store.Topic) bool {
+	if c.token != nil {
+		return t.Signed(c.token.signed, c.token.signature)
+	}
 	keys := c.digest.equals(t.Key1Hash) | c.digest.equals(t.Key2Hash)
 	return c.admin || keys == 1
+}
+
+func (c *credential) refusal() error {
+	if c.token != nil {
+		return unauthorized("the shared access signature is not by an access key of this topic: s must be the HMAC-SHA256 of all that comes before &s=, " +
+			"as it is sent, with the bytes that the key is base64 of")
+	}
+	return unauthorized("the access key is not one of this topic's")
 }
 
 // requireAdmin lets a request with the admin token through.
 func (s *Server) requireAdmin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		token, ok := bearerToken(c.Request())
-		if !ok {
+		scheme, token := authorization(c.Request())
+		if !strings.EqualFold(scheme, bearer) || token == "" {
 			return unauthorized("send the admin token as Authorization: Bearer")
 		}
 		if d := digestOf(token); d.equals(s.admin[:]) != 1 {
@@ -68,12 +157,8 @@ func (s *Server) requireAdmin(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// bearerToken reads Authorization. The scheme's case does not matter (RFC 9110, section 11.1).
-func bearerToken(r *http.Request) (string, bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false
-	}
-	token = strings.TrimSpace(token)
-	return token, token != ""
+// authorization reads Authorization. The scheme's case does not matter (RFC 9110, section 11.1).
+func authorization(r *http.Request) (scheme, text string) {
+	scheme, text, _ = strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
+	return scheme, strings.TrimSpace(text)
 }

@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
@@ -27,6 +30,7 @@ const (
 	codeMethodNotAllowed     = "MethodNotAllowed"
 	codeConflict             = "Conflict"
 	codeTooLarge             = "RequestEntityTooLarge"
+	codeTooManyRequests      = "TooManyRequests"
 	codeUnsupportedMediaType = event.CodeUnsupportedMediaType
 	codeInternal             = "InternalError"
 	codeUnavailable          = "ServiceUnavailable"
@@ -38,6 +42,8 @@ type refusal struct {
 	status        int
 	code, message string
 	details       []ErrorDetail
+	// retryAfter is sent with 429, in whole seconds.
+	retryAfter time.Duration
 }
 
 // Error returns the message.
@@ -49,6 +55,13 @@ func refuse(status int, code, format string, args ...any) *refusal {
 
 func unauthorized(message string) error {
 	return refuse(http.StatusUnauthorized, codeUnauthorized, "%s", message)
+}
+
+// tooManyGuesses answers credentials that are not looked at, or were wrong once too often.
+func tooManyGuesses(wait time.Duration, whose string) error {
+	r := refuse(http.StatusTooManyRequests, codeTooManyRequests, "too many wrong credentials %s; try again", whose)
+	r.retryAfter = wait
+	return r
 }
 
 func topicNotFound(name string) error {
@@ -122,6 +135,8 @@ func (r *refusal) write(c echo.Context) error {
 		header.Set(echo.HeaderWWWAuthenticate, `Bearer realm="postrider"`)
 	case http.StatusServiceUnavailable:
 		header.Set(echo.HeaderRetryAfter, "1")
+	case http.StatusTooManyRequests:
+		header.Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
 	}
 	if c.Request().Method == http.MethodHead {
 		return c.NoContent(r.status)

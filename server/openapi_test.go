@@ -120,7 +120,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 16, tried)
+	require.Equal(t, 18, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -135,7 +135,7 @@ func TestExamples(t *testing.T) {
 	// The event that is published finds the endpoint on probation, and is the one delivery that the examples show on hold.
 	before := map[string]func(){"publishEvents": func() { b.probation("orders", "billing") }}
 	for _, id := range []string{
-		"health", "readiness", "specification", "putTopic", "getTopic", "listTopics", "putSubscription", "publishEvents",
+		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "deleteSubscription", "deleteTopic",
 	} {

@@ -3,7 +3,9 @@ package server
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -28,7 +30,10 @@ func (s *Server) publish(c echo.Context) error {
 	if err := checkVersion(r.URL); err != nil {
 		return err
 	}
-	topic := pathValue(c, "topic")
+	topic, from := pathValue(c, "topic"), sender(r.RemoteAddr)
+	if wait := s.guesses.wait(from, topic, credential.digest, time.Now()); wait > 0 {
+		return tooManyGuesses(wait, "from your address")
+	}
 	// Read before the store is asked: a slow publisher holds nothing but its own connection.
 	body, err := readBody(r)
 	if err != nil {
@@ -43,9 +48,13 @@ func (s *Server) publish(c echo.Context) error {
 			return event.Parse(t.InputSchema, r.Header.Get(echo.HeaderContentType), body.Bytes(), t.Name, event.DefaultLimits())
 		},
 	})
+	if errors.Is(err, store.ErrUnauthorized) {
+		return s.guessed(from, topic, &credential)
+	}
 	if err != nil {
 		return publishError(topic, err)
 	}
+	s.guesses.opened(topic, credential.digest)
 	if s.options.OnPublish != nil {
 		s.options.OnPublish(PublishReport{Topic: topic, Events: receipt.Events, Matched: receipt.Matched})
 	}
@@ -74,13 +83,17 @@ func pathValue(c echo.Context, name string) string {
 	return value
 }
 
-func publishError(topic string, err error) error {
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return topicNotFound(topic)
-	case errors.Is(err, store.ErrUnauthorized):
-		return unauthorized("the access key is not one of this topic's")
-	default:
-		return err
+// guessed answers a wrong credential.
+func (s *Server) guessed(from netip.Prefix, topic string, c *credential) error {
+	if wait := s.guesses.wrong(from, topic, time.Now()); wait > 0 {
+		return tooManyGuesses(wait, "for this topic")
 	}
+	return c.refusal()
+}
+
+func publishError(topic string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return topicNotFound(topic)
+	}
+	return err
 }

@@ -87,6 +87,9 @@ func TestPublishCredentials(t *testing.T) {
 		"key1 as bearer":                         {"orders", []string{"Authorization", "Bearer " + key1}, 200},
 		"key2 as bearer, scheme in small":        {"orders", []string{"Authorization", "bearer " + key2}, 200},
 		"the admin token as bearer":              {"orders", []string{"Authorization", "Bearer " + adminToken}, 200},
+		"key1 as SharedAccessKey":                {"orders", []string{"Authorization", "SharedAccessKey " + key1}, 200},
+		"a wrong SharedAccessKey":                {"orders", []string{"Authorization", "SharedAccessKey wrong"}, 401},
+		"the admin token as SharedAccessKey":     {"orders", []string{"Authorization", "SharedAccessKey " + adminToken}, 401},
 		"the admin token as access key":          {"orders", []string{"aeg-sas-key", adminToken}, 401},
 		"a wrong key":                            {"orders", []string{"aeg-sas-key", "wrong"}, 401},
 		"a wrong key beside a good bearer":       {"orders", []string{"aeg-sas-key", "wrong", "Authorization", "Bearer " + key1}, 401},
@@ -112,7 +115,7 @@ func TestPublishCredentials(t *testing.T) {
 			answer.refused(404, "NotFound")
 		}
 	}
-	require.Equal(t, 6, b.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 7, b.count("SELECT count(*) FROM postrider.events"))
 }
 
 func TestDevKey(t *testing.T) {

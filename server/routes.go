@@ -25,7 +25,7 @@ type route struct {
 
 // routes are all there are.
 func (s *Server) routes() []route {
-	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(&management{store: s.store, allow: s.options.AllowCIDR}, nil)}
+	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(&management{store: s.store, allow: s.options.AllowCIDR}, []StrictMiddlewareFunc{s.audit})}
 	return []route{
 		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
 
@@ -33,6 +33,8 @@ func (s *Server) routes() []route {
 		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
 		{http.MethodGet, "/v1/topics/:topic", administrators, v1.GetTopic},
 		{http.MethodDelete, "/v1/topics/:topic", administrators, v1.DeleteTopic},
+		{http.MethodPost, "/v1/topics/:topic/listKeys", administrators, v1.ListTopicKeys},
+		{http.MethodPost, "/v1/topics/:topic/regenerateKey", administrators, v1.RegenerateTopicKey},
 		{http.MethodGet, "/v1/topics/:topic/subscriptions", administrators, v1.ListSubscriptions},
 		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
 		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.GetSubscription},

@@ -60,6 +60,7 @@ type Server struct {
 	store   *store.Store
 	log     *slog.Logger
 	echo    *echo.Echo
+	guesses *guesses
 }
 
 // New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)
 	}
-	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New()}
+	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses()}
 	s.setUp()
 	return s, nil
 }

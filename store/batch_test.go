@@ -201,6 +201,7 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 1024)
+	b.store.LookBackAtOnce()
 	b.publish(t, "orders", "early", 1)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1") // as if it were not committed yet
 	b.publish(t, "orders", "late", 6)

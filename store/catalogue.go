@@ -64,6 +64,16 @@ func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
 // Catalogue is the one in memory, at most a second old.
 func (s *Store) Catalogue() *Catalogue { return s.catalogue.Load() }
 
+// moment is one moment on two clocks.
+type moment struct{ database, process time.Time }
+
+// Now is the database's time, read with the catalogue and carried on by the process's monotonic clock: what has expired on one
+// node has expired on all.
+func (s *Store) Now() time.Time {
+	m := s.clock.Load()
+	return m.database.Add(time.Since(m.process))
+}
+
 // reloadTimeout bounds a reload, the wait for another one included. A connection that a firewall forgot answers nothing and stays
 // open: without a bound, one such moment would keep this node from every later change of the configuration.
 const reloadTimeout = 5 * time.Second
@@ -76,9 +86,11 @@ func (s *Store) Reload(ctx context.Context) error {
 	defer s.reloading.Unlock()
 	old := s.catalogue.Load()
 	var version int64
-	if err := s.pool.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&version); err != nil {
+	var now time.Time
+	if err := s.pool.QueryRow(ctx, "SELECT version, clock_timestamp() FROM postrider_internal.catalogue").Scan(&version, &now); err != nil {
 		return fmt.Errorf("read the catalogue's version: %w", err)
 	}
+	s.clock.Store(&moment{database: now, process: time.Now()})
 	if version == old.Version {
 		return nil
 	}

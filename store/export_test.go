@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // StepRoutesBy makes the steps of routes small, so that a test has many of them.
 func (s *Store) StepRoutesBy(deliveries int) { s.router.limit = deliveries }
@@ -15,6 +18,9 @@ func (s *Store) PumpsWaiting(subscription int64) int {
 	defer c.mu.Unlock()
 	return len(c.waiting)
 }
+
+// LookBackAtOnce makes none a slow one, however busy the machine is.
+func (s *Store) LookBackAtOnce() { s.cutters.slow = time.Hour }
 
 // KeptStatement is a statement whose plan is kept, and what its transaction sets first.
 type KeptStatement struct{ SQL, Settings string }
@@ -32,9 +38,6 @@ func KeptStatements() map[string]KeptStatement {
 	}
 	return all
 }
-
-// HandoverAge is how long what was handed over is fresh.
-const HandoverAge = handoverAge
 
 // FreeMemory is how many bytes of bodies may be read now.
 func (s *Store) FreeMemory() int64 {

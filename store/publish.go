@@ -94,12 +94,12 @@ func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
 }
 
 // admit finds the topic and asks Authorize. A no is only given after looking whether the catalogue in memory is the
-// newest: a topic or a key made a moment ago on another node must work here.
+// newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that look.
 func (s *Store) admit(ctx context.Context, req *publishRequest) error {
 	if err := req.admittedBy(s.Catalogue()); err == nil {
 		return nil
 	}
-	if err := s.Reload(ctx); err != nil {
+	if err := s.confirmer.confirm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return req.admittedBy(s.Catalogue())

@@ -43,6 +43,8 @@ type Store struct {
 
 	catalogue atomic.Pointer[Catalogue]
 	reloading sync.Mutex
+	confirmer confirmer
+	clock     atomic.Pointer[moment]
 
 	hands     hands
 	committer *committer
@@ -82,6 +84,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.RouteThreshold = routeThreshold
 	}
 	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool)}
+	s.confirmer.reload = s.Reload
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)

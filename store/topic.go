@@ -32,10 +32,8 @@ type Topic struct {
 	Version              int64
 	CreatedAt, UpdatedAt time.Time
 	DeletedAt            *time.Time
+	signing              *signing // a pointer: printed, it shows no key
 }
-
-// AccessKeys are a topic's two keys, so that publishers can change from one to the other.
-type AccessKeys struct{ Key1, Key2 string }
 
 // TopicSpec is what a person may say of a topic. Kind and InputSchema cannot be changed later.
 type TopicSpec struct {
@@ -45,17 +43,28 @@ type TopicSpec struct {
 	Keys *AccessKeys
 }
 
-const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at
+const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
+       t.key1_sealed, t.key2_sealed
   FROM postrider_internal.topics t `
+
+type topicRow struct {
+	Topic
+	Key1Sealed, Key2Sealed []byte
+}
 
 func (s *Store) queryTopics(ctx context.Context, db querier, where string, args ...any) ([]*Topic, error) {
 	rows, err := db.Query(ctx, topicColumns+where, args...)
 	if err != nil {
 		return nil, readError("topics", err)
 	}
-	topics, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Topic])
+	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[topicRow])
 	if err != nil {
 		return nil, readError("topics", err)
+	}
+	topics := make([]*Topic, len(list))
+	for i, r := range list {
+		topics[i] = &r.Topic
+		r.signing = &signing{topic: r.Name, key1: r.Key1Sealed, key2: r.Key2Sealed, sealer: s.sealer, log: s.log}
 	}
 	return topics, nil
 }
@@ -132,28 +141,11 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema,
-		s.sealer.Seal("topics.key1_sealed", keys.Key1), s.sealer.Seal("topics.key2_sealed", keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
+		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
 	return nil
-}
-
-// SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound.
-func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
-	const update = `UPDATE postrider_internal.topics SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		topic, err := s.topic(ctx, tx, name)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, update, topic.ID, s.sealer.Seal("topics.key1_sealed", keys.Key1), s.sealer.Seal("topics.key2_sealed", keys.Key2),
-			hashKey(keys.Key1), hashKey(keys.Key2))
-		if err != nil {
-			return fmt.Errorf("replace the keys of topic %q: %w", name, err)
-		}
-		return nil
-	})
 }
 
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGuesses(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
+	g := newGuesses()
+	bad, good := sender("203.0.113.7:1234"), sender("203.0.113.8:1234")
+	seen, unseen := digestOf("seen"), digestOf("unseen")
+	g.opened("orders", seen)
+	for range wrongByAddress.Burst {
+		require.Zero(t, g.wait(bad, "orders", unseen, now))
+		require.Zero(t, g.wrong(bad, "orders", now))
+	}
+	require.Equal(t, time.Second, g.wait(bad, "orders", unseen, now))
+	require.Zero(t, g.wait(bad, "orders", seen, now), "it was right before: who shares a proxy with a guesser goes on")
+	require.Equal(t, time.Second, g.wait(bad, "parcels", seen, now), "but not for another topic")
+	require.Zero(t, g.wait(good, "orders", unseen, now))
+	require.Zero(t, g.wait(bad, "orders", unseen, now.Add(time.Second)))
+
+	for i := range wrongByTopic.Burst - wrongByAddress.Burst {
+		require.Zero(t, g.wrong(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 32), "orders", now))
+	}
+	require.NotZero(t, g.wrong(good, "orders", now), "from wherever they came")
+	require.Zero(t, g.wait(good, "orders", unseen, now), "right ones are not kept waiting by others")
+	require.Zero(t, g.wrong(good, "parcels", now))
+}
+
+func TestGuessesAreForgotten(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
+	g := newGuesses()
+	for i := range mostRemembered + 100 {
+		from := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		g.wrong(from, strconv.Itoa(i), now)
+		g.opened(strconv.Itoa(i), digestOf(strconv.Itoa(i)))
+	}
+	require.Len(t, g.addresses, mostRemembered)
+	require.Len(t, g.topics, mostRemembered)
+	require.Len(t, g.right, mostRemembered)
+	require.NotZero(t, g.addresses[netip.MustParsePrefix("10.0.39.115/32")], "the last one is kept") // 10,099
+}
+
+func TestSender(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[string]string{
+		"203.0.113.7:80":            "203.0.113.7/32",
+		"[::ffff:203.0.113.7]:80":   "203.0.113.7/32",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:80":         "fe80::/64",
+		"@":                         "invalid Prefix",
+		"":                          "invalid Prefix",
+	} {
+		require.Equal(t, want, sender(remote).String(), remote)
+	}
+}

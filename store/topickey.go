@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// AccessKeys are a topic's two keys, so that publishers can change from one to the other.
+type AccessKeys struct{ Key1, Key2 string }
+
+// KeyName is one of a topic's two keys.
+type KeyName string
+
+// The names of keys, as Event Grid's regenerateKey has them.
+const (
+	Key1 KeyName = "key1"
+	Key2 KeyName = "key2"
+)
+
+// Columns that access keys are sealed for.
+const (
+	key1Column = "topics.key1_sealed"
+	key2Column = "topics.key2_sealed"
+)
+
+// signing verifies signatures by a topic's keys. Most publishers show a key instead, and that needs the hashes alone: so
+// the keys are opened when the first signature comes.
+type signing struct {
+	topic        string
+	key1, key2   []byte // sealed
+	sealer       *Sealer
+	log          *slog.Logger
+	once         sync.Once
+	first, other []byte // opened and decoded; empty where it cannot sign
+}
+
+func (s *signing) keys() (first, other []byte) {
+	s.once.Do(func() { s.first, s.other = s.open(key1Column, s.key1), s.open(key2Column, s.key2) })
+	return s.first, s.other
+}
+
+func (s *signing) open(column string, sealed []byte) []byte {
+	key, err := s.sealer.Open(column, sealed)
+	if err != nil {
+		s.log.Error("an access key cannot be opened: what was signed with it is refused", "topic", s.topic, "error", err)
+		return nil
+	}
+	return SigningKey(key)
+}
+
+// SigningKey is what an access key signs with: the bytes that it is base64 of. Nil where it is no base64, or of nothing.
+//
+// Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08.
+func SigningKey(key string) []byte {
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil || len(raw) == 0 {
+		return nil
+	}
+	return raw
+}
+
+// SignedWith is 1 where signature is HMAC-SHA256 of text with the key, and 0 where it is not or the key is empty. How long
+// it takes does not depend on the signature.
+func SignedWith(key []byte, text string, signature []byte) int {
+	if len(key) == 0 {
+		return 0
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return subtle.ConstantTimeCompare(h.Sum(nil), signature)
+}
+
+// Signed reports whether signature is HMAC-SHA256 of text with one of the topic's keys. It tries both in any case.
+func (t *Topic) Signed(text string, signature []byte) bool {
+	first, other := t.signing.keys()
+	return SignedWith(first, text, signature)|SignedWith(other, text, signature) == 1
+}
+
+// TopicKeys opens both access keys of a topic; ErrNotFound.
+func (s *Store) TopicKeys(ctx context.Context, topic string) (*AccessKeys, error) {
+	_, keys, err := s.topicKeys(ctx, s.pool, topic)
+	return keys, err
+}
+
+func (s *Store) topicKeys(ctx context.Context, db querier, topic string) (id int64, _ *AccessKeys, _ error) {
+	const query = "SELECT id, key1_sealed, key2_sealed FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL"
+	var sealed1, sealed2 []byte
+	err := db.QueryRow(ctx, query, topic).Scan(&id, &sealed1, &sealed2)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil, fmt.Errorf("topic %q: %w", topic, ErrNotFound)
+	}
+	if err != nil {
+		return 0, nil, readError("a topic's keys", err)
+	}
+	keys := &AccessKeys{}
+	if keys.Key1, err = s.sealer.Open(key1Column, sealed1); err != nil {
+		return 0, nil, err
+	}
+	keys.Key2, err = s.sealer.Open(key2Column, sealed2)
+	return id, keys, err
+}
+
+// RegenerateTopicKey replaces one of a topic's access keys by a new one and answers both. The old one is refused from the
+// next publish on, on every node; the other one stays as it is. ErrNotFound.
+func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
+	var keys *AccessKeys
+	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		id, found, err := s.topicKeys(ctx, tx, topic)
+		if err != nil {
+			return err
+		}
+		switch keys = found; name {
+		case Key1:
+			keys.Key1 = newAccessKey()
+		case Key2:
+			keys.Key2 = newAccessKey()
+		default:
+			return fmt.Errorf("a topic has no key named %q", name)
+		}
+		return s.writeKeys(ctx, tx, id, *keys)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
+}
+
+// SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound.
+func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
+	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		topic, err := s.topic(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		return s.writeKeys(ctx, tx, topic.ID, keys)
+	})
+}
+
+func (s *Store) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {
+	const update = `UPDATE postrider_internal.topics SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
+	_, err := tx.Exec(ctx, update, topic, s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
+	if err != nil {
+		return fmt.Errorf("replace a topic's keys: %w", err)
+	}
+	return nil
+}
