@@ -73,3 +73,65 @@ func BenchmarkValid1KB(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkParseCustom1KB(b *testing.B) {
+	body := []byte("[" + oneKilobyte() + "]")
+	in := custom(b, `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"id"},"eventTime":{"sourceField":"eventTime"},`+
+		`"eventType":{"sourceField":"eventType"},"subject":{"sourceField":"subject"},"dataVersion":{"sourceField":"dataVersion","defaultValue":"1"}}}`)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := in.Parse("application/json", body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseBinary1KB(b *testing.B) {
+	body := []byte(oneKilobyte())
+	header := ceHeaders("ce-subject", "/shops/berlin/orders/4711", "ce-time", "2026-06-26T18:41:00.9584103Z", "user-agent", "bench")
+	in := Input{Schema: CloudEvents, Topic: "orders"}
+	for _, contentType := range []string{"application/json", "text/plain", "application/octet-stream"} {
+		header.Set("Content-Type", contentType)
+		b.Run(contentType, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := in.ParseRequest(header, body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkBodyCustom1KB(b *testing.B) {
+	events := []*Event{{Schema: Custom, ID: "1", Type: "Shop.OrderPlaced", Subject: "/shops/berlin/orders/4711", Time: arrival, Body: []byte(oneKilobyte())}}
+	for _, delivery := range Deliveries(Custom) {
+		b.Run(string(delivery), func(b *testing.B) {
+			var body []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if body, err = Body(body[:0], events, "orders", delivery, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(int64(len(body)))
+		})
+	}
+}
+
+func BenchmarkAttribute(b *testing.B) {
+	e := &Event{Schema: EventGrid, Body: []byte(oneKilobyte())}
+	for _, name := range []string{"Subject", "data"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, ok := e.Attribute(name); !ok {
+					b.Fatal("not there")
+				}
+			}
+		})
+	}
+}

@@ -37,7 +37,11 @@ func readCloudEvent(f *fields, e *Event) (err *Error) {
 	if err = checkData(f); err != nil {
 		return err
 	}
-	return checkExtensions(f)
+	if err = checkExtensions(f); err != nil {
+		return err
+	}
+	e.Trace = f.trace()
+	return nil
 }
 
 // checkData lets an event carry data or data_base64, not both: an endpoint could not tell which is meant. A data of null is

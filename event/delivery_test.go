@@ -14,18 +14,8 @@ func TestContentType(t *testing.T) {
 	require.Equal(t, "application/json; charset=utf-8", ContentType(EventGrid, true))
 	require.Equal(t, "application/cloudevents+json; charset=utf-8", ContentType(CloudEvents, false))
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", ContentType(CloudEvents, true))
-}
-
-func TestCanDeliver(t *testing.T) {
-	t.Parallel()
-	require.True(t, CanDeliver(EventGrid, EventGrid))
-	require.True(t, CanDeliver(EventGrid, CloudEvents))
-	require.True(t, CanDeliver(CloudEvents, CloudEvents))
-	require.False(t, CanDeliver(CloudEvents, EventGrid))
-	require.False(t, CanDeliver("", EventGrid))
-	require.False(t, CanDeliver("", CloudEvents))
-	require.False(t, CanDeliver(EventGrid, ""))
-	require.False(t, CanDeliver("", ""))
+	require.Equal(t, "application/json; charset=utf-8", ContentType(CustomInput, false))
+	require.Equal(t, "application/json; charset=utf-8", ContentType(CustomInput, true))
 }
 
 func TestAppendDeliverySplices(t *testing.T) {

@@ -4,6 +4,7 @@ import "time"
 
 // Schema names an event's envelope, for a topic's input and for an event subscription's delivery alike.
 // The values are Event Grid's own (property inputSchema of a topic, eventDeliverySchema of an event subscription).
+// Which input can be delivered as what: CanDeliver.
 type Schema string
 
 const (
@@ -13,28 +14,39 @@ const (
 	// CloudEvents is CloudEvents 1.0 in the JSON format.
 	// Source: CNCF, CloudEvents 1.0.2 and its JSON event format.
 	CloudEvents Schema = "CloudEventSchemaV1_0"
+	// Custom is the publisher's own JSON, from which a topic's Mapping takes the envelope. It is an input schema alone.
+	// Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28.
+	Custom Schema = "CustomEventSchema"
+	// CustomInput delivers a custom event as it was received. It is a delivery schema alone; same source.
+	CustomInput Schema = "CustomInputSchema"
 )
 
 // Event is one accepted event. The strings are the decoded envelope, ready for filters, columns and headers: valid UTF-8
 // without NUL, CR or LF. Body is the truth: whatever a delivery needs is read from Schema and Body again,
-// because the process that delivers is seldom the one that accepted.
+// because the process that delivers is seldom the one that accepted. Only a custom event's body has no envelope: for that the
+// strings and Time must be kept as well.
 type Event struct {
 	// Schema is the envelope Body is written in.
 	Schema Schema
-	// ID is the publisher's id; 1 to 1,024 bytes, not necessarily unique.
+	// ID is the publisher's id; 1 to 1,024 bytes, not necessarily unique. A custom event has one from Input.NewID when the
+	// topic's mapping names no field for it.
 	ID string
-	// Type is eventType (Event Grid) or type (CloudEvents); 1 to 1,024 bytes.
+	// Type is eventType (Event Grid, mapped) or type (CloudEvents); 1 to 1,024 bytes.
 	Type string
 	// Subject is at most 4,096 bytes; "" when a CloudEvent has none or an Event Grid event says "".
 	Subject string
-	// Source is CloudEvents' source, 1 to 1,024 bytes; "" for the Event Grid schema, whose source is the topic.
+	// Source is CloudEvents' source, 1 to 1,024 bytes; "" for the other schemas, whose source is the topic.
 	Source string
-	// Time is eventTime or time in UTC, cut to nanoseconds; zero when a CloudEvent has none.
+	// Time is eventTime or time in UTC, cut to nanoseconds; zero when a CloudEvent has none, and Input.Now when a custom
+	// event has none because none is mapped.
 	Time time.Time
-	// DataVersion is Event Grid's dataVersion, at most 1,024 bytes; "" when absent, and for CloudEvents.
+	// DataVersion is Event Grid's dataVersion, as given or mapped, at most 1,024 bytes; "" when absent, and for CloudEvents.
 	DataVersion string
 	// Body is the event's JSON object byte for byte as received. After Parse it shares memory with the request body.
+	// A CloudEvent received in binary mode has none: Body is what ParseBinary made of it.
 	Body []byte
+	// Trace is the distributed trace that the event was published in; zero when there is none.
+	Trace Trace
 }
 
 // Envelope is what the server knows of an event though its publisher need not say it.

@@ -2,6 +2,7 @@ package event
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 )
 
@@ -94,13 +95,21 @@ func (f *fields) text(name string, r rule) ([]byte, *Error) {
 	if lone {
 		return nil, f.refuse(name, "must not contain a lone surrogate")
 	}
-	if len(text) < r.min || len(text) > r.max {
-		return nil, f.refuse(name, "must be %d to %d bytes long, is %d", r.min, r.max, len(text))
-	}
-	if what := forbidden(text); what != "" {
-		return nil, f.refuse(name, "must not contain %s", what)
+	if problem := r.problem(text); problem != "" {
+		return nil, f.refuse(name, "%s", problem)
 	}
 	return text, nil
+}
+
+// problem says what is wrong with a text, "" when nothing is.
+func (r rule) problem(text []byte) string {
+	if len(text) < r.min || len(text) > r.max {
+		return fmt.Sprintf("must be %d to %d bytes long, is %d", r.min, r.max, len(text))
+	}
+	if what := forbidden(text); what != "" {
+		return "must not contain " + what
+	}
+	return ""
 }
 
 // forbidden names the first character that an envelope string must not hold: PostgreSQL's text has no NUL, and a line break
@@ -129,6 +138,10 @@ func (f *fields) time(name string, r rule) (t time.Time, err *Error) {
 	if err != nil || text == nil {
 		return t, err
 	}
+	return f.parseTime(name, text)
+}
+
+func (f *fields) parseTime(name string, text []byte) (time.Time, *Error) {
 	t, ok := parseTime(text)
 	if !ok {
 		return t, f.refuse(name, "not an RFC 3339 time")

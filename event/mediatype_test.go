@@ -37,7 +37,11 @@ func TestAccept(t *testing.T) {
 		{"text/json", refused, refused},
 		{";", refused, refused},
 	} {
-		for schema, want := range map[Schema]shape{EventGrid: c.eventGrid, CloudEvents: c.cloudEvs} {
+		custom := c.eventGrid
+		if custom == eventArray {
+			custom = oneEventOrArray
+		}
+		for schema, want := range map[Schema]shape{EventGrid: c.eventGrid, CloudEvents: c.cloudEvs, Custom: custom} {
 			got, err := accept(schema, c.contentType)
 			if want != refused {
 				require.NoError(t, err, "%s %q", schema, c.contentType)
@@ -60,7 +64,10 @@ func TestAcceptNamesWhatItTakes(t *testing.T) {
 		`a topic with input schema EventGridSchema takes application/json in utf-8`)
 	_, err = accept(CloudEvents, "text/plain")
 	require.EqualError(t, err, `content type "text/plain" is not accepted: a topic with input schema CloudEventSchemaV1_0 `+
-		`takes application/cloudevents+json, application/cloudevents-batch+json or application/json in utf-8`)
+		`takes application/cloudevents+json, application/cloudevents-batch+json or application/json in utf-8, `+
+		`and any other type with the attributes in ce- headers`)
+	_, err = accept(Custom, "text/plain")
+	require.EqualError(t, err, `content type "text/plain" is not accepted: a topic with input schema CustomEventSchema takes application/json in utf-8`)
 	_, err = accept(EventGrid, strings.Repeat("x", 10000))
 	require.Less(t, len(err.Error()), 300)
 }

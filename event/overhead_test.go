@@ -2,6 +2,7 @@ package event
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -32,5 +33,48 @@ func TestOverhead(t *testing.T) {
 				require.Len(t, sent, len(row.body)+bound)
 			}
 		})
+	}
+}
+
+func TestOverheadOfCustomEvents(t *testing.T) {
+	t.Parallel()
+	long := time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
+	for name, row := range map[string]struct {
+		event    Event
+		delivery Schema
+		exact    bool
+	}{
+		"as received":                 {Event{ID: "1", Type: "t", Subject: "s", Time: long}, CustomInput, false},
+		"Event Grid":                  {Event{ID: "1", Type: "t", Subject: "s", DataVersion: "2", Time: long}, EventGrid, true},
+		"Event Grid, escapes":         {Event{ID: "\"", Type: "\\", Subject: "\t\x1f", Time: long}, EventGrid, true},
+		"Event Grid, short time":      {Event{ID: "1", Type: "t", Time: arrival}, EventGrid, false},
+		"CloudEvents":                 {Event{ID: "1", Type: "t", Subject: "é", DataVersion: "2", Time: long}, CloudEvents, true},
+		"CloudEvents without subject": {Event{ID: "1", Type: "t", Time: long}, CloudEvents, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := row.event
+			e.Schema, e.Body = Custom, []byte(`{"a":1}`)
+			sent, err := AppendDelivery(nil, &e, "orders", row.delivery)
+			require.NoError(t, err)
+			bound := e.Size() + Overhead(Custom, row.delivery, "orders")
+			require.LessOrEqual(t, len(sent), bound)
+			if row.exact {
+				require.Len(t, sent, bound)
+			}
+		})
+	}
+}
+
+func TestOverheadOfNothingAdded(t *testing.T) {
+	t.Parallel()
+	require.Zero(t, Overhead(Custom, CustomInput, "orders"))
+	require.Zero(t, Overhead(CloudEvents, CloudEvents, "orders"))
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []Schema{EventGrid, CloudEvents} {
+		require.Equal(t, 2, (&Event{Schema: schema, ID: "1", Type: "t", Subject: "s", DataVersion: "2", Body: []byte("{}")}).Size())
 	}
 }

@@ -2,7 +2,6 @@ package event
 
 import (
 	"bytes"
-	"fmt"
 	"unicode/utf8"
 )
 
@@ -15,37 +14,32 @@ const (
 // Parse reads a publish request's body into its events, all or none: the first mistake refuses the request with an *Error.
 // contentType is the request's header as received, topic the name of the topic that is published to. Zero events ("[]") is
 // no mistake. The events' Body slices share body's memory, which the caller must leave alone from then on.
-// A schema that Parse does not know is an error of the program, not an *Error.
+// A schema that Parse does not know is an error of the program, not an *Error. It is Input.Parse for the schemas that need no
+// mapping.
 //
 // data is accepted as it is, as long as it is JSON text: equal names, numbers of any size, escaped NULs and lone surrogates
 // included. What is required of an envelope: Microsoft, Azure Event Grid event schema, 2023-05-24, table of event
 // properties; CNCF, CloudEvents 1.0.2.
 func Parse(schema Schema, contentType string, body []byte, topic string, l Limits) ([]Event, error) {
-	if schema != EventGrid && schema != CloudEvents {
-		return nil, fmt.Errorf("parse events: unknown schema %q", schema)
-	}
-	shape, err := accept(schema, contentType)
-	if err != nil {
-		return nil, err
-	}
-	p := parser{schema: schema, topic: Envelope{Topic: topic}, limits: l.withDefaults()}
-	p.scanner = scanner{src: body, maxDepth: p.limits.MaxDepth}
-	p.members = p.few[:0]
-	if err := p.document(shape); err != nil {
-		return nil, err
-	}
-	return p.events, nil
+	return Input{Schema: schema, Topic: topic, Limits: l}.Parse(contentType, body)
 }
 
-// parser is one call of Parse: the scanner's place in the body and what was found so far.
+// parser is one reading of a body: the scanner's place in it and what was found so far.
 type parser struct {
 	scanner
-	schema  Schema
-	topic   Envelope
-	limits  Limits
+	in      Input
 	events  []Event
 	members []member // of the current event; reused
 	few     [16]member
+}
+
+// parser starts to read src.
+func (in Input) parser(src []byte) *parser {
+	in.Limits = in.Limits.withDefaults()
+	p := &parser{in: in}
+	p.scanner = scanner{src: src, maxDepth: in.Limits.MaxDepth}
+	p.members = p.few[:0]
+	return p
 }
 
 var byteOrderMark = []byte("\ufeff")
@@ -99,9 +93,9 @@ func (p *parser) array() *Error {
 		return nil
 	}
 	for i := 0; ; i++ {
-		if i == p.limits.MaxEvents {
+		if i == p.in.Limits.MaxEvents {
 			return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
-				"a request holds at most %d events", p.limits.MaxEvents)
+				"a request holds at most %d events", p.in.Limits.MaxEvents)
 		}
 		if err := p.event(i); err != nil {
 			return err
@@ -135,12 +129,12 @@ func (p *parser) event(i int) *Error {
 		}
 		return refuseEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(p.src[start]))
 	}
-	if size := p.pos - start; size > p.limits.MaxEventBytes {
+	if size := p.pos - start; size > p.in.Limits.MaxEventBytes {
 		return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
-			"an event has at most %d bytes, this one has %d", p.limits.MaxEventBytes, size)
+			"an event has at most %d bytes, this one has %d", p.in.Limits.MaxEventBytes, size)
 	}
 	// The capacity ends with the event: appending to a Body must not run into its neighbour.
-	e := Event{Schema: p.schema, Body: p.src[start:p.pos:p.pos]}
+	e := Event{Schema: p.in.Schema, Body: p.src[start:p.pos:p.pos]}
 	if err := p.envelope(i, &e); err != nil {
 		return err
 	}
@@ -154,10 +148,24 @@ func (p *parser) envelope(i int, e *Event) *Error {
 	if twice := decodeNames(f.members); twice != nil {
 		return f.refuse(string(twice), "appears twice")
 	}
-	if p.schema == CloudEvents {
-		return readCloudEvent(&f, e)
+	if err := p.read(&f, e); err != nil {
+		return err
 	}
-	return readEventGrid(&f, p.topic, e)
+	if e.Trace.Parent == "" {
+		e.Trace = p.in.Trace
+	}
+	return nil
+}
+
+func (p *parser) read(f *fields, e *Event) *Error {
+	switch p.in.Schema {
+	case CloudEvents:
+		return readCloudEvent(f, e)
+	case Custom:
+		return readCustom(f, &p.in, e)
+	default:
+		return readEventGrid(f, Envelope{Topic: p.in.Topic}, e)
+	}
 }
 
 // malformed is the scanner's complaint about the event at index i.

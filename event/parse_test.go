@@ -382,8 +382,8 @@ func TestFirstInvalid(t *testing.T) {
 
 func TestParseUnknownSchema(t *testing.T) {
 	t.Parallel()
-	_, err := Parse("CustomEventSchema", "application/json", []byte("[]"), "orders", Limits{})
-	require.EqualError(t, err, `parse events: unknown schema "CustomEventSchema"`)
+	_, err := Parse("CustomInputSchema", "application/json", []byte("[]"), "orders", Limits{})
+	require.EqualError(t, err, `parse events: unknown schema "CustomInputSchema"`)
 	var refusal *Error
 	require.NotErrorAs(t, err, &refusal)
 }

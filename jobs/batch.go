@@ -238,22 +238,28 @@ func (a *batchAttempt) body() ([]byte, error) {
 }
 
 func (a *batchAttempt) write() ([]byte, error) {
-	events := make([]*event.Event, len(a.batch.Members))
-	for i := range a.batch.Members {
-		events[i] = &a.batch.Members[i].Event
-	}
-	body, err := event.Body(nil, events, a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
+	body, err := event.Body(nil, events(a.batch.Members), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
 	if err != nil {
 		return nil, fmt.Errorf("write the body of batch %d: %w", a.batch.ID, err)
 	}
 	return body, nil
 }
 
+func events(members []store.Member) []*event.Event {
+	list := make([]*event.Event, len(members))
+	for i := range members {
+		list[i] = &members[i].Event
+	}
+	return list
+}
+
 // headerOf is a single delivery's header where the batch is of one event. What differs from event to event, the system id
 // and the data version, is told only there.
 func (a *batchAttempt) headerOf() http.Header {
 	if len(a.batch.Members) > 1 {
-		return a.batchHeader(true)
+		h := a.batchHeader(true)
+		setTrace(h, event.TraceOf(events(a.batch.Members)))
+		return h
 	}
 	a.work.SystemID, a.work.Event = a.batch.Members[0].SystemID, a.batch.Members[0].Event
 	return a.header()

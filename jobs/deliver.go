@@ -245,9 +245,10 @@ func (a *attempt) send(header http.Header, sent *payload) (met answer, late *cal
 func (a *attempt) header() http.Header {
 	h := a.batchHeader(a.sub.Batching())
 	h.Set("Aeg-Output-Event-Id", a.work.SystemID.String())
-	if a.sub.EventDeliverySchema == event.EventGrid {
+	if a.sub.EventDeliverySchema != event.CloudEvents {
 		setIfValid(h, "Aeg-Data-Version", a.work.Event.DataVersion)
 	}
+	setTrace(h, a.work.Event.Trace)
 	return h
 }
 
@@ -258,12 +259,19 @@ func (a *attempt) batchHeader(batched bool) http.Header {
 	h.Set("Aeg-Event-Type", "Notification")
 	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
 	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
-	if a.sub.EventDeliverySchema == event.EventGrid {
-		h.Set("Aeg-Metadata-Version", "1")
-	} else {
-		h.Set("Aeg-Metadata-Version", "1.0")
-	}
+	h.Set("Aeg-Metadata-Version", event.MetadataVersion(a.sub.EventDeliverySchema))
 	return h
+}
+
+// setTrace passes on the trace that the events were published in.
+func setTrace(h http.Header, t event.Trace) {
+	if t.Parent == "" {
+		return
+	}
+	h.Set("Traceparent", t.Parent)
+	if t.State != "" {
+		h.Set("Tracestate", t.State)
+	}
 }
 
 // setIfValid leaves out a publisher's text that no header can carry (control characters; RFC 9110, 5.5). net/http would

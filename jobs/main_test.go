@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -82,14 +84,20 @@ func setup(t *testing.T) *bundle {
 	return setupTopic(t, event.EventGrid)
 }
 
-// setupTopic makes a database with one topic. The invariants are checked when the test ends, after its engines stopped.
+// setupTopic makes a database with one topic.
 func setupTopic(t *testing.T, schema event.Schema) *bundle {
+	t.Helper()
+	return setupSpec(t, store.TopicSpec{Kind: store.TopicBasic, InputSchema: schema})
+}
+
+// setupSpec makes a database with one topic. The invariants are checked when the test ends, after its engines stopped.
+func setupSpec(t *testing.T, topic store.TopicSpec) *bundle {
 	t.Helper()
 	b := &bundle{url: pgdev.NewDatabase(t), attempts: make(chan jobs.AttemptReport, 10_000)}
 	b.store, b.pool = newStore(t, b.url, "node-1")
 	require.NoError(t, b.store.EnsurePartitions(t.Context()))
 	t.Cleanup(func() { b.requireInvariants(t) })
-	_, _, err := b.store.PutTopic(t.Context(), topicName, store.TopicSpec{Kind: store.TopicBasic, InputSchema: schema})
+	_, _, err := b.store.PutTopic(t.Context(), topicName, topic)
 	require.NoError(t, err)
 	return b
 }
@@ -178,8 +186,15 @@ func eventGridBody(id, data string) string {
 // publish stores one request's body as the server would.
 func (b *bundle) publish(t *testing.T, contentType, body string) *store.Receipt {
 	t.Helper()
+	return b.publishRequest(t, http.Header{"Content-Type": {contentType}}, body)
+}
+
+// publishRequest stores one request as the server would.
+func (b *bundle) publishRequest(t *testing.T, header http.Header, body string) *store.Receipt {
+	t.Helper()
 	receipt, err := b.store.Publish(t.Context(), store.Publication{Topic: topicName, Parse: func(topic *store.Topic) ([]event.Event, error) {
-		return event.Parse(topic.InputSchema, contentType, []byte(body), topic.Name, event.Limits{})
+		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now()}
+		return in.ParseRequest(header, []byte(body))
 	}})
 	require.NoError(t, err)
 	return receipt

@@ -103,6 +103,7 @@ CREATE TABLE postrider_internal.topics (
     name         text NOT NULL,
     kind         text NOT NULL CHECK (kind IN ('basic', 'namespace')),
     input_schema text NOT NULL CHECK (input_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomEventSchema')),
+    input_schema_mapping jsonb CHECK ((input_schema_mapping IS NOT NULL) = (input_schema = 'CustomEventSchema')),
     key1_sealed  bytea NOT NULL,
     key2_sealed  bytea NOT NULL,
     key1_hash    bytea NOT NULL,
@@ -130,7 +131,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     retry_policy                      text NOT NULL REFERENCES postrider_internal.retry_policies,
     max_delivery_attempts             integer,
     event_time_to_live_in_minutes     integer,
-    filter                            jsonb NOT NULL DEFAULT '{}',
+    -- json and not jsonb, which would write numbers its own way.
+    filter                            json NOT NULL DEFAULT '{}',
     dead_letter_destination           jsonb,
     behavior                          text NOT NULL DEFAULT 'safe' CHECK (behavior IN ('safe', 'documented')),
     max_events_per_batch              integer CHECK (max_events_per_batch BETWEEN 1 AND 5000),

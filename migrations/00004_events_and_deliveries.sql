@@ -17,6 +17,7 @@ CREATE TABLE postrider_internal.events (
     data_version    text NOT NULL,
     schema          text NOT NULL,
     traceparent     text,
+    tracestate      text,
     body            bytea NOT NULL,
     PRIMARY KEY (id, day)
 ) PARTITION BY RANGE (day);
@@ -37,7 +38,7 @@ CREATE TABLE postrider_internal.deliveries (
     attempts         integer NOT NULL DEFAULT 0,
     skipped_marks    integer NOT NULL DEFAULT 0,
     reruns           integer NOT NULL DEFAULT 0,
-    -- Of the event's body: batches are cut by it without a look at the event.
+    -- Of the event's body, and of a custom event's envelope: batches are cut by it without a look at the event.
     event_bytes      integer NOT NULL,
     -- Of the attempt that is due, kept while the delivery is on hold and has no job that could carry it.
     held_reruns      integer NOT NULL DEFAULT 0,

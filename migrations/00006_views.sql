@@ -6,14 +6,15 @@ CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
 -- +goose StatementEnd
 
 CREATE VIEW postrider.topics AS
-SELECT t.name AS topic, t.kind, t.input_schema, t.created_at, t.updated_at,
+SELECT t.name AS topic, t.kind, t.input_schema, t.input_schema_mapping, t.created_at, t.updated_at,
        (SELECT count(*) FROM postrider_internal.event_subscriptions s WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions
   FROM postrider_internal.topics t
  WHERE t.deleted_at IS NULL;
 COMMENT ON VIEW postrider.topics IS 'Topics that publishers post events to. Access keys are never shown.';
 COMMENT ON COLUMN postrider.topics.topic IS 'Name of the topic, unique among topics that exist.';
 COMMENT ON COLUMN postrider.topics.kind IS 'basic (custom topic) or namespace (namespace topic).';
-COMMENT ON COLUMN postrider.topics.input_schema IS 'What publishers send: EventGridSchema or CloudEventSchemaV1_0.';
+COMMENT ON COLUMN postrider.topics.input_schema IS 'What publishers send: EventGridSchema, CloudEventSchemaV1_0 or CustomEventSchema.';
+COMMENT ON COLUMN postrider.topics.input_schema_mapping IS 'Of CustomEventSchema: which fields of an event are its id, type, subject and so on. Otherwise NULL.';
 COMMENT ON COLUMN postrider.topics.created_at IS 'When the topic was made.';
 COMMENT ON COLUMN postrider.topics.updated_at IS 'When the topic was last changed.';
 COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscriptions the topic has now.';
@@ -24,7 +25,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
             ELSE least(greatest(s.max_delivery_attempts, p.min_max_attempts), p.max_max_attempts) END AS max_delivery_attempts,
        (postrider_internal.seconds(CASE WHEN s.event_time_to_live_in_minutes IS NULL THEN p.default_ttl
             ELSE least(greatest(make_interval(mins => s.event_time_to_live_in_minutes), p.min_ttl), p.max_ttl) END) / 60)::integer AS event_time_to_live_in_minutes,
-       s.filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
+       s.filter::jsonb AS filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
        s.behavior, CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN coalesce(s.max_events_per_batch, 1) ELSE coalesce(s.max_events_per_batch, 10) END AS max_events_per_batch,
        coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries, s.provisioning_state,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
@@ -68,7 +69,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings
 
 CREATE VIEW postrider.events AS
 SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source, e.event_time, e.published_at,
-       e.schema, e.matched, e.catalogue_version AS filter_version,
+       e.schema, e.traceparent, e.tracestate, e.matched, e.catalogue_version AS filter_version,
        convert_from(e.body, 'UTF8') AS body_text, postrider.try_jsonb(e.body) AS body, postrider.jsonb_error(e.body) AS body_error, octet_length(e.body) AS body_bytes, e.day
   FROM postrider_internal.events e
   JOIN postrider_internal.topics t ON t.id = e.topic_id;
@@ -79,9 +80,11 @@ COMMENT ON COLUMN postrider.events.event_id IS 'The publisher''s id.';
 COMMENT ON COLUMN postrider.events.event_type IS 'Event type.';
 COMMENT ON COLUMN postrider.events.subject IS 'Subject; empty if the event has none.';
 COMMENT ON COLUMN postrider.events.source IS 'CloudEvents source; NULL in the Event Grid schema.';
-COMMENT ON COLUMN postrider.events.event_time IS 'The publisher''s time of the event.';
+COMMENT ON COLUMN postrider.events.event_time IS 'The publisher''s time of the event; the time of publishing where the topic''s mapping names none.';
 COMMENT ON COLUMN postrider.events.published_at IS 'When it was accepted.';
 COMMENT ON COLUMN postrider.events.schema IS 'Schema it was published in.';
+COMMENT ON COLUMN postrider.events.traceparent IS 'Distributed trace it was published in, as W3C''s header; NULL = none.';
+COMMENT ON COLUMN postrider.events.tracestate IS 'What goes with traceparent; NULL = nothing.';
 COMMENT ON COLUMN postrider.events.matched IS 'How many event subscriptions wanted it.';
 COMMENT ON COLUMN postrider.events.filter_version IS 'Version of the catalogue that its filters were taken from.';
 COMMENT ON COLUMN postrider.events.body_text IS 'The whole event as accepted, as text.';

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFilterMatch(t *testing.T) {
+func TestFilterMatches(t *testing.T) {
 	t.Parallel()
 	const created, deleted = "Contoso.Items.Created", "Contoso.Items.Deleted"
 	tests := []struct {
@@ -51,7 +51,7 @@ func TestFilterMatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tt.want, tt.filter.Match(tt.eventType, tt.subject))
+			require.Equal(t, tt.want, tt.filter.Matches(&policy.EventView{Type: tt.eventType, Subject: tt.subject}))
 		})
 	}
 }
@@ -89,16 +89,16 @@ func TestFilterAsJSON(t *testing.T) {
 	t.Parallel()
 	var f policy.Filter
 	require.NoError(t, json.Unmarshal([]byte(`{"includedEventTypes":null,"subjectBeginsWith":"/a","isSubjectCaseSensitive":true}`), &f))
-	require.True(t, f.Match("anything", "/a"))
-	require.False(t, f.Match("anything", "/A"))
+	require.True(t, f.Matches(&policy.EventView{Type: "anything", Subject: "/a"}))
+	require.False(t, f.Matches(&policy.EventView{Type: "anything", Subject: "/A"}))
 	text, err := json.Marshal(policy.Filter{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{}`, string(text))
 }
 
-// FuzzFilterMatch compares the folding that does not allocate with the plain definition: the same number of characters,
+// FuzzFilterMatches compares the folding that does not allocate with the plain definition: the same number of characters,
 // equal under folding.
-func FuzzFilterMatch(f *testing.F) {
+func FuzzFilterMatches(f *testing.F) {
 	f.Add("/blobServices/x.jpg", "/BLOB", ".JPG")
 	f.Add("\u212a", "k", "K")
 	f.Add("", "a", "")
@@ -110,19 +110,23 @@ func FuzzFilterMatch(f *testing.F) {
 		want := len(all) >= len(head) && strings.EqualFold(string(all[:min(len(head), len(all))]), prefix) &&
 			len(all) >= len(tail) && strings.EqualFold(string(all[max(0, len(all)-len(tail)):]), suffix)
 		filter := policy.Filter{SubjectBeginsWith: prefix, SubjectEndsWith: suffix}
-		require.Equal(t, want, filter.Match("", subject))
+		view := policy.EventView{Subject: subject}
+		require.Equal(t, want, filter.Matches(&view))
 		filter.IsSubjectCaseSensitive = true
-		require.Equal(t, strings.HasPrefix(subject, prefix) && strings.HasSuffix(subject, suffix), filter.Match("", subject))
+		require.Equal(t, strings.HasPrefix(subject, prefix) && strings.HasSuffix(subject, suffix), filter.Matches(&view))
 	})
 }
 
-func BenchmarkFilterMatch(b *testing.B) {
+func BenchmarkFilterMatches(b *testing.B) {
 	f := policy.Filter{
 		IncludedEventTypes: []string{"Contoso.Items.Deleted", "Contoso.Items.Created"},
 		SubjectBeginsWith:  "/blobservices/default/containers/", SubjectEndsWith: ".JPG",
 	}
+	view := policy.EventView{
+		Type: "Contoso.Items.Created", Subject: "/blobServices/default/containers/pictures/blobs/2026/01/31/photo.jpg",
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		f.Match("Contoso.Items.Created", "/blobServices/default/containers/pictures/blobs/2026/01/31/photo.jpg")
+		f.Matches(&view)
 	}
 }

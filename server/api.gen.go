@@ -34,6 +34,27 @@ func (e DeadLetterDestinationEndpointType) Valid() bool {
 	}
 }
 
+// Defines values for DeliverySchema.
+const (
+	DeliverySchemaCloudEventSchemaV10 DeliverySchema = "CloudEventSchemaV1_0"
+	DeliverySchemaCustomInputSchema   DeliverySchema = "CustomInputSchema"
+	DeliverySchemaEventGridSchema     DeliverySchema = "EventGridSchema"
+)
+
+// Valid indicates whether the value is a known member of the DeliverySchema enum.
+func (e DeliverySchema) Valid() bool {
+	switch e {
+	case DeliverySchemaCloudEventSchemaV10:
+		return true
+	case DeliverySchemaCustomInputSchema:
+		return true
+	case DeliverySchemaEventGridSchema:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndpointKind.
 const (
 	EndpointKindAzureResource EndpointKind = "azure-resource"
@@ -67,6 +88,27 @@ func (e HoldReason) Valid() bool {
 	case HoldReasonPaused:
 		return true
 	case HoldReasonProbation:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for InputSchema.
+const (
+	InputSchemaCloudEventSchemaV10 InputSchema = "CloudEventSchemaV1_0"
+	InputSchemaCustomEventSchema   InputSchema = "CustomEventSchema"
+	InputSchemaEventGridSchema     InputSchema = "EventGridSchema"
+)
+
+// Valid indicates whether the value is a known member of the InputSchema enum.
+func (e InputSchema) Valid() bool {
+	switch e {
+	case InputSchemaCloudEventSchemaV10:
+		return true
+	case InputSchemaCustomEventSchema:
+		return true
+	case InputSchemaEventGridSchema:
 		return true
 	default:
 		return false
@@ -184,24 +226,6 @@ func (e RegenerateKeySettingsKeyName) Valid() bool {
 	}
 }
 
-// Defines values for Schema.
-const (
-	SchemaCloudEventSchemaV10 Schema = "CloudEventSchemaV1_0"
-	SchemaEventGridSchema     Schema = "EventGridSchema"
-)
-
-// Valid indicates whether the value is a known member of the Schema enum.
-func (e Schema) Valid() bool {
-	switch e {
-	case SchemaCloudEventSchemaV10:
-		return true
-	case SchemaEventGridSchema:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for StatusCellAction.
 const (
 	StatusCellActionNever             StatusCellAction = "never"
@@ -250,6 +274,23 @@ type AccessKeys struct {
 	Key2 string `json:"key2"`
 }
 
+// AdvancedFilter Compares one value of an event, see docs/filters.md. Numbers keep every digit.
+type AdvancedFilter struct {
+	// Key Path of the value: subject, data.order.total.
+	Key string `json:"key"`
+
+	// OperatorType NumberIn, NumberNotIn, NumberLessThan, NumberGreaterThan, NumberLessThanOrEquals, NumberGreaterThanOrEquals, NumberInRange,
+	// NumberNotInRange, BoolEquals, StringContains, StringNotContains, StringBeginsWith, StringNotBeginsWith, StringEndsWith,
+	// StringNotEndsWith, StringIn, StringNotIn, IsNullOrUndefined or IsNotNull.
+	OperatorType string `json:"operatorType"`
+
+	// Value What an operator of one value compares with, a number or a boolean.
+	Value json.RawMessage `json:"value,omitempty"`
+
+	// Values What an operator of many values compares with: numbers, strings, or ranges as pairs.
+	Values []json.RawMessage `json:"values,omitempty"`
+}
+
 // DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
 type DeadLetterDestination struct {
 	EndpointType DeadLetterDestinationEndpointType `json:"endpointType"`
@@ -257,6 +298,10 @@ type DeadLetterDestination struct {
 
 // DeadLetterDestinationEndpointType defines model for DeadLetterDestination.EndpointType.
 type DeadLetterDestinationEndpointType string
+
+// DeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
+// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
+type DeliverySchema string
 
 // EndpointKind Which column of the retry policy's status-code table applies.
 type EndpointKind string
@@ -284,19 +329,62 @@ type ErrorDetail struct {
 
 // Filter Which events are wanted.
 type Filter struct {
-	IncludedEventTypes     []string `json:"includedEventTypes"`
-	IsSubjectCaseSensitive bool     `json:"isSubjectCaseSensitive"`
-	SubjectBeginsWith      string   `json:"subjectBeginsWith"`
-	SubjectEndsWith        string   `json:"subjectEndsWith"`
+	AdvancedFilters                 []AdvancedFilter `json:"advancedFilters"`
+	EnableAdvancedFilteringOnArrays bool             `json:"enableAdvancedFilteringOnArrays"`
+	IncludedEventTypes              []string         `json:"includedEventTypes"`
+	IsSubjectCaseSensitive          bool             `json:"isSubjectCaseSensitive"`
+	SubjectBeginsWith               string           `json:"subjectBeginsWith"`
+	SubjectEndsWith                 string           `json:"subjectEndsWith"`
+}
+
+// FilterClause What a clause of a filter says of an event.
+type FilterClause struct {
+	// Clause The property: includedEventTypes, advancedFilters[0].
+	Clause string `json:"clause"`
+	Passed bool   `json:"passed"`
+
+	// Why What the event has and what is wanted; null where it passed.
+	Why *string `json:"why"`
+}
+
+// FilterResult What a filter says of an event.
+type FilterResult struct {
+	Clauses []FilterClause `json:"clauses"`
+
+	// Id The event's id.
+	Id string `json:"id"`
+
+	// Matched Is the event wanted? It is when all clauses passed.
+	Matched bool `json:"matched"`
+}
+
+// FilterResults What a filter says of some events.
+type FilterResults struct {
+	Value []FilterResult `json:"value"`
 }
 
 // FilterSettings Which events are wanted; all of them when nothing is said.
 type FilterSettings struct {
+	// AdvancedFilters All of them must hold. At most 25, with 25 values together, unless the operator set other limits.
+	AdvancedFilters *[]AdvancedFilter `json:"advancedFilters,omitempty"`
+
+	// EnableAdvancedFilteringOnArrays Do advanced filters look into arrays? One element that meets the filter is enough.
+	EnableAdvancedFilteringOnArrays *bool `json:"enableAdvancedFilteringOnArrays,omitempty"`
+
 	// IncludedEventTypes Compared exactly; none, or only "All", means every type.
 	IncludedEventTypes     *[]string `json:"includedEventTypes,omitempty"`
 	IsSubjectCaseSensitive *bool     `json:"isSubjectCaseSensitive,omitempty"`
 	SubjectBeginsWith      *string   `json:"subjectBeginsWith,omitempty"`
 	SubjectEndsWith        *string   `json:"subjectEndsWith,omitempty"`
+}
+
+// FilterTest Which events a filter is tested with; the topic's last 50 when nothing is said.
+type FilterTest struct {
+	// Event One event in the topic's input schema.
+	Event json.RawMessage `json:"event,omitempty"`
+
+	// Last How many of the topic's last events.
+	Last *int `json:"last,omitempty"`
 }
 
 // Hold Why the deliveries of an event subscription wait. None is lost by it and no attempt is counted; events that are published meanwhile wait too.
@@ -333,6 +421,15 @@ type Hold struct {
 // HoldReason paused: until somebody resumes it. not_validated: until the endpoint has shown that it wants events. probation: the
 // endpoint kept failing; until a probe succeeds or somebody releases it. Where several apply, the first of these is told.
 type HoldReason string
+
+// InputSchema Envelope of the events that are published. CustomEventSchema is the publisher's own JSON, see inputSchemaMapping.
+type InputSchema string
+
+// InputSchemaMapping Which members of a published object are its envelope. eventType and subject must be mapped, to a member (sourceField), a
+// defaultValue, or both; an id or eventTime that is not mapped is made up. Names are those of top-level members, letter for letter.
+//
+// Example: {"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"Shop.OrderPlaced","sourceField":"action"},"id":{"sourceField":"orderId"},"subject":{"defaultValue":"orders"}}}
+type InputSchemaMapping = json.RawMessage
 
 // PauseSettings What may be said of a pause.
 type PauseSettings struct {
@@ -585,9 +682,6 @@ type RetryPolicySettings struct {
 	Policy *string `json:"policy,omitempty"`
 }
 
-// Schema Envelope of an event.
-type Schema string
-
 // StatusCell What an answer of the endpoint leads to.
 type StatusCell struct {
 	// Action success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
@@ -632,8 +726,9 @@ type Subscription struct {
 	// EndpointKind Which column of the retry policy's status-code table applies.
 	EndpointKind EndpointKind `json:"endpointKind"`
 
-	// EventDeliverySchema Envelope of an event.
-	EventDeliverySchema Schema `json:"eventDeliverySchema"`
+	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
+	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
+	EventDeliverySchema DeliverySchema `json:"eventDeliverySchema"`
 
 	// Filter Which events are wanted.
 	Filter Filter `json:"filter"`
@@ -677,8 +772,9 @@ type SubscriptionSettings struct {
 	// EndpointUrl Absolute http or https URL, 2,048 characters at most. Never shown again in full.
 	EndpointUrl string `json:"endpointUrl"`
 
-	// EventDeliverySchema Envelope of an event.
-	EventDeliverySchema *Schema `json:"eventDeliverySchema,omitempty"`
+	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
+	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
+	EventDeliverySchema *DeliverySchema `json:"eventDeliverySchema,omitempty"`
 
 	// Filter Which events are wanted; all of them when nothing is said.
 	Filter *FilterSettings `json:"filter,omitempty"`
@@ -704,8 +800,11 @@ type Topic struct {
 	// Endpoint Path to publish to.
 	Endpoint string `json:"endpoint"`
 
-	// InputSchema Envelope of an event.
-	InputSchema Schema `json:"inputSchema"`
+	// InputSchema Envelope of the events that are published. CustomEventSchema is the publisher's own JSON, see inputSchemaMapping.
+	InputSchema InputSchema `json:"inputSchema"`
+
+	// InputSchemaMapping Of CustomEventSchema.
+	InputSchemaMapping json.RawMessage `json:"inputSchemaMapping,omitempty"`
 
 	// Key1 Access key, here only in the answer that made the topic.
 	Key1 *string `json:"key1,omitempty"`
@@ -731,8 +830,11 @@ type TopicPage struct {
 
 // TopicSettings What may be said of a topic.
 type TopicSettings struct {
-	// InputSchema Envelope of an event.
-	InputSchema *Schema `json:"inputSchema,omitempty"`
+	// InputSchema Envelope of the events that are published. CustomEventSchema is the publisher's own JSON, see inputSchemaMapping.
+	InputSchema *InputSchema `json:"inputSchema,omitempty"`
+
+	// InputSchemaMapping For CustomEventSchema, which must have one.
+	InputSchemaMapping json.RawMessage `json:"inputSchemaMapping,omitempty"`
 
 	// Kind basic is Event Grid's custom topic, namespace its namespace topic.
 	Kind *TopicKind `json:"kind,omitempty"`
@@ -807,6 +909,9 @@ type PutSubscriptionJSONRequestBody = SubscriptionSettings
 // PauseSubscriptionJSONRequestBody defines body for PauseSubscription for application/json ContentType.
 type PauseSubscriptionJSONRequestBody = PauseSettings
 
+// TestSubscriptionFilterJSONRequestBody defines body for TestSubscriptionFilter for application/json ContentType.
+type TestSubscriptionFilterJSONRequestBody = FilterTest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// ListPolicies List the retry policies
@@ -863,6 +968,9 @@ type ServerInterface interface {
 	// ResumeSubscription End a pause
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
 	ResumeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// TestSubscriptionFilter Which events does the filter want, and why?
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
+	TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -1232,6 +1340,30 @@ func (w *ServerInterfaceWrapper) ResumeSubscription(ctx echo.Context) error {
 	return err
 }
 
+// TestSubscriptionFilter converts echo context to params.
+func (w *ServerInterfaceWrapper) TestSubscriptionFilter(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TestSubscriptionFilter(ctx, topic, subscription)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -1293,6 +1425,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/resume", wrapper.ResumeSubscription, options.OperationMiddlewares["resumeSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/release", wrapper.ReleaseSubscription, options.OperationMiddlewares["releaseSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/probe", wrapper.ProbeSubscription, options.OperationMiddlewares["probeSubscription"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
 	router.DELETE(options.BaseURL+"/v1/policies/:policy", wrapper.DeletePolicy, options.OperationMiddlewares["deletePolicy"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
@@ -2378,6 +2511,86 @@ func (response ResumeSubscription404JSONResponse) VisitResumeSubscriptionRespons
 	return err
 }
 
+type TestSubscriptionFilterRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+	Body         *TestSubscriptionFilterJSONRequestBody
+}
+
+type TestSubscriptionFilterResponseObject interface {
+	VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error
+}
+
+type TestSubscriptionFilter200JSONResponse FilterResults
+
+func (response TestSubscriptionFilter200JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response TestSubscriptionFilter400JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response TestSubscriptionFilter401JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response TestSubscriptionFilter404JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response TestSubscriptionFilter503JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListPolicies List the retry policies
@@ -2434,6 +2647,9 @@ type StrictServerInterface interface {
 	// ResumeSubscription End a pause
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
 	ResumeSubscription(ctx context.Context, request ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error)
+	// TestSubscriptionFilter Which events does the filter want, and why?
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
+	TestSubscriptionFilter(ctx context.Context, request TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -3019,6 +3235,58 @@ func (sh *strictHandler) ResumeSubscription(ctx echo.Context, topic TopicName, s
 		return err
 	} else if validResponse, ok := response.(ResumeSubscriptionResponseObject); ok {
 		return validResponse.VisitResumeSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// TestSubscriptionFilter operation middleware
+func (sh *strictHandler) TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request TestSubscriptionFilterRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	var body TestSubscriptionFilterJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TestSubscriptionFilter(ctx.Request().Context(), request.(TestSubscriptionFilterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestSubscriptionFilter")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TestSubscriptionFilterResponseObject); ok {
+		return validResponse.VisitTestSubscriptionFilterResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -24,11 +24,12 @@ func TestDecodeStrictly(t *testing.T) {
 		"an empty name":          {`{"":1}`, "", "is not known here"},
 		"a long name":            {`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here"},
 		"an escaped name":        {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},
-		"deep down":              {`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith", "is not known here; what is: includedEventTypes,"},
+		"deep down":              {`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith", "is not known here; what is: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,"},
 		"a string for a boolean": {`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false"},
 		"a number for a string":  {`{"endpointUrl":1}`, "endpointUrl", "must be a string"},
 		"a number too large":     {`{"retryPolicy":{"maxDeliveryAttempts":1e30}}`, "retryPolicy.maxDeliveryAttempts", "must be a whole number"},
 		"an object for an array": {`{"filter":{"includedEventTypes":{}}}`, "filter.includedEventTypes", "must be an array"},
+		"within an array":        {`{"filter":{"advancedFilters":[{"key":"a"},{"Key":"a"}]}}`, "filter.advancedFilters[1].Key", "is not known here; what is: key,"},
 		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {
 		var refused *refusal

@@ -77,7 +77,7 @@ func TestTopicRefusals(t *testing.T) {
 		"a name with a space":              {"or%20ders", "", []string{"topic"}},
 		"a reserved name":                  {"postrider.events", "", []string{"topic"}},
 		"an unknown kind":                  {"orders", `{"kind":"premium"}`, []string{"kind"}},
-		"an unknown schema":                {"orders", `{"inputSchema":"CustomEventSchema"}`, []string{"inputSchema"}},
+		"an unknown schema":                {"orders", `{"inputSchema":"CustomInputSchema"}`, []string{"inputSchema"}},
 		"a namespace topic in Event Grid":  {"orders", `{"kind":"namespace","inputSchema":"EventGridSchema"}`, []string{"inputSchema"}},
 		"all at once":                      {"ab", `{"kind":"premium","inputSchema":"x"}`, []string{"topic", "kind", "inputSchema"}},
 		"a member that is not known":       {"orders", `{"knid":"basic"}`, []string{"knid"}},
@@ -115,7 +115,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).refused(400, "InvalidRequest")
-		for _, action := range []string{"pause", "resume", "release", "probe"} {
+		for _, action := range []string{"pause", "resume", "release", "probe", "testFilter"} {
 			b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/"+name+"/"+action, "").refused(404, "NotFound")
 			b.manage(http.MethodPost, "/v1/topics/"+name+"/subscriptions/billing/"+action, "").refused(404, "NotFound")
 		}
@@ -137,7 +137,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil,
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
 		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
-		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false},
+		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
 		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
 	}
 	maps.Copy(want, times)
@@ -154,7 +154,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	for member, value := range map[string]any{
 		"endpointBaseUrl": "https://example.com/other", "endpointKind": "azure-resource", "eventDeliverySchema": "CloudEventSchemaV1_0",
 		"retryPolicy":           map[string]any{"policy": "ga-2019", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 10.0},
-		"filter":                map[string]any{"includedEventTypes": []any{"a", "b"}, "subjectBeginsWith": "x", "subjectEndsWith": "y", "isSubjectCaseSensitive": true},
+		"filter":                map[string]any{"includedEventTypes": []any{"a", "b"}, "subjectBeginsWith": "x", "subjectEndsWith": "y", "isSubjectCaseSensitive": true, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
 		"deadLetterDestination": map[string]any{"endpointType": "None"}, "createdAt": made["createdAt"],
 	} {
 		require.Equal(t, value, replaced[member], member)
@@ -220,7 +220,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 		"namespace-2023 without CloudEvents":    {with(`"retryPolicy":{"policy":"namespace-2023"}`), []string{"eventDeliverySchema"}},
 		"an empty event type":                   {with(`"filter":{"includedEventTypes":["a",""]}`), []string{"filter.includedEventTypes[1]"}},
 		"a filter that cannot be stored":        {with(`"filter":{"subjectBeginsWith":"\u0000"}`), []string{"filter.subjectBeginsWith"}},
-		"an advanced filter":                    {with(`"filter":{"advancedFilters":[]}`), []string{"filter.advancedFilters"}},
+		"a word wrong in an advanced filter":    {with(`"filter":{"advancedFilters":[{"operatorType":"IsNotNull","kye":"id"}]}`), []string{"filter.advancedFilters[0].kye"}},
 		"an unknown dead-letter destination":    {with(`"deadLetterDestination":{"endpointType":"StorageBlob"}`), []string{"deadLetterDestination.endpointType"}},
 		"a dead-letter destination without one": {with(`"deadLetterDestination":{}`), []string{"deadLetterDestination.endpointType"}},
 		"a setting that only can be read":       {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},

@@ -2,11 +2,15 @@ package server
 
 import (
 	"errors"
+	"mime"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/event"
@@ -16,21 +20,55 @@ import (
 // apiVersion is the one data-plane version of Event Grid's custom topics; its SDKs send it with every request.
 const apiVersion = "2018-01-01"
 
+// door is one way to publish: what Event Grid has for one kind of topic.
+type door struct {
+	kind store.TopicKind
+	// versions are the values of api-version.
+	versions []string
+	// cloudEventsOnly refuses a body that is not marked as CloudEvents.
+	cloudEventsOnly bool
+}
+
+var (
+	customTopics = door{kind: store.TopicBasic, versions: []string{apiVersion}}
+	// Source: Microsoft, Azure REST API, Event Grid data plane, 2023-11-01 and 2024-06-01.
+	namespaceTopics = door{kind: store.TopicNamespace, versions: []string{"2023-11-01", "2024-06-01"}, cloudEventsOnly: true}
+)
+
 // publish stores the request's events, all or none, and answers 200 with an empty body after the commit. Microsoft's
 // SDKs take any other status, 202 included, for a failure.
-//
+func (s *Server) publish(c echo.Context) error {
+	if err := s.publishBy(&customTopics, c, pathValue(c, "topic")); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusOK)
+}
+
+// publishToNamespace is publish for namespace topics. Their operations follow the topic's name after a colon, which the router
+// cannot cut off; publish is the only one there is.
+func (s *Server) publishToNamespace(c echo.Context) error {
+	topic, publishing := strings.CutSuffix(pathValue(c, "operation"), ":publish")
+	if !publishing {
+		return echo.ErrNotFound
+	}
+	if err := s.publishBy(&namespaceTopics, c, topic); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, struct{}{})
+}
+
 // The body is read on the raw bytes and not by the generated handlers: those refuse the content type of a CloudEvents
 // batch and would turn large numbers into floating point.
-func (s *Server) publish(c echo.Context) error {
+func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	r := c.Request()
 	credential, err := s.credential(r)
 	if err != nil {
 		return err
 	}
-	if err := checkVersion(r.URL); err != nil {
+	if err := d.checkVersion(r.URL); err != nil {
 		return err
 	}
-	topic, from := pathValue(c, "topic"), sender(r.RemoteAddr)
+	from := sender(r.RemoteAddr)
 	if wait := s.guesses.wait(from, topic, credential.digest, time.Now()); wait > 0 {
 		return tooManyGuesses(wait, "from your address")
 	}
@@ -45,7 +83,10 @@ func (s *Server) publish(c echo.Context) error {
 		Topic:     topic,
 		Authorize: credential.opens,
 		Parse: func(t *store.Topic) ([]event.Event, error) {
-			return event.Parse(t.InputSchema, r.Header.Get(echo.HeaderContentType), body.Bytes(), t.Name, event.DefaultLimits())
+			if err := d.check(t, r.Header); err != nil {
+				return nil, err
+			}
+			return inputOf(t).ParseRequest(r.Header, body.Bytes())
 		},
 	})
 	if errors.Is(err, store.ErrUnauthorized) {
@@ -58,15 +99,36 @@ func (s *Server) publish(c echo.Context) error {
 	if s.options.OnPublish != nil {
 		s.options.OnPublish(PublishReport{Topic: topic, Events: receipt.Events, Matched: receipt.Matched})
 	}
-	return c.NoContent(http.StatusOK)
+	return nil
 }
 
-func checkVersion(u *url.URL) error {
+// check refuses a topic of another kind, and what only this kind refuses.
+func (d *door) check(t *store.Topic, header http.Header) error {
+	switch {
+	case t.Kind != d.kind:
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name, t.Kind, endpointOf(t))
+	case !d.cloudEventsOnly || event.IsBinary(header):
+		return nil
+	}
+	media, _, _ := mime.ParseMediaType(header.Get(echo.HeaderContentType))
+	if media == "application/cloudevents+json" || media == "application/cloudevents-batch+json" {
+		return nil
+	}
+	return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMediaType,
+		"a namespace topic takes application/cloudevents+json and application/cloudevents-batch+json, and any other type with the attributes in ce- headers")
+}
+
+// inputOf is what the topic says of its input, and what an event gets that may leave out its id and time.
+func inputOf(t *store.Topic) event.Input {
+	return event.Input{Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(), Limits: event.DefaultLimits()}
+}
+
+func (d *door) checkVersion(u *url.URL) error {
 	if u.RawQuery == "" {
 		return nil
 	}
-	if v, given := u.Query()["api-version"]; given && v[0] != apiVersion {
-		return invalid("api-version", "must be %s, the only version there is, or be left out", apiVersion)
+	if v, given := u.Query()["api-version"]; given && !slices.Contains(d.versions, v[0]) {
+		return invalid("api-version", "must be %s, or be left out", strings.Join(d.versions, " or "))
 	}
 	return nil
 }

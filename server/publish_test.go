@@ -54,7 +54,7 @@ func TestPublishEventGrid(t *testing.T) {
 func TestPublishCloudEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	key := b.topic("shop", `{"kind":"namespace"}`)
+	key := b.topic("shop", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	for name, row := range map[string]struct{ contentType, body string }{
 		"one, structured": {"application/cloudevents+json; charset=utf-8", cloudEvent("a")},
 		"a batch":         {"application/cloudevents-batch+json; charset=utf-8", "[" + cloudEvent("b") + "," + cloudEvent("c") + "]"},
@@ -65,6 +65,24 @@ func TestPublishCloudEvents(t *testing.T) {
 	}
 	require.Equal(t, 4, b.count("SELECT count(*) FROM postrider.events WHERE schema = 'CloudEventSchemaV1_0' AND source = '/shop'"))
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events WHERE body_text = $1", cloudEvent("c")))
+}
+
+func TestPublishInBinaryMode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.topic("shop", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	headers := []string{"ce-specversion", "1.0", "ce-id", "a%20b", "ce-source", "/shop", "ce-type", "Shop.OrderPlaced", "Content-Type"}
+	answer := b.publish("shop", key, `{"total":12.50}`, append(headers, "application/json")...)
+	require.Equal(t, http.StatusOK, answer.status, answer.body)
+	require.Equal(t, []map[string]any{{
+		"event_id": "a b", "source": "/shop", "schema": "CloudEventSchemaV1_0",
+		"body_text": `{"id":"a b","source":"/shop","specversion":"1.0","type":"Shop.OrderPlaced","datacontenttype":"application/json","data":{"total":12.50}}`,
+	}}, b.rows("SELECT event_id, source, schema, body_text FROM postrider.events"))
+
+	refused := b.publish("shop", key, `{`, append(headers, "application/json")...).refused(400, "InvalidJson")
+	require.Equal(t, "events[0].data: the text ends too early, at byte 1 of the body", refused.Message)
+	refused = b.publish("shop", key, `x`, "ce-id", "1", "Content-Type", "text/plain").refused(400, "InvalidEvent")
+	require.Equal(t, "header ce-specversion: is required", refused.Message)
 }
 
 func TestPublishCredentials(t *testing.T) {

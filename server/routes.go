@@ -25,9 +25,11 @@ type route struct {
 
 // routes are all there are.
 func (s *Server) routes() []route {
-	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(&management{store: s.store, allow: s.options.AllowCIDR}, []StrictMiddlewareFunc{s.audit})}
+	m := &management{store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits}
+	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.audit})}
 	return []route{
 		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
+		{http.MethodPost, "/topics/:operation", publishers, s.publishToNamespace},
 
 		{http.MethodGet, "/v1/topics", administrators, v1.ListTopics},
 		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
@@ -43,6 +45,7 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", administrators, v1.ResumeSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", administrators, v1.TestSubscriptionFilter},
 		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
 		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
 		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/event"
+	"postrider/policy"
 	"postrider/store"
 )
 
@@ -23,6 +24,8 @@ type Options struct {
 	AdminToken string
 	// AllowCIDR are the address ranges that endpoints may be in although they are refused by default, such as 10.0.0.0/8.
 	AllowCIDR []netip.Prefix
+	// FilterLimits bounds the filter of an event subscription; zero for policy.DefaultFilterLimits.
+	FilterLimits policy.FilterLimits
 	// DevKey is the access key that everybody knows. It is refused unless AllowDevKey, also where a topic has it: a
 	// database that was made by dev may later be served to the world.
 	DevKey      string

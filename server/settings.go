@@ -24,13 +24,13 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 	spec := store.SubscriptionSpec{
 		EndpointURL:         b.EndpointUrl,
 		EndpointKind:        policy.EndpointKind(optional(b.EndpointKind, EndpointKindWebhook)),
-		EventDeliverySchema: event.Schema(optional(b.EventDeliverySchema, Schema(t.InputSchema))),
+		EventDeliverySchema: event.Schema(optional(b.EventDeliverySchema, asPublished(t.InputSchema))),
 		Filter:              filterOf(b.Filter),
 		MaxEventsPerBatch:   b.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: b.PreferredBatchSizeInKilobytes,
 		MaxConcurrentDeliveries: b.MaxConcurrentDeliveries,
 	}
 	spec.EndpointBaseURL = m.endpoint(&found, spec)
-	found.check(spec.Filter.Validate())
+	found.check(spec.Filter.ValidateWithin(m.filterLimits))
 	if err := m.retryPolicy(ctx, &found, &spec, t, b.RetryPolicy); err != nil {
 		return spec, err
 	}
@@ -64,7 +64,21 @@ func filterOf(b *FilterSettings) policy.Filter {
 	return policy.Filter{
 		IncludedEventTypes: optional(b.IncludedEventTypes, nil), SubjectBeginsWith: optional(b.SubjectBeginsWith, ""),
 		SubjectEndsWith: optional(b.SubjectEndsWith, ""), IsSubjectCaseSensitive: optional(b.IsSubjectCaseSensitive, false),
+		AdvancedFilters:                 advancedFiltersOf(optional(b.AdvancedFilters, nil)),
+		EnableAdvancedFilteringOnArrays: optional(b.EnableAdvancedFilteringOnArrays, false),
 	}
+}
+
+// advancedFiltersOf leaves out a value of null, which some clients send beside values.
+func advancedFiltersOf(given []AdvancedFilter) []policy.AdvancedFilter {
+	filters := make([]policy.AdvancedFilter, len(given))
+	for i, a := range given {
+		filters[i] = policy.AdvancedFilter{OperatorType: a.OperatorType, Key: a.Key, Value: a.Value, Values: a.Values}
+		if string(a.Value) == "null" {
+			filters[i].Value = nil
+		}
+	}
+	return filters
 }
 
 // retryPolicy sets the policy's name and the two limits. Its error is the database's.
@@ -127,12 +141,37 @@ func (p *problems) concurrency(most *int) {
 	}
 }
 
+// asPublished is the delivery schema of who asks for none.
+// Source: Microsoft, Azure CLI reference, az eventgrid event-subscription create, --event-delivery-schema.
+func asPublished(input event.Schema) DeliverySchema {
+	if input == event.Custom {
+		return DeliverySchemaCustomInputSchema
+	}
+	return DeliverySchema(input)
+}
+
+// oneOf lists schemas: "A", "A or B", "A, B or C".
+func oneOf(schemas []event.Schema) string {
+	var list strings.Builder
+	for i, schema := range schemas {
+		switch {
+		case i == 0:
+		case i == len(schemas)-1:
+			list.WriteString(" or ")
+		default:
+			list.WriteString(", ")
+		}
+		list.WriteString(string(schema))
+	}
+	return list.String()
+}
+
 func (p *problems) deliverySchema(spec store.SubscriptionSpec, t *store.Topic) {
 	switch schema := spec.EventDeliverySchema; {
-	case !Schema(schema).Valid():
-		p.value("eventDeliverySchema", "must be %s or %s", event.EventGrid, event.CloudEvents)
+	case !DeliverySchema(schema).Valid():
+		p.value("eventDeliverySchema", "must be %s", oneOf(event.Deliveries(t.InputSchema)))
 	case !event.CanDeliver(t.InputSchema, schema):
-		p.value("eventDeliverySchema", "must be %s: the topic's input schema is %s, which cannot become %s", event.CloudEvents, t.InputSchema, schema)
+		p.value("eventDeliverySchema", "must be %s: the topic's input schema is %s, which cannot become %s", oneOf(event.Deliveries(t.InputSchema)), t.InputSchema, schema)
 	case spec.RetryPolicy == namespacePolicy && schema != event.CloudEvents:
 		p.value("eventDeliverySchema", "must be %s under retry policy %s", event.CloudEvents, namespacePolicy)
 	}

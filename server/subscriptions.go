@@ -106,7 +106,7 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 	batch := s.Batch()
 	return Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
-		EventDeliverySchema: Schema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
+		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
 		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
 		ProvisioningState: s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
@@ -130,8 +130,17 @@ func filterJSON(f policy.Filter) Filter {
 	}
 	return Filter{
 		IncludedEventTypes: types, SubjectBeginsWith: f.SubjectBeginsWith, SubjectEndsWith: f.SubjectEndsWith,
-		IsSubjectCaseSensitive: f.IsSubjectCaseSensitive,
+		IsSubjectCaseSensitive: f.IsSubjectCaseSensitive, AdvancedFilters: advancedFiltersJSON(f.AdvancedFilters),
+		EnableAdvancedFilteringOnArrays: f.EnableAdvancedFilteringOnArrays,
 	}
+}
+
+func advancedFiltersJSON(filters []policy.AdvancedFilter) []AdvancedFilter {
+	shown := make([]AdvancedFilter, len(filters))
+	for i, a := range filters {
+		shown[i] = AdvancedFilter{OperatorType: a.OperatorType, Key: a.Key, Value: a.Value, Values: a.Values}
+	}
+	return shown
 }
 
 func textOrNull(s string) *string {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -16,8 +17,9 @@ import (
 
 // management answers the routes under /v1. The generated handlers read parameters and write answers around it.
 type management struct {
-	store *store.Store
-	allow []netip.Prefix
+	store        *store.Store
+	allow        []netip.Prefix
+	filterLimits policy.FilterLimits
 }
 
 var _ StrictServerInterface = (*management)(nil)
@@ -54,7 +56,7 @@ func (m *management) PutTopic(ctx context.Context, r PutTopicRequestObject) (Put
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		return nil, refuse(http.StatusConflict, codeConflict,
-			"topic %q exists with another kind or inputSchema than %s and %s, and neither can be changed", r.Topic, spec.Kind, spec.InputSchema)
+			"topic %q exists with another kind, inputSchema or inputSchemaMapping than these, and none of them can be changed", r.Topic)
 	case err != nil:
 		return nil, err
 	case keys != nil:
@@ -72,9 +74,9 @@ func topicSpec(name string, b *TopicSettings) (store.TopicSpec, error) {
 	var found problems
 	found.check(policy.ValidName("topic", name))
 	kind := optional(b.Kind, TopicKindBasic)
-	schema := SchemaEventGridSchema
+	schema := InputSchemaEventGridSchema
 	if kind == TopicKindNamespace {
-		schema = SchemaCloudEventSchemaV10
+		schema = InputSchemaCloudEventSchemaV10
 	}
 	schema = optional(b.InputSchema, schema)
 	if !kind.Valid() {
@@ -82,11 +84,39 @@ func topicSpec(name string, b *TopicSettings) (store.TopicSpec, error) {
 	}
 	switch {
 	case !schema.Valid():
-		found.value("inputSchema", "must be %s or %s", event.EventGrid, event.CloudEvents)
-	case kind == TopicKindNamespace && schema != SchemaCloudEventSchemaV10:
+		found.value("inputSchema", "must be %s, %s or %s", event.EventGrid, event.CloudEvents, event.Custom)
+	case kind == TopicKindNamespace && schema != InputSchemaCloudEventSchemaV10:
 		found.value("inputSchema", "must be %s: a namespace topic takes CloudEvents only", event.CloudEvents)
 	}
-	return store.TopicSpec{Kind: store.TopicKind(kind), InputSchema: event.Schema(schema)}, found.err()
+	mapping := found.mapping(schema, b.InputSchemaMapping)
+	return store.TopicSpec{Kind: store.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping}, found.err()
+}
+
+// mapping reads inputSchemaMapping, which goes with CustomEventSchema and with nothing else; nil for none.
+func (p *problems) mapping(schema InputSchema, given json.RawMessage) *event.Mapping {
+	custom, stated := schema == InputSchemaCustomEventSchema, len(given) > 0 && string(given) != "null"
+	switch {
+	case custom && !stated:
+		p.value("inputSchemaMapping", "is required: %s says nothing of where an event's type and subject are", event.Custom)
+		return nil
+	case !custom && stated:
+		p.value("inputSchemaMapping", "must be absent: it belongs to inputSchema %s", event.Custom)
+		return nil
+	case !custom:
+		return nil
+	}
+	mapping := new(event.Mapping)
+	err := mapping.UnmarshalJSON(given)
+	if err == nil {
+		err = mapping.Validate()
+	}
+	var wrong *event.MappingError
+	if errors.As(err, &wrong) {
+		p.value(wrong.Field, "%s", wrong.Message)
+	} else {
+		p.check(err)
+	}
+	return mapping
 }
 
 // optional is the value a member has, or the one it takes when it is left out or null.
@@ -136,13 +166,30 @@ func (m *management) DeleteTopic(ctx context.Context, r DeleteTopicRequestObject
 
 func topicJSON(t *store.Topic, keys *store.AccessKeys) Topic {
 	shown := Topic{
-		Name: t.Name, Kind: TopicKind(t.Kind), InputSchema: Schema(t.InputSchema),
-		Endpoint: topicPath(t.Name) + "/api/events", CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+		Name: t.Name, Kind: TopicKind(t.Kind), InputSchema: InputSchema(t.InputSchema), InputSchemaMapping: mappingJSON(t.InputSchemaMapping),
+		Endpoint: endpointOf(t), CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
 	}
 	if keys != nil {
 		shown.Key1, shown.Key2 = &keys.Key1, &keys.Key2
 	}
 	return shown
+}
+
+// mappingJSON is nil for none. A mapping is strings alone and can always be written.
+func mappingJSON(m *event.Mapping) json.RawMessage {
+	if m == nil {
+		return nil
+	}
+	text, _ := json.Marshal(m)
+	return text
+}
+
+// endpointOf is the path to publish to.
+func endpointOf(t *store.Topic) string {
+	if t.Kind == store.TopicNamespace {
+		return topicPath(t.Name) + ":publish"
+	}
+	return topicPath(t.Name) + "/api/events"
 }
 
 func topicPath(name string) string { return "/topics/" + url.PathEscape(name) }

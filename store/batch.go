@@ -62,7 +62,8 @@ WITH members AS MATERIALIZED (
      WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members) AND day <= (SELECT max(event_day) FROM members)
 )
 SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''),
-       coalesce(e.source, ''), coalesce(e.data_version, ''), e.body
+       coalesce(e.source, ''), coalesce(e.data_version, ''), e.body,
+       CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END, coalesce(e.traceparent, ''), coalesce(e.tracestate, '')
   FROM members d
   LEFT JOIN found e ON e.id = d.event_uuid AND e.day = d.event_day
  ORDER BY d.event_uuid, d.id`
@@ -132,10 +133,13 @@ func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 
 func (b *Batch) readMembers(rows pgx.Rows) error {
 	var m Member
+	var at *time.Time
 	_, err := pgx.ForEachRow(rows, []any{
 		&m.DeliveryID, &m.SystemID, &m.OwedSince, &m.EventMissing, &m.Event.Schema, &m.Event.ID, &m.Event.Type, &m.Event.Subject,
 		&m.Event.Source, &m.Event.DataVersion, &m.Event.Body,
+		&at, &m.Event.Trace.Parent, &m.Event.Trace.State,
 	}, func() error {
+		m.Event.Time = timeOrNone(at)
 		b.Members = append(b.Members, m)
 		m.Event.Body = nil // the next row must not write into it
 		return nil

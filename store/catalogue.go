@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"postrider/event"
@@ -17,8 +18,10 @@ import (
 type Catalogue struct {
 	Version int64
 
-	topics       map[string]*Topic
-	subsByTopic  map[int64][]*Subscription
+	topics      map[string]*Topic
+	subsByTopic map[int64][]*Subscription
+	// filters are those of subsByTopic, in the same order, for the topics where an event subscription has advanced filters.
+	filters      map[int64]*policy.FilterSet
 	subs         map[int64]*Subscription
 	policies     map[string]*policy.Policy
 	policyList   []*policy.Policy
@@ -26,7 +29,10 @@ type Catalogue struct {
 }
 
 func emptyCatalogue() *Catalogue {
-	return &Catalogue{topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}}
+	return &Catalogue{
+		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*policy.FilterSet{},
+		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{},
+	}
 }
 
 // Topic finds a topic by name.
@@ -52,13 +58,44 @@ func (c *Catalogue) Policies() []*policy.Policy { return c.policyList }
 
 // Wanting lists the event subscriptions of a topic whose filter matches the event.
 func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
+	subs := c.subsByTopic[topicID]
+	if filters := c.filters[topicID]; filters != nil {
+		return wantingAdvanced(subs, filters, e)
+	}
+	view := policy.EventView{Type: e.Type, Subject: e.Subject}
 	var wanting []*Subscription
-	for _, s := range c.subsByTopic[topicID] {
-		if s.Filter.Match(e.Type, e.Subject) {
+	for _, s := range subs {
+		if s.Filter.Matches(&view) {
 			wanting = append(wanting, s)
 		}
 	}
 	return wanting
+}
+
+func wantingAdvanced(subs []*Subscription, filters *policy.FilterSet, e *event.Event) []*Subscription {
+	view := EventView(subs[0].Topic, e)
+	var few [32]int
+	places := filters.Matching(few[:0], &view)
+	if len(places) == 0 {
+		return nil
+	}
+	wanting := make([]*Subscription, len(places))
+	for i, place := range places {
+		wanting[i] = subs[place]
+	}
+	return wanting
+}
+
+// EventView is what filters see of an event of a topic.
+func EventView(topic string, e *event.Event) policy.EventView {
+	view := policy.EventView{
+		CloudEvent: e.Schema == event.CloudEvents, Custom: e.Schema == event.Custom, Type: e.Type, ID: e.ID, Subject: e.Subject, Source: e.Source,
+		Topic: event.Envelope{Topic: topic}.Path(), DataVersion: e.DataVersion, Body: e.Body,
+	}
+	if view.Custom {
+		view.EventTime = e.Time.UTC().Format(time.RFC3339Nano)
+	}
+	return view
 }
 
 // Catalogue is the one in memory, at most a second old.
@@ -110,7 +147,7 @@ func (s *Store) Reload(ctx context.Context) error {
 
 func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (*Catalogue, error) {
 	fresh := &Catalogue{
-		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic),
+		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyList: old.policyList, policiesSeen: old.policiesSeen,
 	}
 	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {
@@ -137,9 +174,28 @@ func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) {
 			delete(c.topics, t.Name)
 		}
 	}
+	changed := map[int64]bool{}
 	for _, s := range subs {
 		c.applySubscription(s)
+		changed[s.TopicID] = true
 	}
+	for topicID := range changed {
+		c.readyFilters(topicID)
+	}
+}
+
+// readyFilters makes a topic's filters ready, once for all changes of a reload. A topic without advanced filters needs none.
+func (c *Catalogue) readyFilters(topicID int64) {
+	delete(c.filters, topicID)
+	subs := c.subsByTopic[topicID]
+	if !slices.ContainsFunc(subs, func(s *Subscription) bool { return s.Filter.Advanced() }) {
+		return
+	}
+	filters := make([]*policy.Filter, len(subs))
+	for i, s := range subs {
+		filters[i] = &s.Filter
+	}
+	c.filters[topicID] = policy.NewFilterSet(filters)
 }
 
 // applySubscription makes a new list for its topic: the old one is being read by others.

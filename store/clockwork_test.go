@@ -99,7 +99,7 @@ func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
 	require.NoError(t, err)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "INSERT INTO postrider_internal.events SELECT gen_random_uuid(), (now() AT TIME ZONE 'UTC')::date, 1, now(), now(), 1, 0, '', '', '', '', '', '', NULL, ''")
+	_, err = tx.Exec(t.Context(), "INSERT INTO postrider_internal.events SELECT gen_random_uuid(), (now() AT TIME ZONE 'UTC')::date, 1, now(), now(), 1, 0, '', '', '', '', '', '', NULL, NULL, ''")
 	require.NoError(t, err)
 	require.NoError(t, b.store.EnsurePartitions(t.Context()), "an open publish does not stop the making of a partition")
 	require.NoError(t, tx.Rollback(t.Context()))

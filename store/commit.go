@@ -30,10 +30,11 @@ const freshPart = `fresh AS (
 
 // storedPart inserts events: one array per column.
 const storedPart = `stored AS (
-    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type, subject, source, data_version, schema, body)
-    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body
-      FROM fresh, unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bytea[])
-           AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
+    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type, subject, source, data_version, schema, body, traceparent, tracestate)
+    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body,
+           nullif(e.traceparent, ''), nullif(e.tracestate, '')
+      FROM fresh, unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bytea[], $12::text[], $13::text[])
+           AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body, traceparent, tracestate)
 )`
 
 // owedPart makes the deliveries of owing, each with its job or its hold; $1 to $3 are the event subscriptions they go to. Job
@@ -89,8 +90,8 @@ const owedPart = `held AS MATERIALIZED (
 var publishStatement = `
 WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
     SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
-      FROM fresh CROSS JOIN unnest($13::uuid[], $14::bigint[], $15::bigint[], $16::bool[], $17::int[], $18::bool[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, event_bytes, offered, place)
-), ` + numbered(owedPart, 21) + `, rolled AS (` + numbered(rolledPublish, 19) + `
+      FROM fresh CROSS JOIN unnest($15::uuid[], $16::bigint[], $17::bigint[], $18::bool[], $19::int[], $20::bool[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, event_bytes, offered, place)
+), ` + numbered(owedPart, 23) + `, rolled AS (` + numbered(rolledPublish, 21) + `
 )
 SELECT c.version, now(), clock_timestamp(), h.ids, h.jobs, h.places
   FROM postrider_internal.catalogue c CROSS JOIN (
@@ -205,7 +206,7 @@ func (s *Store) publishColumns(version int64, group []*publishRequest, admitted 
 			e.add(req, i)
 			for _, sub := range req.wanting[i] {
 				admit := admitted.take(sub.ID)
-				d.add(req.receipt.SystemIDs[i], sub, admit, len(req.receipt.Events[i].Body))
+				d.add(req.receipt.SystemIDs[i], sub, admit, req.receipt.Events[i].Size())
 				d.offered = append(d.offered, hand.offer(req, i, sub, admit))
 			}
 		}
@@ -244,6 +245,7 @@ type eventColumns struct {
 	matched                                                   []int32
 	eventIDs, types, subjects, sources, dataVersions, schemas []string
 	bodies                                                    [][]byte
+	traceParents, traceStates                                 []string
 }
 
 func newEventColumns(n int) *eventColumns {
@@ -251,6 +253,7 @@ func newEventColumns(n int) *eventColumns {
 	return &eventColumns{
 		ids: make([][16]byte, 0, n), topics: make([]int64, 0, n), times: make([]pgtype.Timestamptz, 0, n), matched: make([]int32, 0, n),
 		eventIDs: text(), types: text(), subjects: text(), sources: text(), dataVersions: text(), schemas: text(), bodies: make([][]byte, 0, n),
+		traceParents: text(), traceStates: text(),
 	}
 }
 
@@ -267,8 +270,10 @@ func (c *eventColumns) add(req *publishRequest, i int) {
 	c.dataVersions = append(c.dataVersions, e.DataVersion)
 	c.schemas = append(c.schemas, string(e.Schema))
 	c.bodies = append(c.bodies, e.Body)
+	c.traceParents = append(c.traceParents, e.Trace.Parent)
+	c.traceStates = append(c.traceStates, e.Trace.State)
 }
 
 func (c *eventColumns) values() []any {
-	return []any{c.ids, c.topics, c.times, c.matched, c.eventIDs, c.types, c.subjects, c.sources, c.dataVersions, c.schemas, c.bodies}
+	return []any{c.ids, c.topics, c.times, c.matched, c.eventIDs, c.types, c.subjects, c.sources, c.dataVersions, c.schemas, c.bodies, c.traceParents, c.traceStates}
 }

@@ -8,6 +8,9 @@ import (
 // StepRoutesBy makes the steps of routes small, so that a test has many of them.
 func (s *Store) StepRoutesBy(deliveries int) { s.router.limit = deliveries }
 
+// ReadRoutesBy makes the steps of routes small by the bytes of the bodies they read.
+func (s *Store) ReadRoutesBy(bytes int) { s.router.bytes = bytes }
+
 // LookBackSlowly makes every look back of this store's pumps a slow one.
 func (s *Store) LookBackSlowly() { s.cutters.slow = 0 }
 

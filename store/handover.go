@@ -87,7 +87,7 @@ func (h *handover) work(req *publishRequest, i int, sub *Subscription) *Work {
 func ownCopy(e *event.Event) *event.Event {
 	c := *e
 	c.Body = bytes.Clone(e.Body)
-	for _, s := range []*string{&c.ID, &c.Type, &c.Subject, &c.Source, &c.DataVersion} {
+	for _, s := range []*string{&c.ID, &c.Type, &c.Subject, &c.Source, &c.DataVersion, &c.Trace.Parent, &c.Trace.State} {
 		*s = strings.Clone(*s)
 	}
 	return &c

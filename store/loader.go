@@ -198,6 +198,7 @@ func (l *loader) giveBack(bytes int64) func() {
 const loadStatement = `
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
+       CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END, coalesce(e.traceparent, ''), coalesce(e.tracestate, ''),
        coalesce(st.hold, ''), coalesce(st.stop_time_to_live, false), coalesce(d.last_hold, ''),
        CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END, d.event_day NOT BETWEEN $3::date AND $4::date
   FROM postrider_internal.deliveries d
@@ -267,19 +268,28 @@ func (l *loader) days(group []*loadRequest) (from, to pgtype.Date) {
 }
 
 func readWork(rows pgx.Rows, found map[int64]*Work) error {
-	w := new(Work)
+	w, at := new(Work), (*time.Time)(nil)
 	_, err := pgx.ForEachRow(rows, []any{
 		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.FirstAttemptAt, &w.readAt,
 		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion,
-		&w.Hold, &w.TimeToLiveStopped, &w.LastHold, &w.Event.Body, &w.old,
+		&at, &w.Event.Trace.Parent, &w.Event.Trace.State, &w.Hold, &w.TimeToLiveStopped, &w.LastHold, &w.Event.Body, &w.old,
 	}, func() error {
 		work := *w
+		work.Event.Time = timeOrNone(at)
 		work.loadedAt = time.Now()
 		found[work.DeliveryID] = &work
 		w.JobID, w.FirstAttemptAt, w.Event.Body = nil, nil, nil // the next row must not write into these
 		return nil
 	})
 	return err
+}
+
+// timeOrNone is the time of an event that was read. Only a custom event's conversion asks for it: the others have it in their body.
+func timeOrNone(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return *at
 }
 
 func answerAll(group []*loadRequest, err error) {

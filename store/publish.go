@@ -125,7 +125,11 @@ func (req *publishRequest) identify() error {
 			return fmt.Errorf("make an event id: %w", err)
 		}
 		req.receipt.SystemIDs[i] = id
-		req.bytes += int64(len(req.receipt.Events[i].Body))
+		e := &req.receipt.Events[i]
+		req.bytes += int64(len(e.Body))
+		if e.Schema == event.Custom { // its time is delivered as it is stored, and PostgreSQL keeps microseconds
+			e.Time = e.Time.Truncate(time.Microsecond)
+		}
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ const (
 	routeThreshold = 10_000
 	// routeStep is how many deliveries one transaction makes, of all the routes it works at.
 	routeStep = 10_000
+	// routeBytes is how many bytes of bodies a step reads where advanced filters ask for them. The first body is always read.
+	routeBytes = 32 << 20
 	// routeGroup leaves each route of a full group 20 deliveries a step.
 	routeGroup = 500
 )
@@ -35,7 +37,7 @@ WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, route AS (
     SELECT ($3::bigint[])[1], (now() AT TIME ZONE 'UTC')::date, $2::uuid[], nextval('postrider_internal.river_job_id_seq') FROM fresh
     RETURNING id, job_id
 ), route_job AS (` + routeJobs + `route
-), rolled AS (` + numbered(rolledPublish, 13) + `
+), rolled AS (` + numbered(rolledPublish, 15) + `
 )
 SELECT version FROM postrider_internal.catalogue`
 
@@ -95,10 +97,11 @@ type router struct {
 	store *Store
 	queue *batcher[*routeRequest]
 	limit int // deliveries per step: routeStep
+	bytes int // of bodies per step: routeBytes
 }
 
 func newRouter(s *Store) *router {
-	return &router{store: s, queue: newBatcher[*routeRequest](), limit: routeStep}
+	return &router{store: s, queue: newBatcher[*routeRequest](), limit: routeStep, bytes: routeBytes}
 }
 
 // Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed, or when
@@ -179,7 +182,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 				return fmt.Errorf("read the catalogue: %w", err)
 			}
 		}
-		routes, err := readRoutes(ctx, tx, group, max(r.limit/len(group), 1))
+		routes, err := r.readRoutes(ctx, tx, catalogue, group, max(r.limit/len(group), 1))
 		if err != nil || len(routes) == 0 {
 			return err
 		}

@@ -25,11 +25,13 @@ type routing struct {
 	taken              int // events done in this step
 }
 
-// routedEvent is what the filters ask for. Its body is not read.
+// routedEvent is what the filters ask for. Its body is read only where advanced filters may ask for it.
 type routedEvent struct {
 	event.Event
 	publishedAt time.Time // zero: the event is not there any more
-	bytes       int       // of its body
+	bytes       int       // event.Size
+	eventTime   *time.Time
+	waiting     bool // for a later step: the bodies before it were enough for one
 }
 
 // routedDelivery is one delivery that a step makes.
@@ -39,8 +41,9 @@ type routedDelivery struct {
 	sub   *Subscription
 }
 
-// readRoutes reads the routes of a group of jobs, each with the events from its place on.
-func readRoutes(ctx context.Context, tx pgx.Tx, group []*routeRequest, events int) ([]*routing, error) {
+// readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters need
+// them.
+func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group []*routeRequest, events int) ([]*routing, error) {
 	const query = `SELECT id, job_id, topic_id, event_day, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after,
 		event_uuids[next_event + 1 : next_event + $2] AS event_uuids FROM postrider_internal.routes WHERE job_id = ANY ($1::bigint[]) ORDER BY id`
 	jobs := make([]int64, len(group))
@@ -55,33 +58,76 @@ func readRoutes(ctx context.Context, tx pgx.Tx, group []*routeRequest, events in
 	if err != nil {
 		return nil, fmt.Errorf("read routes: %w", err)
 	}
+	if slices.ContainsFunc(routes, func(r *routing) bool { return c.filters[r.TopicID] != nil }) {
+		return routes, readRoutedBodies(ctx, tx, routes, r.bytes)
+	}
 	return routes, readRoutedEvents(ctx, tx, routes)
 }
 
-// readRoutedEvents reads the events of routes. Days and ids are lists and not a join: with a join the planner may read whole
+// readRoutedEvents reads the events of routes: what filters ask for, and of custom events what counts in their size. Days and ids are lists and not a join: with a join the planner may read whole
 // partitions.
 func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
-	const query = `SELECT id, event_type, subject, published_at, octet_length(body) FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])`
-	var days []time.Time
-	var ids [][16]byte
+	const query = `SELECT id, event_type, subject, published_at, octet_length(body), CASE schema WHEN 'CustomEventSchema' THEN schema ELSE '' END,
+		CASE schema WHEN 'CustomEventSchema' THEN event_id ELSE '' END, CASE schema WHEN 'CustomEventSchema' THEN data_version ELSE '' END
+		FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])`
+	days, ids := routedIDs(routes)
+	rows, err := tx.Query(ctx, query, days, ids)
+	if err != nil {
+		return fmt.Errorf("read routed events: %w", err)
+	}
+	var id [16]byte
+	var e routedEvent
+	return collectRouted(rows, routes, &id, &e, []any{&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes, &e.Schema, &e.ID, &e.DataVersion})
+}
+
+// readRoutedBodies reads the events with all that advanced filters may ask for, until the bodies reach a number of bytes. The
+// rest waits.
+func readRoutedBodies(ctx context.Context, tx pgx.Tx, routes []*routing, bytes int) error {
+	const query = `
+SELECT id, event_type, subject, published_at, octet_length(body), schema, event_id, source, data_version,
+       CASE WHEN before < $3 THEN body ELSE '' END, before >= $3, CASE schema WHEN 'CustomEventSchema' THEN event_time END
+  FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
+          FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])) AS e`
+	days, ids := routedIDs(routes)
+	rows, err := tx.Query(ctx, query, days, ids, bytes)
+	if err != nil {
+		return fmt.Errorf("read routed events: %w", err)
+	}
+	var id [16]byte
+	var e routedEvent
+	return collectRouted(rows, routes, &id, &e, []any{
+		&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes, &e.Schema, &e.ID, &e.Source, &e.DataVersion, &e.Body, &e.waiting, &e.eventTime,
+	})
+}
+
+func routedIDs(routes []*routing) (days []time.Time, ids [][16]byte) {
 	for _, r := range routes {
 		if !slices.ContainsFunc(days, r.EventDay.Equal) {
 			days = append(days, r.EventDay)
 		}
 		ids = append(ids, r.EventUUIDs...)
 	}
-	rows, err := tx.Query(ctx, query, days, ids)
-	if err != nil {
-		return fmt.Errorf("read routed events: %w", err)
-	}
-	found := make(map[[16]byte]routedEvent, len(ids))
-	var id [16]byte
-	var e routedEvent
-	if _, err := pgx.ForEachRow(rows, []any{&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes}, func() error { found[id] = e; return nil }); err != nil {
+	return days, ids
+}
+
+// collectRouted gives the routes their events, up to the first that waits. Each row is scanned into id and e by way of
+// columns.
+func collectRouted(rows pgx.Rows, routes []*routing, id *[16]byte, e *routedEvent, columns []any) error {
+	found := map[[16]byte]routedEvent{}
+	if _, err := pgx.ForEachRow(rows, columns, func() error {
+		e.Time = timeOrNone(e.eventTime)
+		e.bytes += e.Size() - len(e.Body) // what a custom event's envelope adds; the body need not be there
+		found[*id] = *e
+		e.Body = nil // the next one must not be read into this one's memory
+		return nil
+	}); err != nil {
 		return fmt.Errorf("read routed events: %w", err)
 	}
 	for _, r := range routes {
 		for _, id := range r.EventUUIDs {
+			if found[id].waiting {
+				break
+			}
 			r.events = append(r.events, found[id])
 		}
 	}

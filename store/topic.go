@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"postrider/event"
@@ -27,6 +28,8 @@ type Topic struct {
 	Name        string
 	Kind        TopicKind
 	InputSchema event.Schema
+	// InputSchemaMapping is of topics of schema event.Custom; nil for the others.
+	InputSchemaMapping *event.Mapping
 	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
 	Key1Hash, Key2Hash   []byte
 	Version              int64
@@ -35,15 +38,17 @@ type Topic struct {
 	signing              *signing // a pointer: printed, it shows no key
 }
 
-// TopicSpec is what a person may say of a topic. Kind and InputSchema cannot be changed later.
+// TopicSpec is what a person may say of a topic. All of it but the keys cannot be changed later.
 type TopicSpec struct {
 	Kind        TopicKind
 	InputSchema event.Schema
+	// InputSchemaMapping belongs to schema event.Custom, which must have one that passed Validate, and to no other.
+	InputSchemaMapping *event.Mapping
 	// Keys are generated when nil; dev brings its well-known key.
 	Keys *AccessKeys
 }
 
-const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
+const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
        t.key1_sealed, t.key2_sealed
   FROM postrider_internal.topics t `
 
@@ -97,7 +102,7 @@ func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, 
 }
 
 // PutTopic makes a topic, or finds that it exists with the same settings. The keys are answered only when it was
-// made. ErrConflict when it exists with another kind or schema.
+// made. ErrConflict when it exists with another kind, schema or mapping.
 func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec) (*Topic, *AccessKeys, error) {
 	keys := spec.Keys
 	if keys == nil {
@@ -134,13 +139,20 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 	if t.InputSchema != spec.InputSchema {
 		return fmt.Errorf("topic %q has inputSchema %s, which cannot be changed: %w", t.Name, t.InputSchema, ErrConflict)
 	}
+	if !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping) {
+		return fmt.Errorf("topic %q has another inputSchemaMapping, which cannot be changed: %w", t.Name, ErrConflict)
+	}
 	return nil
 }
 
 func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
-	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema,
+	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+	var mapping any // SQL's NULL and not JSON's
+	if spec.InputSchemaMapping != nil {
+		mapping = spec.InputSchemaMapping
+	}
+	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
 		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/jobs"
+	"postrider/policy"
 	"postrider/server"
 	"postrider/store"
 	"postrider/web"
@@ -24,16 +25,18 @@ import (
 
 // appOptions is what serve and dev say of one running service.
 type appOptions struct {
-	database    databaseFlags
-	role        role
-	maxConns    int
-	sealer      *store.Sealer
-	adminToken  string
-	listener    net.Listener
-	allowCIDR   []netip.Prefix
-	maxWorkers  int
-	stopTimeout time.Duration
-	log         *slog.Logger
+	database   databaseFlags
+	role       role
+	maxConns   int
+	sealer     *store.Sealer
+	adminToken string
+	listener   net.Listener
+	allowCIDR  []netip.Prefix
+	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
+	filterLimits policy.FilterLimits
+	maxWorkers   int
+	stopTimeout  time.Duration
+	log          *slog.Logger
 
 	openUI    bool   // dashboard without login: dev on loopback
 	devKey    string // well-known access key, refused unless allowDevKey
@@ -117,7 +120,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 
 func (a *app) listen(o appOptions) error {
 	srv, err := server.New(server.Options{
-		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
 	})
 	if err != nil {

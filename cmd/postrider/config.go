@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 
+	"postrider/policy"
 	"postrider/store"
 )
 
@@ -37,6 +38,29 @@ func (f logFlags) logger() *slog.Logger {
 		return slog.New(slog.NewTextHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewJSONHandler(os.Stderr, options))
+}
+
+// filterFlags bound the filter of each event subscription that is put from then on; the defaults are Event Grid's.
+type filterFlags struct {
+	MaxAdvancedFilters int `help:"Advanced filters of an event subscription." default:"25" env:"POSTRIDER_MAX_ADVANCED_FILTERS"`
+	MaxFilterValues    int `help:"Values in all advanced filters of an event subscription together." default:"25" env:"POSTRIDER_MAX_FILTER_VALUES"`
+	MaxFilterString    int `help:"Characters of one string value." default:"512" env:"POSTRIDER_MAX_FILTER_STRING"`
+}
+
+func (f filterFlags) limits() (policy.FilterLimits, error) {
+	for _, flag := range []struct {
+		name        string
+		value, most int
+	}{
+		{"--max-advanced-filters", f.MaxAdvancedFilters, 1000},
+		{"--max-filter-values", f.MaxFilterValues, 10_000},
+		{"--max-filter-string", f.MaxFilterString, 10_000},
+	} {
+		if flag.value < 1 || flag.value > flag.most {
+			return policy.FilterLimits{}, usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
+		}
+	}
+	return policy.FilterLimits{MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString}, nil
 }
 
 func parsePrefixes(values []string) ([]netip.Prefix, error) {

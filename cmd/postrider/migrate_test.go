@@ -102,6 +102,7 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 		{"no connections", []string{url, key}, []string{"--max-conns", "0"}, "--max-conns 0: must be 2 to 1000"},
 		{"connections that are no number", []string{url, key}, []string{"--max-conns", "many"}, "--max-conns"},
 		{"no workers", []string{url, key}, []string{"--max-workers", "0"}, "--max-workers 0: must be 1 to 10000"},
+		{"no filter values", []string{url, key}, []string{"--max-filter-values", "0"}, "--max-filter-values 0: must be 1 to 10000"},
 		{"negative stop timeout", []string{url, key}, []string{"--stop-timeout=-1s"}, "--stop-timeout -1s"},
 		{"unknown log level", []string{url, key}, []string{"--log-level", "loud"}, "--log-level"},
 		{"unknown log format in the environment", []string{url, key, "POSTRIDER_LOG_FORMAT=xml"}, nil, "--log-format"},

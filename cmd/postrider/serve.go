@@ -27,6 +27,7 @@ type serveCmd struct {
 	MaxWorkers    int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
 	StopTimeout   time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
 	ReadyFile     string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
+	filterFlags
 }
 
 // Help is shown by serve --help.
@@ -97,6 +98,10 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err != nil {
 		return appOptions{}, err
 	}
+	limits, err := c.filterFlags.limits()
+	if err != nil {
+		return appOptions{}, err
+	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
 		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
@@ -108,6 +113,7 @@ func (c *serveCmd) options() (appOptions, error) {
 	return appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: c.logger(), devKey: devAccessKey,
+		filterLimits: limits,
 	}, nil
 }
 

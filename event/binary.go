@@ -1,0 +1,305 @@
+package event
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"mime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	headerContentType = "content-type"
+	// attributePrefix starts the headers that carry attributes. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.1.
+	attributePrefix = "ce-"
+	// structuredPrefix starts the media types of an event format, batches included (section 3).
+	structuredPrefix = "application/cloudevents"
+)
+
+// IsBinary reports whether a request with these headers is a CloudEvent in binary mode: its content type is none of
+// CloudEvents' own and a header names a required attribute. The binding would have it that all four are there; asking for one
+// gives the publisher who forgot another an error that says so.
+// Source: CNCF, HTTP protocol binding 1.0.2, section 3.
+func IsBinary(header map[string][]string) bool {
+	contentType := contentTypeOf(header)
+	if len(contentType) >= len(structuredPrefix) && strings.EqualFold(contentType[:len(structuredPrefix)], structuredPrefix) {
+		return false
+	}
+	for key := range header {
+		switch name, _ := attributeName(key); name {
+		case "specversion", "id", "source", "type":
+			return true
+		}
+	}
+	return false
+}
+
+// ParseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. It becomes one event whose
+// Body is the CloudEvent in the JSON format, in memory of its own, judged as if it had been sent so; attributes stand in the
+// order of their names, extension attributes are strings. The *Error names the header at fault.
+//
+// What becomes of the body: JSON under a JSON content type is data as it stands, and anything else there is refused. Text (text/*,
+// XML) in UTF-8 is data as a string. All other bytes, and all without a content type, are data_base64. An empty body is no data.
+// Source: CNCF, HTTP protocol binding 1.0.2, section 3.1; JSON event format 1.0.2, section 3.1.1; Microsoft, support for
+// CloudEvents schema, 2024-09-25, which has strings for text and data_base64 for binary encodings.
+func (in Input) ParseBinary(header map[string][]string, body []byte) ([]Event, error) {
+	if in.Schema != CloudEvents {
+		return nil, fmt.Errorf("parse events: schema %q has no binary mode", in.Schema)
+	}
+	limits := in.Limits.withDefaults()
+	if len(body) > limits.MaxEventBytes {
+		return nil, tooLarge(limits.MaxEventBytes, len(body))
+	}
+	object, err := appendStructured(header, body, limits.MaxDepth)
+	if err != nil {
+		return nil, err
+	}
+	if len(object) > limits.MaxEventBytes {
+		return nil, tooLarge(limits.MaxEventBytes, len(object))
+	}
+	p := in.parser(object)
+	if err := p.event(0); err != nil {
+		return nil, inHeader(err)
+	}
+	return p.events, nil
+}
+
+func tooLarge(most, size int) *Error {
+	return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, 0, "",
+		"an event has at most %d bytes in the JSON format, this one has %d", most, size)
+}
+
+// inHeader turns an error about a member into one about the header it came in.
+func inHeader(err *Error) *Error {
+	problem := strings.TrimPrefix(err.Message, fmt.Sprintf("events[%d].%s: ", err.Index, err.Field))
+	if problem == err.Message { // it is about no member
+		return err
+	}
+	header := attributePrefix + err.Field
+	if err.Field == "datacontenttype" {
+		header = headerContentType
+	}
+	return refuseHeader(header, "%s", problem)
+}
+
+func refuseHeader(header, format string, args ...any) *Error {
+	header = shorten(header)
+	return &Error{
+		Status: statusBadRequest, Code: CodeInvalidEvent, Field: header,
+		Message: "header " + header + ": " + fmt.Sprintf(format, args...),
+	}
+}
+
+// appendStructured writes the CloudEvent in the JSON format.
+func appendStructured(header map[string][]string, body []byte, maxDepth int) ([]byte, *Error) {
+	found, err := attributes(header)
+	if err != nil {
+		return nil, err
+	}
+	object := make([]byte, 0, 512+len(body)*4/3)
+	object = append(object, '{')
+	for i, a := range found {
+		object = appendMember(object, i == 0, a.name, a.value)
+	}
+	contentType := contentTypeOf(header)
+	form, err := formOf(contentType)
+	if err != nil {
+		return nil, err
+	}
+	if contentType != "" {
+		object = appendMember(object, false, "datacontenttype", contentType)
+	}
+	if len(body) > 0 {
+		if object, err = appendData(object, form, body, maxDepth); err != nil {
+			return nil, err
+		}
+	}
+	return append(object, '}'), nil
+}
+
+// attribute is a ce- header: the values of its lines and, once read, what they mean.
+type attribute struct {
+	name, value string
+	lines       []string
+}
+
+// attributes reads the ce- headers, in the order of their names.
+func attributes(header map[string][]string) ([]attribute, *Error) {
+	found := make([]attribute, 0, 8)
+	for key, values := range header {
+		if name, ok := attributeName(key); ok {
+			found = append(found, attribute{name: name, lines: values})
+		}
+	}
+	if len(found) == 0 {
+		return nil, refuseHeader(attributePrefix+"specversion", "is required")
+	}
+	slices.SortFunc(found, func(a, b attribute) int { return strings.Compare(a.name, b.name) })
+	for i := range found {
+		if err := found[i].read(); err != nil {
+			return nil, err
+		}
+		if i > 0 && found[i].name == found[i-1].name {
+			return nil, refuseHeader(attributePrefix+found[i].name, "appears twice")
+		}
+	}
+	return found, nil
+}
+
+// attributeName returns the attribute that a header carries; header names have no case.
+func attributeName(key string) (name string, ok bool) {
+	if len(key) < len(attributePrefix) || !strings.EqualFold(key[:len(attributePrefix)], attributePrefix) {
+		return "", false
+	}
+	return strings.ToLower(key[len(attributePrefix):]), true
+}
+
+func (a *attribute) read() *Error {
+	header := attributePrefix + a.name
+	switch {
+	case a.name == "datacontenttype":
+		return refuseHeader(header, "must not be sent: %s says what the data is", headerContentType)
+	case !isExtensionName(a.name), a.name == "data":
+		return refuseHeader(header, "names no attribute: a name has 1 to 20 characters of a-z and 0-9, and the data is the body")
+	case len(a.lines) != 1:
+		return refuseHeader(header, "must have one value, has %d", len(a.lines))
+	}
+	var problem string
+	if a.value, problem = decodeHeader(a.lines[0]); problem != "" {
+		return refuseHeader(header, "%s", problem)
+	}
+	return nil
+}
+
+// decodeHeader undoes the encoding of an attribute's value: a quoted string first, as older senders write, then one round of
+// percent-encoding. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.2; RFC 9110, section 5.6.4.
+func decodeHeader(value string) (text, problem string) {
+	value = strings.Trim(value, " \t")
+	if strings.HasPrefix(value, `"`) {
+		if value, problem = unquote(value); problem != "" {
+			return "", problem
+		}
+	}
+	if text, problem = percentDecode(value); problem != "" {
+		return "", problem
+	}
+	if !utf8.ValidString(text) {
+		return "", "is not UTF-8"
+	}
+	return text, ""
+}
+
+// unquote reads a value that is one quoted string.
+func unquote(value string) (text, problem string) {
+	var b strings.Builder
+	for i := 1; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '"' && i == len(value)-1:
+			return b.String(), ""
+		case c == '"':
+			return "", "goes on after its closing quote"
+		case c == '\\' && i < len(value)-1:
+			i++
+			b.WriteByte(value[i])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", "has no closing quote"
+}
+
+func percentDecode(value string) (text, problem string) {
+	at := strings.IndexByte(value, '%')
+	if at < 0 {
+		return value, ""
+	}
+	b := make([]byte, 0, len(value))
+	for ; at >= 0; at = strings.IndexByte(value, '%') {
+		b = append(b, value[:at]...)
+		c, ok := hex2(value[at+1:])
+		if !ok {
+			return "", "must have two hexadecimal digits after each %; a % itself is %25"
+		}
+		b = append(b, c)
+		value = value[at+3:]
+	}
+	return string(append(b, value...)), ""
+}
+
+// hex2 reads the two hexadecimal digits that s starts with.
+func hex2(s string) (c byte, ok bool) {
+	if len(s) < 2 {
+		return 0, false
+	}
+	r, ok := hex4([]byte{'0', '0', s[0], s[1]})
+	return byte(r), ok
+}
+
+// appendData writes the body as the event's data.
+func appendData(dst []byte, form dataForm, body []byte, maxDepth int) ([]byte, *Error) {
+	switch {
+	case form == jsonData:
+		return appendJSON(dst, body, maxDepth)
+	case form == textData && utf8.Valid(body):
+		return appendQuoted(append(dst, `,"data":`...), string(body)), nil
+	}
+	dst = base64.StdEncoding.AppendEncode(append(dst, `,"data_base64":"`...), body)
+	return append(dst, '"'), nil
+}
+
+// appendJSON writes a body that must be one JSON value, without the white space around it.
+func appendJSON(dst, body []byte, maxDepth int) ([]byte, *Error) {
+	refuse := func(format string, args ...any) *Error {
+		return refuseEvent(statusBadRequest, CodeInvalidJSON, 0, "data", format, args...)
+	}
+	if !utf8.Valid(body) {
+		return dst, refuse("the body is not UTF-8: first wrong byte at %d", firstInvalid(body))
+	}
+	s := scanner{src: body, maxDepth: maxDepth}
+	if bytes.HasPrefix(body, byteOrderMark) {
+		s.pos = len(byteOrderMark)
+	}
+	s.space()
+	start := s.pos
+	if !s.value(2) { // inside the event's object
+		return dst, refuse("%s, at byte %d of the body", s.problem, s.pos)
+	}
+	value := body[start:s.pos]
+	if s.space(); s.pos < len(body) {
+		return dst, refuse("the body goes on after its end, at byte %d", s.pos)
+	}
+	return append(append(dst, `,"data":`...), value...), nil
+}
+
+// dataForm is how data is written in the JSON format.
+type dataForm int
+
+const (
+	binaryData dataForm = iota
+	jsonData
+	textData
+)
+
+// formOf reads a content type. JSON or text in another charset than UTF-8 is bytes to us.
+func formOf(contentType string) (dataForm, *Error) {
+	if contentType == "" {
+		return binaryData, nil
+	}
+	media, parameters, err := mime.ParseMediaType(contentType)
+	if err != nil || !utf8.ValidString(contentType) {
+		return 0, refuse(statusUnsupportedMediaType, CodeUnsupportedMediaType, "content type %q is not a media type", shorten(contentType))
+	}
+	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+		return binaryData, nil
+	}
+	kind, subtype, _ := strings.Cut(media, "/")
+	switch {
+	case subtype == "json" || strings.HasSuffix(subtype, "+json"):
+		return jsonData, nil
+	case kind == "text" || media == "application/xml" || strings.HasSuffix(subtype, "+xml"):
+		return textData, nil
+	}
+	return binaryData, nil
+}

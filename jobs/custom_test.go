@@ -1,0 +1,136 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/store"
+)
+
+// setupCustom makes a database with one topic of custom events. Ids and times are made up where the mapping names none.
+func setupCustom(t *testing.T, mapping string) *bundle {
+	t.Helper()
+	var m event.Mapping
+	require.NoError(t, json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{`+mapping+`}}`), &m))
+	require.NoError(t, m.Validate())
+	return setupSpec(t, store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
+}
+
+func delivering(schema event.Schema) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) { s.EventDeliverySchema = schema }
+}
+
+const wholeMapping = `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},"eventType":{"defaultValue":"order"},` +
+	`"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
+
+func TestCustomDelivery(t *testing.T) {
+	t.Parallel()
+	const own = `{"no": 7, "at":"2026-01-01T01:00:00.5+01:00","who":"a\"b"}`
+	for _, row := range []struct {
+		schema                            event.Schema
+		contentType, version, dataVersion string
+		body                              string
+		maxEvents                         int
+	}{
+		{event.CustomInput, "application/json; charset=utf-8", "1", "3", `[` + own + `]`, 1},
+		{event.EventGrid, "application/json; charset=utf-8", "1", "3", `[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
+			`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 1},
+		{event.CloudEvents, structuredType, "1.0", "", `{"specversion":"1.0","source":"/topics/orders","id":"7","type":"order","subject":"a\"b",` +
+			`"time":"2026-01-01T00:00:00.5Z","dataversion":"3","datacontenttype":"application/json","data":` + own + `}`, 1},
+		{event.EventGrid, "application/json; charset=utf-8", "1", "3", `[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
+			`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 10},
+	} {
+		t.Run(string(row.schema), func(t *testing.T) {
+			t.Parallel()
+			b := setupCustom(t, wholeMapping)
+			e := newEndpoint(t, answering(http.StatusOK))
+			b.subscribe(t, "all", e.URL, both(delivering(row.schema), batching(row.maxEvents, 64)))
+			b.start(t, nil)
+			b.publish(t, jsonType, own)
+			b.attempt(t)
+			r := requireOneRequest(t, e)
+			require.Equal(t, row.body, r.body)
+			require.Equal(t, row.contentType, r.header.Get("Content-Type"))
+			require.Equal(t, row.version, r.header.Get("Aeg-Metadata-Version"))
+			require.Equal(t, row.dataVersion, r.header.Get("Aeg-Data-Version"))
+		})
+	}
+}
+
+// The id and the time that are made up at publishing are the same at each attempt.
+func TestCustomDeliveryMakesUpOnce(t *testing.T) {
+	t.Parallel()
+	b := setupCustom(t, `"eventType":{"defaultValue":"order"},"subject":{"defaultValue":"s"}`)
+	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	receipt := b.publish(t, jsonType, `{}`)
+	b.attempt(t)
+	b.travel(t)
+	b.attempt(t)
+	seen := e.requests()
+	require.Len(t, seen, 2)
+	require.Equal(t, seen[0].body, seen[1].body)
+	var sent []struct {
+		ID        string
+		EventTime time.Time
+	}
+	require.NoError(t, json.Unmarshal([]byte(seen[0].body), &sent))
+	require.Equal(t, receipt.Events[0].ID, sent[0].ID)
+	require.True(t, receipt.Events[0].Time.Equal(sent[0].EventTime), "%s, %s", receipt.Events[0].Time, sent[0].EventTime)
+}
+
+const (
+	parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	other  = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01"
+)
+
+func TestTraceIsPassedOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	event := "[" + eventGridBody("1", "{}") + "]"
+	header := http.Header{"Content-Type": {jsonType}, "Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}}
+	b.publishRequest(t, header, event)
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, []string{parent}, r.header["Traceparent"])
+	require.Equal(t, []string{"a=1,b=2"}, r.header["Tracestate"])
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
+
+	header.Set("Traceparent", "made-up")
+	b.publishRequest(t, header, event)
+	b.attempt(t)
+	require.NotContains(t, e.requests()[1].header, "Traceparent")
+	require.NotContains(t, e.requests()[1].header, "Tracestate")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
+}
+
+// One request has one trace: that of all its events, or none.
+func TestTraceOfBatches(t *testing.T) {
+	t.Parallel()
+	b := setupTopic(t, event.CloudEvents)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, both(delivering(event.CloudEvents), batching(10, 64)))
+	cloud := func(id, trace string) string {
+		return `{"specversion":"1.0","id":"` + id + `","source":"/s","type":"t","traceparent":"` + trace + `"}`
+	}
+	const batchType = "application/cloudevents-batch+json"
+	b.publish(t, batchType, "["+cloud("1", parent)+","+cloud("2", parent)+"]")
+	b.start(t, nil)
+	b.attempt(t)
+	b.publish(t, batchType, "["+cloud("3", parent)+","+cloud("4", other)+"]")
+	b.attempt(t)
+	seen := e.requests()
+	require.Len(t, seen, 2)
+	require.Equal(t, parent, seen[0].header.Get("Traceparent"))
+	require.NotContains(t, seen[1].header, "Traceparent")
+	require.Contains(t, seen[1].body, other, "each event keeps its own")
+}

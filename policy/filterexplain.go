@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// FilterClause is one clause of a filter and what became of it for one event.
+type FilterClause struct {
+	// Clause is the property: includedEventTypes, subjectBeginsWith, subjectEndsWith, advancedFilters[0].
+	Clause string `json:"clause"`
+	Passed bool   `json:"passed"`
+	// Why says what the event has and what was wanted; "" where the clause passed.
+	Why string `json:"why,omitempty"`
+}
+
+// maxShown is how many characters of a value are shown.
+const maxShown = 100
+
+// Explain judges every clause that the filter states, also behind one that failed. The event is wanted exactly if all of them
+// passed; a filter that states nothing has none and wants every event. It asks the same functions as Matches.
+func (f *Filter) Explain(view *EventView) []FilterClause {
+	clauses := []FilterClause{}
+	if !f.everyType() {
+		clauses = append(clauses, explained("includedEventTypes", f.matchType(view.Type), func() string {
+			return fmt.Sprintf("the event type is %s, but must be one of %s", shown(view.Type), shownList(f.IncludedEventTypes))
+		}))
+	}
+	if f.SubjectBeginsWith != "" {
+		alone := Filter{SubjectBeginsWith: f.SubjectBeginsWith, IsSubjectCaseSensitive: f.IsSubjectCaseSensitive}
+		clauses = append(clauses, explained("subjectBeginsWith", alone.matchSubject(view.Subject), func() string {
+			return f.whySubject("begin with", f.SubjectBeginsWith, view.Subject)
+		}))
+	}
+	if f.SubjectEndsWith != "" {
+		alone := Filter{SubjectEndsWith: f.SubjectEndsWith, IsSubjectCaseSensitive: f.IsSubjectCaseSensitive}
+		clauses = append(clauses, explained("subjectEndsWith", alone.matchSubject(view.Subject), func() string {
+			return f.whySubject("end with", f.SubjectEndsWith, view.Subject)
+		}))
+	}
+	return append(clauses, f.explainAdvanced(view)...)
+}
+
+func explained(clause string, passed bool, why func() string) FilterClause {
+	if passed {
+		return FilterClause{Clause: clause, Passed: true}
+	}
+	return FilterClause{Clause: clause, Why: why()}
+}
+
+func (f *Filter) whySubject(verb, wanted, subject string) string {
+	why := fmt.Sprintf("the subject is %s, but must %s %s", shown(subject), verb, shown(wanted))
+	if f.IsSubjectCaseSensitive {
+		return why + ", letter for letter"
+	}
+	return why
+}
+
+func (f *Filter) explainAdvanced(view *EventView) []FilterClause {
+	if !f.Advanced() {
+		return nil
+	}
+	s, e := NewFilterSet([]*Filter{f}), &evaluation{}
+	e.read(s, view)
+	found := make([]FilterClause, len(f.AdvancedFilters))
+	for i := range f.AdvancedFilters {
+		c := &s.filters[0].clauses[i]
+		found[i] = explained(fmt.Sprintf("advancedFilters[%d]", i), e.holds(c), func() string {
+			return f.AdvancedFilters[i].why(c, &e.values[c.key])
+		})
+	}
+	return found
+}
+
+// why says why a clause failed: "data.total is 5, but must be greater than 10".
+func (a *AdvancedFilter) why(c *clause, v *value) string {
+	if c.operator == nil {
+		return "the filter cannot be read, and wants no event"
+	}
+	why := fmt.Sprintf("%s is %s, but must %s", shorten(a.Key), v.shown(), c.wanted)
+	if operands := a.operands(c.operator); len(operands) > 0 {
+		why += " " + shortenedList(operands)
+	}
+	switch {
+	case c.operand == operandNone || v.kind <= valueNull:
+	case v.kind == valueArray && !c.arrays:
+		why += "; arrays are looked into only with enableAdvancedFilteringOnArrays"
+	case v.kind == valueArray && c.negated:
+		why += ", and so must each of its elements"
+	case v.kind == valueArray:
+		why += ", or one of its elements must"
+	case !c.comparable(v):
+		why += fmt.Sprintf("; %s compares %s only", c.name, c.operand.plural())
+	}
+	return why
+}
+
+func (k operandKind) plural() string {
+	return [...]string{"numbers", "numbers", "booleans", "strings", "nothing"}[k]
+}
+
+// shown is a value as the event has it, shortened.
+func (v *value) shown() string {
+	switch {
+	case v.kind <= valueNull:
+		return v.kind.String()
+	case v.kind == valueString && v.text == nil:
+		return shown(v.plain)
+	case v.kind == valueString:
+		text, _ := unescape(v.text)
+		return shown(string(text))
+	case v.kind == valueArray || v.kind == valueObject:
+		return v.kind.String() + ", " + shorten(string(v.text))
+	default:
+		return shorten(string(v.text))
+	}
+}
+
+// shown quotes a text, after shortening it: its end stays visible.
+func shown(text string) string { return strconv.Quote(shorten(text)) }
+
+// shorten cuts a text to maxShown characters.
+func shorten(text string) string {
+	if utf8.RuneCountInString(text) <= maxShown {
+		return text
+	}
+	return string([]rune(text)[:maxShown-1]) + "…"
+}
+
+func shownList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = strconv.Quote(text)
+	}
+	return shorten(strings.Join(quoted, ", "))
+}
+
+func shortenedList(raws []json.RawMessage) string {
+	texts := make([]string, len(raws))
+	for i, raw := range raws {
+		texts[i] = string(raw)
+	}
+	return shorten(strings.Join(texts, ", "))
+}

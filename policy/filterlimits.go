@@ -1,0 +1,241 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// FilterLimits bounds one event subscription's filter. A field that is zero or less takes its value from
+// DefaultFilterLimits.
+type FilterLimits struct {
+	// MaxFilters is the most advanced filters.
+	MaxFilters int
+	// MaxValues is the most values of all advanced filters together; a range counts as one.
+	MaxValues int
+	// MaxStringLength is the most characters of one string value.
+	MaxStringLength int
+	// MaxKeyLength is the most characters of a key.
+	MaxKeyLength int
+	// MaxKeyLevels is how many names a key may lead along: 3 for data.order.total.
+	MaxKeyLevels int
+}
+
+// DefaultFilterLimits are Event Grid's 25 filters, 25 values and 512 characters (Microsoft, Understand event filtering for
+// Event Grid subscriptions, 2022-09-09), and our own 512 characters of a key and 256 levels, as deep as an event may nest.
+// Event Grid had 5 filters, 5 values each and two levels below data once (Microsoft, Event filtering, 2018-10-23).
+func DefaultFilterLimits() FilterLimits {
+	return FilterLimits{MaxFilters: 25, MaxValues: 25, MaxStringLength: 512, MaxKeyLength: 512, MaxKeyLevels: 256}
+}
+
+func (l FilterLimits) withDefaults() FilterLimits {
+	d := DefaultFilterLimits()
+	for _, f := range []struct {
+		set   *int
+		value int
+	}{
+		{&l.MaxFilters, d.MaxFilters},
+		{&l.MaxValues, d.MaxValues},
+		{&l.MaxStringLength, d.MaxStringLength},
+		{&l.MaxKeyLength, d.MaxKeyLength},
+		{&l.MaxKeyLevels, d.MaxKeyLevels},
+	} {
+		if *f.set <= 0 {
+			*f.set = f.value
+		}
+	}
+	return l
+}
+
+// Bounds of a number in a filter. PostgreSQL keeps it with all its digits written out, and must be able to.
+const (
+	maxExponent = 1000
+	maxDigits   = 100
+)
+
+// Validate is ValidateWithin the default limits.
+func (f *Filter) Validate() error { return f.ValidateWithin(DefaultFilterLimits()) }
+
+// ValidateWithin reports, as a *ValidationError, why the filter cannot be stored. It does not limit how many event types are
+// listed: Event Grid does not either.
+func (f *Filter) ValidateWithin(l FilterLimits) error {
+	if err := f.validateBasic(); err != nil {
+		return err
+	}
+	return f.validateAdvanced(l.withDefaults())
+}
+
+func (f *Filter) validateBasic() error {
+	for i, t := range f.IncludedEventTypes {
+		field := fmt.Sprintf("filter.includedEventTypes[%d]", i)
+		switch {
+		case t == "":
+			return &ValidationError{field, "must not be empty"}
+		case t == allEventTypes && len(f.IncludedEventTypes) > 1:
+			return &ValidationError{field, `"All" must stand alone`}
+		case !storable(t):
+			return &ValidationError{field, notStorable}
+		}
+	}
+	if !storable(f.SubjectBeginsWith) {
+		return &ValidationError{"filter.subjectBeginsWith", notStorable}
+	}
+	if !storable(f.SubjectEndsWith) {
+		return &ValidationError{"filter.subjectEndsWith", notStorable}
+	}
+	return nil
+}
+
+func (f *Filter) validateAdvanced(l FilterLimits) error {
+	const field = "filter.advancedFilters"
+	if n := len(f.AdvancedFilters); n > l.MaxFilters {
+		return &ValidationError{field, fmt.Sprintf("must have at most %d entries, has %d", l.MaxFilters, n)}
+	}
+	values := 0
+	for i := range f.AdvancedFilters {
+		a := &f.AdvancedFilters[i]
+		if err := a.validate(fmt.Sprintf("%s[%d]", field, i), l); err != nil {
+			return err
+		}
+		values += len(a.operands(operatorOf(a.OperatorType)))
+	}
+	if values > l.MaxValues {
+		return &ValidationError{field, fmt.Sprintf("must have at most %d values in all filters together, has %d", l.MaxValues, values)}
+	}
+	return nil
+}
+
+func (a *AdvancedFilter) validate(field string, l FilterLimits) error {
+	op := operatorOf(a.OperatorType)
+	if op == nil {
+		return &ValidationError{field + ".operatorType", "must be one of " + strings.Join(Operators(), ", ")}
+	}
+	if message := l.keyProblem(a.Key); message != "" {
+		return &ValidationError{field + ".key", message}
+	}
+	if err := a.validateShape(field, op); err != nil {
+		return err
+	}
+	if !op.list && op.operand != operandNone {
+		return operandError(field+".value", l.operandProblem(op, a.Value))
+	}
+	for i, raw := range a.Values {
+		if err := operandError(fmt.Sprintf("%s.values[%d]", field, i), l.operandProblem(op, raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func operandError(field, message string) error {
+	if message == "" {
+		return nil
+	}
+	return &ValidationError{field, message}
+}
+
+// keyProblem says what is wrong with a key, "" if nothing.
+func (l FilterLimits) keyProblem(key string) string {
+	names := strings.Split(key, ".")
+	switch {
+	case key == "":
+		return "is required"
+	case !storable(key):
+		return notStorable
+	case utf8.RuneCountInString(key) > l.MaxKeyLength:
+		return fmt.Sprintf("must be 1 to %d characters long", l.MaxKeyLength)
+	case len(names) > l.MaxKeyLevels:
+		return fmt.Sprintf("must lead along 1 to %d names, has %d", l.MaxKeyLevels, len(names))
+	}
+	for _, name := range names {
+		if name == "" {
+			return "must be names with a dot between them, none of them empty"
+		}
+	}
+	return ""
+}
+
+// validateShape checks that value and values stand where the operator has them and nowhere else.
+func (a *AdvancedFilter) validateShape(field string, op *operator) error {
+	switch {
+	case op.operand == operandNone && (stated(a.Value) || len(a.Values) > 0):
+		return &ValidationError{field, "must have neither value nor values: " + op.name + " compares with nothing"}
+	case op.list && stated(a.Value):
+		return &ValidationError{field + ".value", "must be absent: " + op.name + " compares with values"}
+	case op.list && len(a.Values) == 0:
+		return &ValidationError{field + ".values", "must have 1 entry or more: " + op.name + " compares with values"}
+	case !op.list && len(a.Values) > 0:
+		return &ValidationError{field + ".values", "must be absent: " + op.name + " compares with value"}
+	case !op.list && op.operand != operandNone && !stated(a.Value):
+		return &ValidationError{field + ".value", "is required by " + op.name}
+	}
+	return nil
+}
+
+// operandProblem says what is wrong with one value, "" if nothing.
+func (l FilterLimits) operandProblem(op *operator, raw json.RawMessage) string {
+	switch op.operand {
+	case operandNumber:
+		return numberProblem(raw)
+	case operandRange:
+		return rangeProblem(raw)
+	case operandBool:
+		if s := string(raw); s != "true" && s != "false" {
+			return "must be true or false"
+		}
+	case operandText:
+		return l.textProblem(raw)
+	case operandNone:
+	}
+	return ""
+}
+
+func (l FilterLimits) textProblem(raw json.RawMessage) string {
+	text, lone, ok := readText(raw)
+	if !ok {
+		return "must be a string"
+	}
+	if n := utf8.RuneCount(text); n > l.MaxStringLength {
+		return fmt.Sprintf("must be at most %d characters long, is %d", l.MaxStringLength, n)
+	}
+	if lone || !storable(string(text)) {
+		return notStorable
+	}
+	return ""
+}
+
+func numberProblem(raw json.RawMessage) string {
+	var c clause
+	if !c.addNumber(raw) {
+		return "must be a number"
+	}
+	d := c.numbers[0].decimal
+	if exponent := d.point - 1; d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent) || len(d.digits) > maxDigits {
+		return fmt.Sprintf("must be a number of at most %d digits, its size between 1e-%d and 1e%d", maxDigits, maxExponent, maxExponent)
+	}
+	return ""
+}
+
+func rangeProblem(raw json.RawMessage) string {
+	from, to, ok := readPair(raw)
+	if !ok {
+		return "must be a pair of numbers: [from, to]"
+	}
+	for _, end := range []json.RawMessage{from, to} {
+		if message := numberProblem(end); message != "" {
+			return "must be a pair of numbers, each of which " + message
+		}
+	}
+	if readDecimal(from).compare(readDecimal(to)) > 0 {
+		return fmt.Sprintf("must be [from, to] with from not greater than to, not [%s, %s]", shorten(string(from)), shorten(string(to)))
+	}
+	return ""
+}
+
+const notStorable = "must be valid UTF-8 without a null character"
+
+// storable reports whether PostgreSQL can keep s as text.
+func storable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+}
