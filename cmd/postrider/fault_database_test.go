@@ -56,7 +56,7 @@ func TestSessionsThatAnAdministratorEnds(t *testing.T) {
 	load := publishStubbornly(t, &n.service, "orders", sink)
 	many := 100
 	if *faults {
-		many = 500
+		many = 300
 	}
 	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
 		load.more(sink, 20)
