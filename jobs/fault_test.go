@@ -158,6 +158,7 @@ func TestDrain(t *testing.T) {
 func TestEventsThatJSONBCannotHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.withoutProbation(t) // twelve refusals of one endpoint would begin one
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	b.subscribe(t, "rows", e.URL, nil)
 	b.subscribe(t, "none", e.URL, func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
