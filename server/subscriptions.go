@@ -63,15 +63,21 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 	return PutSubscription200JSONResponse(shown), nil
 }
 
+// subscription reads one; what there cannot be is not asked for.
+func (m *management) subscription(ctx context.Context, topic, name string) (*store.Subscription, error) {
+	if !storable(topic) || !storable(name) {
+		return nil, subscriptionNotFound(topic, name)
+	}
+	sub, err := m.store.SubscriptionOf(ctx, topic, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, subscriptionNotFound(topic, name)
+	}
+	return sub, err
+}
+
 // GetSubscription answers GET /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *management) GetSubscription(ctx context.Context, r GetSubscriptionRequestObject) (GetSubscriptionResponseObject, error) {
-	if !storable(r.Topic) || !storable(r.Subscription) {
-		return nil, subscriptionNotFound(r.Topic, r.Subscription)
-	}
-	sub, err := m.store.SubscriptionOf(ctx, r.Topic, r.Subscription)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, subscriptionNotFound(r.Topic, r.Subscription)
-	}
+	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
 	}

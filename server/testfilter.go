@@ -17,13 +17,7 @@ const mostTested = 50
 
 // TestSubscriptionFilter answers POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. Nothing is stored or delivered.
 func (m *management) TestSubscriptionFilter(ctx context.Context, r TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error) {
-	if !storable(r.Topic) || !storable(r.Subscription) {
-		return nil, subscriptionNotFound(r.Topic, r.Subscription)
-	}
-	sub, err := m.store.SubscriptionOf(ctx, r.Topic, r.Subscription)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, subscriptionNotFound(r.Topic, r.Subscription)
-	}
+	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
 	}
