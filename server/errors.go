@@ -59,7 +59,7 @@ func unauthorized(message string) error {
 
 // tooManyGuesses answers credentials that are not looked at, or were wrong once too often.
 func tooManyGuesses(wait time.Duration, whose string) error {
-	r := refuse(http.StatusTooManyRequests, codeTooManyRequests, "too many wrong credentials %s; try again", whose)
+	r := refuse(http.StatusTooManyRequests, codeTooManyRequests, "too many wrong credentials %s; wait for as long as Retry-After says, and check the access key", whose)
 	r.retryAfter = wait
 	return r
 }
