@@ -196,6 +196,9 @@ func (a *batchAttempt) post() error {
 		a.batch.Members[i].Event = event.Event{} // the request has its own copy
 	}
 	started, size := a.work.Now(), len(body)
+	if a.sub.Signing != nil {
+		a.sign(header, a.batch.MessageID(), started, body)
+	}
 	sent := newPayload(body, a.work.Release)
 	met, late, err := a.send(header, sent)
 	sent.drop()

@@ -218,9 +218,12 @@ func (a *attempt) post() error {
 		return fmt.Errorf("write the body of delivery %d: %w", a.work.DeliveryID, err)
 	}
 	a.work.Event.Body = nil // the request has its own copy
-	started := a.work.Now()
+	started, header := a.work.Now(), a.header()
+	if a.sub.Signing != nil {
+		a.sign(header, a.work.SystemID.String(), started, body)
+	}
 	sent := newPayload(body, a.work.Release)
-	met, late, err := a.send(a.header(), sent)
+	met, late, err := a.send(header, sent)
 	sent.drop()
 	if err != nil {
 		return err

@@ -288,7 +288,7 @@ WITH waiting AS (
 )
 SELECT count(*) FROM waiting`
 
-// travelBatches is the same for batches, with their members.
+// travelBatches is the same for batches, with their members. The time at which a batch was cut stays: it names the batch to its receiver.
 const travelBatches = `
 WITH waiting AS (
     SELECT b.id, b.job_id, b.next_attempt_at - now() AS away FROM postrider_internal.batches b
@@ -299,7 +299,7 @@ WITH waiting AS (
       FROM waiting WHERE a.batch_id = waiting.id
 ), batches AS (
     UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - away, last_attempt_at = last_attempt_at - away,
-           next_attempt_at = next_attempt_at - away, created_at = created_at - away FROM waiting WHERE b.id = waiting.id
+           next_attempt_at = next_attempt_at - away FROM waiting WHERE b.id = waiting.id
 ), members AS (
     UPDATE postrider_internal.batch_members m SET left_at = left_at - away FROM waiting WHERE m.batch_id = waiting.id
 ), deliveries AS (

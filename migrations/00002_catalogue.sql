@@ -139,6 +139,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     preferred_batch_size_in_kilobytes integer CHECK (preferred_batch_size_in_kilobytes BETWEEN 1 AND 1024),
     max_concurrent_deliveries         integer CHECK (max_concurrent_deliveries >= 1),
     delivery_headers_sealed           bytea,
+    -- The secrets that its deliveries are signed with, as JSON; NULL = they are not signed.
+    signing_sealed                    bytea,
     labels                            text[] NOT NULL DEFAULT '{}',
     expiration_time_utc               timestamptz,
     provisioning_state                text NOT NULL DEFAULT 'Succeeded',
@@ -154,6 +156,7 @@ CREATE INDEX event_subscriptions_undrained_idx ON postrider_internal.event_subsc
 CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_kind,
         event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter,
         dead_letter_destination, behavior, max_events_per_batch, preferred_batch_size_in_kilobytes,
+        signing_sealed,
         max_concurrent_deliveries, delivery_headers_sealed, labels, expiration_time_utc, provisioning_state, deleted_at
     ON postrider_internal.event_subscriptions
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();

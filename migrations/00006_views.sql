@@ -34,6 +34,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        CASE WHEN st.hold IS NULL THEN r.until END AS hold_until, st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+       s.signing_sealed IS NOT NULL AS signed,
        s.labels, s.created_at, s.updated_at
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
@@ -63,6 +64,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold beg
 COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'Of a probation: when one delivery, the probe, is let through next. Its success ends the hold. NULL = when somebody ends it.';
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is under way.';
 COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
+COMMENT ON COLUMN postrider.event_subscriptions.signed IS 'Whether its deliveries are signed (Standard Webhooks). The secrets are never shown.';
 COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels.';
 COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was made.';
 COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';

@@ -682,6 +682,52 @@ type RetryPolicySettings struct {
 	Policy *string `json:"policy,omitempty"`
 }
 
+// RotateSigningSecretSettings What may be said of a new secret.
+type RotateSigningSecretSettings struct {
+	// PreviousValidForHours How long the secrets so far go on signing beside the new one, unless they end sooner. 0: from now on only the new one signs. Three sign
+	// at most; while they do, nothing but 0 is taken.
+	PreviousValidForHours *int `json:"previousValidForHours,omitempty"`
+
+	// Secret A secret of your own: `whsec_` and base64, with padding, of 24 to 64 random bytes. Null or left out: one is made, of 32.
+	Secret *string `json:"secret,omitempty"`
+}
+
+// Signing With what deliveries are signed; the secrets themselves are what getSigningSecrets shows.
+type Signing struct {
+	Enabled bool `json:"enabled"`
+
+	// PreviousValidUntil Until when the secret before the newest signs beside it; null where only one signs.
+	PreviousValidUntil *time.Time `json:"previousValidUntil"`
+
+	// RotatedAt When the newest secret was made or given; null where nothing is signed.
+	RotatedAt *time.Time `json:"rotatedAt"`
+
+	// Secrets How many secrets sign now, 3 at most.
+	Secrets int `json:"secrets"`
+}
+
+// SigningSecret defines model for SigningSecret.
+type SigningSecret struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Secret As the libraries of Standard Webhooks take it.
+	Secret string `json:"secret"`
+
+	// ValidUntil Until when it signs; null for the newest.
+	ValidUntil *time.Time `json:"validUntil"`
+}
+
+// SigningSecrets The secrets that sign now, the newest first.
+type SigningSecrets struct {
+	Value []SigningSecret `json:"value"`
+}
+
+// SigningSettings Whether deliveries are signed, as Standard Webhooks says.
+type SigningSettings struct {
+	// Enabled true makes a secret where there is none; getSigningSecrets shows it. false deletes all of them.
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
 // StatusCell What an answer of the endpoint leads to.
 type StatusCell struct {
 	// Action success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
@@ -751,8 +797,11 @@ type Subscription struct {
 
 	// RetryPolicy Effective limits of a delivery.
 	RetryPolicy RetryPolicy `json:"retryPolicy"`
-	Topic       string      `json:"topic"`
-	UpdatedAt   time.Time   `json:"updatedAt"`
+
+	// Signing With what deliveries are signed; the secrets themselves are what getSigningSecrets shows.
+	Signing   Signing   `json:"signing"`
+	Topic     string    `json:"topic"`
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
 // SubscriptionPage One page of event subscriptions.
@@ -791,6 +840,9 @@ type SubscriptionSettings struct {
 
 	// RetryPolicy How often and how long an event is tried. What is left out or null is the policy's default.
 	RetryPolicy *RetryPolicySettings `json:"retryPolicy,omitempty"`
+
+	// Signing Null or left out: deliveries are not signed, and the secrets they were signed with until then are deleted.
+	Signing *SigningSettings `json:"signing,omitempty"`
 }
 
 // Topic Where publishers post events.
@@ -909,6 +961,9 @@ type PutSubscriptionJSONRequestBody = SubscriptionSettings
 // PauseSubscriptionJSONRequestBody defines body for PauseSubscription for application/json ContentType.
 type PauseSubscriptionJSONRequestBody = PauseSettings
 
+// RotateSigningSecretJSONRequestBody defines body for RotateSigningSecret for application/json ContentType.
+type RotateSigningSecretJSONRequestBody = RotateSigningSecretSettings
+
 // TestSubscriptionFilterJSONRequestBody defines body for TestSubscriptionFilter for application/json ContentType.
 type TestSubscriptionFilterJSONRequestBody = FilterTest
 
@@ -956,6 +1011,9 @@ type ServerInterface interface {
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// GetSigningSecrets Show the secrets that deliveries are signed with
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets)
+	GetSigningSecrets(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// PauseSubscription Hold the deliveries of an event subscription
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/pause)
 	PauseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
@@ -968,6 +1026,9 @@ type ServerInterface interface {
 	// ResumeSubscription End a pause
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
 	ResumeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// RotateSigningSecret Replace the secret that deliveries are signed with
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret)
+	RotateSigningSecret(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// TestSubscriptionFilter Which events does the filter want, and why?
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
 	TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
@@ -1244,6 +1305,30 @@ func (w *ServerInterfaceWrapper) PutSubscription(ctx echo.Context) error {
 	return err
 }
 
+// GetSigningSecrets converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSigningSecrets(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSigningSecrets(ctx, topic, subscription)
+	return err
+}
+
 // PauseSubscription converts echo context to params.
 func (w *ServerInterfaceWrapper) PauseSubscription(ctx echo.Context) error {
 	var err error
@@ -1340,6 +1425,30 @@ func (w *ServerInterfaceWrapper) ResumeSubscription(ctx echo.Context) error {
 	return err
 }
 
+// RotateSigningSecret converts echo context to params.
+func (w *ServerInterfaceWrapper) RotateSigningSecret(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RotateSigningSecret(ctx, topic, subscription)
+	return err
+}
+
 // TestSubscriptionFilter converts echo context to params.
 func (w *ServerInterfaceWrapper) TestSubscriptionFilter(ctx echo.Context) error {
 	var err error
@@ -1426,6 +1535,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/release", wrapper.ReleaseSubscription, options.OperationMiddlewares["releaseSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/probe", wrapper.ProbeSubscription, options.OperationMiddlewares["probeSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", wrapper.GetSigningSecrets, options.OperationMiddlewares["getSigningSecrets"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", wrapper.RotateSigningSecret, options.OperationMiddlewares["rotateSigningSecret"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
 	router.DELETE(options.BaseURL+"/v1/policies/:policy", wrapper.DeletePolicy, options.OperationMiddlewares["deletePolicy"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
@@ -2264,6 +2375,65 @@ func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w ht
 	return err
 }
 
+type GetSigningSecretsRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type GetSigningSecretsResponseObject interface {
+	VisitGetSigningSecretsResponse(w http.ResponseWriter) error
+}
+
+type GetSigningSecrets200ResponseHeaders struct {
+	CacheControl string
+}
+
+type GetSigningSecrets200JSONResponse struct {
+	Body    SigningSecrets
+	Headers GetSigningSecrets200ResponseHeaders
+}
+
+func (response GetSigningSecrets200JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigningSecrets401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetSigningSecrets401JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigningSecrets404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetSigningSecrets404JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PauseSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -2511,6 +2681,94 @@ func (response ResumeSubscription404JSONResponse) VisitResumeSubscriptionRespons
 	return err
 }
 
+type RotateSigningSecretRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+	Body         *RotateSigningSecretJSONRequestBody
+}
+
+type RotateSigningSecretResponseObject interface {
+	VisitRotateSigningSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateSigningSecret200ResponseHeaders struct {
+	CacheControl string
+}
+
+type RotateSigningSecret200JSONResponse struct {
+	Body    SigningSecrets
+	Headers RotateSigningSecret200ResponseHeaders
+}
+
+func (response RotateSigningSecret200JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RotateSigningSecret400JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RotateSigningSecret401JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RotateSigningSecret404JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RotateSigningSecret409JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestSubscriptionFilterRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -2635,6 +2893,9 @@ type StrictServerInterface interface {
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx context.Context, request PutSubscriptionRequestObject) (PutSubscriptionResponseObject, error)
+	// GetSigningSecrets Show the secrets that deliveries are signed with
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets)
+	GetSigningSecrets(ctx context.Context, request GetSigningSecretsRequestObject) (GetSigningSecretsResponseObject, error)
 	// PauseSubscription Hold the deliveries of an event subscription
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/pause)
 	PauseSubscription(ctx context.Context, request PauseSubscriptionRequestObject) (PauseSubscriptionResponseObject, error)
@@ -2647,6 +2908,9 @@ type StrictServerInterface interface {
 	// ResumeSubscription End a pause
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/resume)
 	ResumeSubscription(ctx context.Context, request ResumeSubscriptionRequestObject) (ResumeSubscriptionResponseObject, error)
+	// RotateSigningSecret Replace the secret that deliveries are signed with
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret)
+	RotateSigningSecret(ctx context.Context, request RotateSigningSecretRequestObject) (RotateSigningSecretResponseObject, error)
 	// TestSubscriptionFilter Which events does the filter want, and why?
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
 	TestSubscriptionFilter(ctx context.Context, request TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error)
@@ -3111,6 +3375,32 @@ func (sh *strictHandler) PutSubscription(ctx echo.Context, topic TopicName, subs
 	return nil
 }
 
+// GetSigningSecrets operation middleware
+func (sh *strictHandler) GetSigningSecrets(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request GetSigningSecretsRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSigningSecrets(ctx.Request().Context(), request.(GetSigningSecretsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSigningSecrets")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSigningSecretsResponseObject); ok {
+		return validResponse.VisitGetSigningSecretsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // PauseSubscription operation middleware
 func (sh *strictHandler) PauseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
 	var request PauseSubscriptionRequestObject
@@ -3235,6 +3525,58 @@ func (sh *strictHandler) ResumeSubscription(ctx echo.Context, topic TopicName, s
 		return err
 	} else if validResponse, ok := response.(ResumeSubscriptionResponseObject); ok {
 		return validResponse.VisitResumeSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RotateSigningSecret operation middleware
+func (sh *strictHandler) RotateSigningSecret(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request RotateSigningSecretRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	var body RotateSigningSecretJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateSigningSecret(ctx.Request().Context(), request.(RotateSigningSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateSigningSecret")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RotateSigningSecretResponseObject); ok {
+		return validResponse.VisitRotateSigningSecretResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -136,6 +136,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil,
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
+		"signing":               map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
 		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
 		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
 		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
@@ -144,7 +145,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	require.Equal(t, want, made)
 	shown := b.manage(http.MethodGet, path, "")
 	require.Equal(t, want, shown.json(http.StatusOK))
-	require.NotContains(t, shown.body, "secret")
+	require.NotContains(t, shown.body, "code")
 
 	replaced := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/other","endpointKind":"azure-resource",
 		"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":"ga-2019","maxDeliveryAttempts":5,"eventTimeToLiveInMinutes":10},

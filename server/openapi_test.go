@@ -120,7 +120,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 19, tried)
+	require.Equal(t, 21, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -139,6 +139,7 @@ func TestExamples(t *testing.T) {
 		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
 		"testSubscriptionFilter",
+		"getSigningSecrets", "rotateSigningSecret",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
@@ -223,7 +224,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "since", "nextProbeAt", "key1", "key2"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "since", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

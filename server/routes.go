@@ -46,6 +46,8 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", administrators, v1.TestSubscriptionFilter},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", administrators, v1.GetSigningSecrets},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", administrators, v1.RotateSigningSecret},
 		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
 		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
 		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},

@@ -28,6 +28,7 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 		Filter:              filterOf(b.Filter),
 		MaxEventsPerBatch:   b.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: b.PreferredBatchSizeInKilobytes,
 		MaxConcurrentDeliveries: b.MaxConcurrentDeliveries,
+		Signed:                  signed(b.Signing),
 	}
 	spec.EndpointBaseURL = m.endpoint(&found, spec)
 	found.check(spec.Filter.ValidateWithin(m.filterLimits))

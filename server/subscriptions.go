@@ -115,6 +115,7 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
 		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
+		Signing:           m.signingJSON(s),
 		ProvisioningState: s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }

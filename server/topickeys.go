@@ -45,7 +45,8 @@ func accessKeys(topic string, ask func() (*store.AccessKeys, error)) (AccessKeys
 	return AccessKeys{Key1: keys.Key1, Key2: keys.Key2}, nil
 }
 
-// audit writes a line at level info for each answer that holds access keys which existed, or replaces one. The keys are not in it.
+// audit writes a line at level info for each answer that holds access keys or signing secrets which existed, or replaces one. They are
+// not in it.
 func (s *Server) audit(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 	return func(c echo.Context, request any) (any, error) {
 		answer, err := next(c, request)
@@ -57,6 +58,10 @@ func (s *Server) audit(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 			s.log.Info("access keys of a topic were shown", "topic", r.Topic, "client", c.RealIP())
 		case RegenerateTopicKeyRequestObject:
 			s.log.Info("an access key of a topic was replaced", "topic", r.Topic, "key", r.Body.KeyName, "client", c.RealIP())
+		case GetSigningSecretsRequestObject:
+			s.log.Info("signing secrets of an event subscription were shown", "topic", r.Topic, "subscription", r.Subscription, "client", c.RealIP())
+		case RotateSigningSecretRequestObject:
+			s.log.Info("the signing secret of an event subscription was replaced", "topic", r.Topic, "subscription", r.Subscription, "client", c.RealIP())
 		}
 		return answer, nil
 	}

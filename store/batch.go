@@ -21,6 +21,8 @@ const BatchKind = "batch"
 type Batch struct {
 	Work
 	ID int64
+	// CreatedAt is when it was cut.
+	CreatedAt time.Time
 	// Members are the deliveries that are still in it, in the order in which every attempt sends them.
 	Members []Member
 }
@@ -33,6 +35,10 @@ type Member struct {
 	Event        event.Event
 	EventMissing bool
 }
+
+// MessageID names the batch to its receiver, the same at each attempt. With the time, for a database that was restored counts on from
+// where it was, and a receiver that knows an id already throws the message away.
+func (b *Batch) MessageID() string { return fmt.Sprintf("batch-%d-%d", b.ID, b.CreatedAt.UnixMicro()) }
 
 // Keep leaves out the members that the function does not want to keep, and answers those.
 func (b *Batch) Keep(keep func(*Member) bool) (gone []Member) {
@@ -50,7 +56,7 @@ func (b *Batch) Keep(keep func(*Member) bool) (gone []Member) {
 
 const (
 	batchStatement = `
-SELECT id, attempts, skipped_marks, bytes, next_attempt_at, first_attempt_at, coalesce(last_hold, '')
+SELECT id, attempts, skipped_marks, bytes, next_attempt_at, first_attempt_at, coalesce(last_hold, ''), created_at
   FROM postrider_internal.batches WHERE job_id = $1 AND state = 'pending'`
 
 	// The order is that of their positions, see bindStatement.
@@ -100,7 +106,7 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 	b = &Batch{Work: Work{SubscriptionID: sub.ID, JobID: &jobID}}
 	err = s.readKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(batchStatement, jobID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.FirstAttemptAt, &b.LastHold)
+			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.FirstAttemptAt, &b.LastHold, &b.CreatedAt)
 		})
 	})
 	switch {

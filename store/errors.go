@@ -21,6 +21,8 @@ var (
 	ErrPaused = errors.New("the event subscription is paused")
 	// ErrNoProbation: the event subscription is not on probation.
 	ErrNoProbation = errors.New("the event subscription is not on probation")
+	// ErrNotSigned: the event subscription's deliveries are not signed.
+	ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
 	// ErrUnauthorized: the publication's Authorize refused the topic as it is now.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrUnavailable: nothing was stored, or it is unknown whether it was (the connection broke at COMMIT). Try again.

@@ -40,6 +40,8 @@ type SubscriptionSpec struct {
 	PreferredBatchSizeInKilobytes *int
 	// MaxConcurrentDeliveries bounds the requests in flight, of all nodes together; nil = as many as the endpoint keeps up with.
 	MaxConcurrentDeliveries *int
+	// Signed: deliveries are signed, with secrets of the event subscription's own; see policy.Signing.
+	Signed bool
 }
 
 // Batching reports whether events are delivered in batches.
@@ -62,6 +64,8 @@ type Subscription struct {
 	Name    string
 	SubscriptionSpec
 	ProvisioningState string
+	// Signing is what its deliveries are signed with; nil where they are not.
+	Signing *policy.Signing
 	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
 	EndpointHash         []byte
 	Hold                 HoldStatus
@@ -105,6 +109,7 @@ type subscriptionRow struct {
 	MaxEventsPerBatch                 *int
 	PreferredBatchSizeInKilobytes     *int
 	MaxConcurrentDeliveries           *int
+	SigningSealed                     []byte
 	Hold, HoldCause                   string
 	HoldSince, HoldUntil              *time.Time
 	Probing, TTLStopped, Resuming     bool
@@ -117,6 +122,7 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        s.event_delivery_schema, s.retry_policy, s.max_delivery_attempts, s.event_time_to_live_in_minutes, s.filter,
        coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state,
        s.max_events_per_batch, s.preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries,
+       s.signing_sealed,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
        CASE WHEN st.hold IS NULL THEN coalesce(r.cause, '') ELSE '' END AS hold_cause, CASE WHEN st.hold IS NULL THEN r.until END AS hold_until,
@@ -170,6 +176,10 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 			PreferredBatchSizeInKilobytes: r.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: r.MaxConcurrentDeliveries,
 		},
 	}
+	if sub.Signing, err = s.openSigning(r.SigningSealed); err != nil {
+		return nil, err
+	}
+	sub.Signed = sub.Signing != nil
 	if err := json.Unmarshal(r.Filter, &sub.Filter); err != nil {
 		return nil, fmt.Errorf("read its filter: %w", err)
 	}
@@ -235,15 +245,18 @@ func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec Su
 func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription) error {
 	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind,
 		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination,
-		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries)
+		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
+		signing_sealed)
 		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
 			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
-			@batch_events, @batch_kilobytes, @concurrent)`
+			@batch_events, @batch_kilobytes, @concurrent,
+			@signing)`
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
 		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
 		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
-		max_events_per_batch = @batch_events, preferred_batch_size_in_kilobytes = @batch_kilobytes, max_concurrent_deliveries = @concurrent
+		max_events_per_batch = @batch_events, preferred_batch_size_in_kilobytes = @batch_kilobytes, max_concurrent_deliveries = @concurrent,
+		signing_sealed = CASE WHEN @signing::bytea IS NOT NULL THEN coalesce(signing_sealed, @signing::bytea) END
 		WHERE id = @id`
 	filter, err := json.Marshal(spec.Filter)
 	if err != nil {
@@ -254,6 +267,10 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
 		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.sealer.Mac("endpoint " + spec.EndpointURL),
 		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes, "concurrent": spec.MaxConcurrentDeliveries,
+		"signing": nil,
+	}
+	if spec.Signed {
+		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.secretTime()))
 	}
 	statement := insert
 	if existing != nil {
@@ -275,7 +292,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string) erro
 			return err
 		}
 		id = sub.ID
-		_, err = tx.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", id)
+		_, err = tx.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), signing_sealed = NULL WHERE id = $1", id)
 		return err
 	})
 	if err != nil {

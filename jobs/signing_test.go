@@ -1,0 +1,258 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// signing asks for signatures.
+func signing(s *store.SubscriptionSpec) { s.Signed = true }
+
+// secret is the newest one of an event subscription.
+func (b *bundle) secret(t *testing.T, name string) string {
+	t.Helper()
+	sub, err := b.store.SubscriptionOf(t.Context(), topicName, name)
+	require.NoError(t, err)
+	return sub.Signing.Secrets[0].Text()
+}
+
+// rotate gives an event subscription a new secret and answers it.
+func (b *bundle) rotate(t *testing.T, name string, previous time.Duration) string {
+	t.Helper()
+	sub, err := b.store.RotateSigningSecret(t.Context(), topicName, name, nil, previous)
+	require.NoError(t, err)
+	return sub.Signing.Secrets[0].Text()
+}
+
+// verify asks Standard Webhooks' own library, which also refuses a time that is more than five minutes off.
+func (r request) verify(t *testing.T, secret string) error {
+	t.Helper()
+	receiver, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	return receiver.Verify([]byte(r.body), r.header)
+}
+
+// signatures counts those of a request.
+func (r request) signatures() int { return len(strings.Fields(r.header.Get("Webhook-Signature"))) }
+
+// ageSecrets moves all times of an event subscription's secrets into the past.
+func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
+	t.Helper()
+	const column = "event_subscriptions.signing_sealed"
+	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	require.NoError(t, err)
+	var sealed []byte
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT signing_sealed FROM postrider_internal.event_subscriptions WHERE name = $1", name).Scan(&sealed))
+	text, err := sealer.Open(column, sealed)
+	require.NoError(t, err)
+	var secrets []policy.SigningSecret
+	require.NoError(t, json.Unmarshal([]byte(text), &secrets))
+	for i := range secrets {
+		secrets[i].CreatedAt = secrets[i].CreatedAt.Add(-by)
+		if secrets[i].ValidUntil != nil {
+			until := secrets[i].ValidUntil.Add(-by)
+			secrets[i].ValidUntil = &until
+		}
+	}
+	aged, err := json.Marshal(secrets)
+	require.NoError(t, err)
+	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE name = $1", name, sealer.Seal(column, string(aged)))
+	require.NoError(t, b.store.Reload(t.Context()))
+}
+
+func TestSignedDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "signed", e.URL+"/signed", signing)
+	b.subscribe(t, "other", e.URL+"/other", signing)
+	b.subscribe(t, "plain", e.URL+"/plain", nil)
+	b.start(t, nil)
+	receipt := b.publish(t, jsonType, "["+eventGridBody("1", `{"n":1.50,  "a":"\u0041é"}`)+"]")
+	b.attemptsMade(t, 3)
+	for _, r := range e.requests() {
+		switch r.uri {
+		case "/plain":
+			for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
+				require.NotContains(t, r.header, name)
+			}
+		default:
+			own, foreign := b.secret(t, r.uri[1:]), b.secret(t, map[string]string{"/signed": "other", "/other": "signed"}[r.uri])
+			require.NoError(t, r.verify(t, own))
+			require.ErrorIs(t, r.verify(t, foreign), standardwebhooks.ErrNoMatchingSignature, "each has its own secret")
+			require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Webhook-Id"), "the event's, as in aeg-output-event-id")
+			require.Equal(t, 1, r.signatures())
+			r.body = strings.Replace(r.body, "1.50", "1.51", 1)
+			require.ErrorIs(t, r.verify(t, own), standardwebhooks.ErrNoMatchingSignature, "a body that was changed")
+		}
+	}
+	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.event_subscriptions s WHERE strpos(s::text, 'whsec') > 0`))
+}
+
+func TestSignedCloudEvent(t *testing.T) {
+	t.Parallel()
+	b := setupTopic(t, event.CloudEvents)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "signed", e.URL, both(signing, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }))
+	b.start(t, nil)
+	b.publish(t, structuredType, `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","data":{"n":1.50} }`)
+	b.attempt(t)
+	require.NoError(t, requireOneRequest(t, e).verify(t, b.secret(t, "signed")))
+}
+
+// stamp is the time that a request says it was made at.
+func (r request) stamp(t *testing.T) int64 {
+	t.Helper()
+	seconds, err := strconv.ParseInt(r.header.Get("Webhook-Timestamp"), 10, 64)
+	require.NoError(t, err)
+	return seconds
+}
+
+// Receivers know a message again by its id, and an old request by its time: a retry has the same id, and its own time.
+func TestSignedRetry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.subscribe(t, "signed", e.URL, signing)
+	b.start(t, nil)
+	b.publishOne(t, "1")
+	b.attempt(t)
+	// The header's unit is a second.
+	b.become(t, 1, "SELECT (floor(extract(epoch FROM clock_timestamp())) > $1)::int", e.requests()[0].stamp(t))
+	b.travel(t)
+	b.attempt(t)
+	seen := e.requests()
+	require.Len(t, seen, 2)
+	for _, r := range seen {
+		require.NoError(t, r.verify(t, b.secret(t, "signed")))
+	}
+	require.Equal(t, seen[0].header["Webhook-Id"], seen[1].header["Webhook-Id"])
+	require.Greater(t, seen[1].stamp(t), seen[0].stamp(t))
+	require.NotEqual(t, seen[0].header["Webhook-Signature"], seen[1].header["Webhook-Signature"])
+}
+
+// A receiver that has not been given the new secret yet goes on verifying until the old one's time is over.
+func TestRotatedSecrets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "signed", e.URL, signing)
+	b.start(t, nil)
+	sent := 0
+	next := func() request {
+		b.publishOne(t, fmt.Sprint(sent))
+		b.attempt(t)
+		sent++
+		seen := e.requests()
+		require.Len(t, seen, sent)
+		return seen[sent-1]
+	}
+	first := b.secret(t, "signed")
+	require.NoError(t, next().verify(t, first))
+
+	second := b.rotate(t, "signed", 24*time.Hour)
+	third := b.rotate(t, "signed", 48*time.Hour)
+	r := next()
+	require.Equal(t, 3, r.signatures())
+	for _, secret := range []string{first, second, third} {
+		require.NoError(t, r.verify(t, secret))
+	}
+	newest := r
+	newest.header = r.header.Clone()
+	newest.header.Set("Webhook-Signature", strings.Fields(r.header.Get("Webhook-Signature"))[0])
+	require.NoError(t, newest.verify(t, third), "the newest comes first")
+
+	b.ageSecrets(t, "signed", 24*time.Hour-time.Minute)
+	require.NoError(t, next().verify(t, first), "a minute before its end")
+	b.ageSecrets(t, "signed", time.Minute)
+	r = next()
+	require.Equal(t, 2, r.signatures())
+	require.ErrorIs(t, r.verify(t, first), standardwebhooks.ErrNoMatchingSignature)
+	require.NoError(t, r.verify(t, second))
+	require.NoError(t, r.verify(t, third))
+
+	alone := b.rotate(t, "signed", 0)
+	r = next()
+	require.Equal(t, 1, r.signatures())
+	require.NoError(t, r.verify(t, alone))
+
+	b.subscribe(t, "signed", e.URL, nil)
+	require.NotContains(t, next().header, "Webhook-Signature", "switched off")
+	b.subscribe(t, "signed", e.URL, signing)
+	require.ErrorIs(t, next().verify(t, alone), standardwebhooks.ErrNoMatchingSignature, "and on again, with another one")
+}
+
+// Every node signs with what was rotated at one of them.
+func TestRotatedSecretsOnEveryNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	sub := b.subscribe(t, "signed", e.URL, signing)
+	other, _ := newStore(t, b.url, "node-2")
+	secret := b.rotate(t, "signed", 0)
+	engine := b.newEngine(t, other, nil)
+	require.Eventually(t, func() bool {
+		known, ok := other.Catalogue().Subscription(sub.ID)
+		return ok && known.Signing.Secrets[0].Text() == secret
+	}, patience, tick)
+	require.NoError(t, engine.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, engine) })
+	b.publishOne(t, "1")
+	b.attempt(t)
+	require.NoError(t, requireOneRequest(t, e).verify(t, secret))
+}
+
+func TestSignedBatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	statuses := make(chan int, 3)
+	statuses <- http.StatusServiceUnavailable
+	statuses <- http.StatusOK
+	statuses <- http.StatusOK
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-statuses) })
+	b.subscribe(t, "signed", e.URL, both(signing, batching(5, 64)))
+	b.publishAtOnce(t, "e", 5)
+	b.start(t, nil)
+	b.attempt(t)
+	b.travel(t)
+	b.attempt(t)
+	lone := b.publishOne(t, "lone")
+	b.attempt(t)
+	seen := e.requests()
+	require.Len(t, seen, 3)
+	for _, r := range seen {
+		require.NoError(t, r.verify(t, b.secret(t, "signed")))
+		require.Regexp(t, `^batch-\d+-\d{16}$`, r.header.Get("Webhook-Id"))
+	}
+	require.Equal(t, seen[0].header["Webhook-Id"], seen[1].header["Webhook-Id"], "a retry")
+	require.NotEqual(t, seen[1].header["Webhook-Id"], seen[2].header["Webhook-Id"], "another batch")
+	require.Equal(t, lone.SystemIDs[0].String(), seen[2].header.Get("Aeg-Output-Event-Id"), "a batch of one is a batch, too: it may be sent again as it was")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE batch_id = split_part($1, '-', 2)::bigint AND members = 5", seen[0].header.Get("Webhook-Id")))
+}
+
+// A delivery that goes alone though its event subscription takes batches has its event's id.
+func TestSignedDeliveryFromBeforeBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "signed", e.URL, signing)
+	receipt := b.publishOne(t, "1")
+	b.subscribe(t, "signed", e.URL, both(signing, batching(10, 64)))
+	b.start(t, nil)
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.NoError(t, r.verify(t, b.secret(t, "signed")))
+	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Webhook-Id"))
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// noStore keeps secrets out of caches, a browser's own included.
+const noStore = "no-store"
+
+// previousSecretByDefault is how long a replaced secret goes on signing where nothing else is asked for.
+const previousSecretByDefault = 24 * time.Hour
+
+// signed says whether deliveries are to be signed.
+func signed(b *SigningSettings) bool { return b != nil && optional(b.Enabled, false) }
+
+// GetSigningSecrets answers POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
+func (m *management) GetSigningSecrets(ctx context.Context, r GetSigningSecretsRequestObject) (GetSigningSecretsResponseObject, error) {
+	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	return GetSigningSecrets200JSONResponse{m.signingSecrets(sub), GetSigningSecrets200ResponseHeaders{noStore}}, nil
+}
+
+// RotateSigningSecret answers POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
+func (m *management) RotateSigningSecret(ctx context.Context, r RotateSigningSecretRequestObject) (RotateSigningSecretResponseObject, error) {
+	key, previous, err := newSecret(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if !storable(r.Topic) || !storable(r.Subscription) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	sub, err := m.store.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
+	var refused *policy.ValidationError
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	case errors.Is(err, store.ErrNotSigned):
+		return nil, refuse(http.StatusConflict, codeConflict,
+			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first", r.Subscription, r.Topic)
+	case errors.As(err, &refused):
+		return nil, invalid(refused.Field, "%s", refused.Message)
+	case err != nil:
+		return nil, err
+	}
+	return RotateSigningSecret200JSONResponse{m.signingSecrets(sub), RotateSigningSecret200ResponseHeaders{noStore}}, nil
+}
+
+// newSecret reads what is asked for: the key, nil for one that is made here, and how long the secrets so far go on signing.
+func newSecret(b *RotateSigningSecretSettings) (key []byte, previous time.Duration, err error) {
+	if b == nil {
+		return nil, previousSecretByDefault, nil
+	}
+	var found problems
+	if b.Secret != nil {
+		key, err = policy.ParseSigningSecret(*b.Secret)
+		found.check(err)
+	}
+	const most = int(policy.MaxPreviousSecret / time.Hour)
+	hours := optional(b.PreviousValidForHours, int(previousSecretByDefault/time.Hour))
+	if hours < 0 || hours > most {
+		found.value("previousValidForHours", "must be between 0 and %d, not %d", most, hours)
+	}
+	return key, time.Duration(hours) * time.Hour, found.err()
+}
+
+// liveSecrets are those that sign now, by the database's clock.
+func (m *management) liveSecrets(s *store.Subscription) []policy.SigningSecret {
+	if s.Signing == nil {
+		return nil
+	}
+	return s.Signing.Live(m.store.Now())
+}
+
+func (m *management) signingSecrets(s *store.Subscription) SigningSecrets {
+	shown := SigningSecrets{Value: []SigningSecret{}}
+	for _, secret := range m.liveSecrets(s) {
+		shown.Value = append(shown.Value, SigningSecret{Secret: secret.Text(), CreatedAt: secret.CreatedAt.UTC(), ValidUntil: utcOrNull(secret.ValidUntil)})
+	}
+	return shown
+}
+
+// signingJSON shows no secret.
+func (m *management) signingJSON(s *store.Subscription) Signing {
+	live := m.liveSecrets(s)
+	shown := Signing{Enabled: s.Signed, Secrets: len(live)}
+	if len(live) > 0 {
+		shown.RotatedAt = utcOrNull(&live[0].CreatedAt)
+	}
+	if len(live) > 1 {
+		shown.PreviousValidUntil = utcOrNull(live[1].ValidUntil)
+	}
+	return shown
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const signingColumn = "event_subscriptions.signing_sealed"
+
+// newSigningKey makes 32 random bytes: as long as what HMAC-SHA256 makes of them.
+func newSigningKey() []byte {
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // crypto/rand.Read never fails since Go 1.24
+	return key
+}
+
+// secretTime is now, as fine as PostgreSQL's own times: they are shown side by side.
+func (s *Store) secretTime() time.Time { return s.Now().Truncate(time.Microsecond) }
+
+func (s *Store) sealSigning(signing *policy.Signing) []byte {
+	text, _ := json.Marshal(signing.Secrets) // bytes and times can always be written
+	return s.sealer.Seal(signingColumn, string(text))
+}
+
+// openSigning is nil where nothing is sealed.
+func (s *Store) openSigning(sealed []byte) (*policy.Signing, error) {
+	if sealed == nil {
+		return nil, nil
+	}
+	text, err := s.sealer.Open(signingColumn, sealed)
+	if err != nil {
+		return nil, err
+	}
+	signing := &policy.Signing{}
+	if err := json.Unmarshal([]byte(text), &signing.Secrets); err != nil {
+		return nil, fmt.Errorf("read its signing secrets: %w", err)
+	}
+	return signing, nil
+}
+
+// RotateSigningSecret puts a new secret before those that an event subscription's deliveries are signed with; previous is how long
+// they go on signing. The key is made where it is nil. Other nodes know of it within a second. ErrNotFound; ErrNotSigned; a
+// *policy.ValidationError, see policy.Signing.Rotate.
+func (s *Store) RotateSigningSecret(ctx context.Context, topic, name string, key []byte, previous time.Duration) (sub *Subscription, err error) {
+	if key == nil {
+		key = newSigningKey()
+	}
+	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		existing, err := s.subscriptionOf(ctx, tx, topic, name)
+		if err != nil {
+			return err
+		}
+		if !existing.Signed {
+			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotSigned)
+		}
+		rotated, err := existing.Signing.Rotate(key, s.secretTime(), previous)
+		if err != nil {
+			return err
+		}
+		const update = "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE id = $1"
+		if _, err := tx.Exec(ctx, update, existing.ID, s.sealSigning(rotated)); err != nil {
+			return fmt.Errorf("replace a signing secret: %w", err)
+		}
+		sub, err = s.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	return sub, err
+}
