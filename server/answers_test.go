@@ -32,6 +32,7 @@ func TestAnswerTo(t *testing.T) {
 		"data PostgreSQL refuses": {wrapped(store.ErrPoison), 400, "InvalidEvent"},
 		"unavailable":             {wrapped(store.ErrUnavailable), 503, "ServiceUnavailable"},
 		"a time that ran out":     {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
+		"events not found":        {lastEventsRefusal(wrapped(store.ErrTooSlow)), 503, "ServiceUnavailable"},
 		"a caller who left":       {wrapped(context.Canceled), 503, "ServiceUnavailable"},
 		"no such route":           {echo.ErrNotFound, 404, "NotFound"},
 		"another router's error":  {echo.ErrStatusRequestEntityTooLarge, 413, "RequestEntityTooLarge"},
@@ -42,6 +43,8 @@ func TestAnswerTo(t *testing.T) {
 		require.Equal(t, row.code, answer.code, name)
 		require.NotContains(t, answer.message, "secrets", name)
 	}
+	require.Contains(t, lastEventsRefusal(store.ErrTooSlow).Error(), "bring one in event", "trying again does not help")
+	require.NoError(t, lastEventsRefusal(nil))
 	for name, err := range map[string]error{"an error nobody knows": errors.New("x"), "the router's own 500": echo.ErrInternalServerError} {
 		require.Nil(t, answerTo(err, r), "%s: goes to the log alone", name)
 	}

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,4 +50,16 @@ func TestPublishByTheWrongDoor(t *testing.T) {
 	send("/topics/cloud:publish", namespace, structured).refused(401, "Unauthorized")
 	b.send(http.MethodPost, "/topics/shop:publish", cloudEvent("1"), "Content-Type", structured).refused(401, "Unauthorized")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"))
+}
+
+// Event Grid takes 1,000 events in such a request, and 5,000 in one to a custom topic. Here one limit is for all.
+func TestPublishManyToANamespaceTopic(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.topic("shop", `{"kind":"namespace"}`)
+	many := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(cloudEvent("a")+",", n), ",") + "]" }
+	headers := []string{"Content-Type", "application/cloudevents-batch+json", "aeg-sas-key", key}
+	require.Equal(t, http.StatusOK, b.send(http.MethodPost, "/topics/shop:publish", many(1001), headers...).status)
+	require.Equal(t, 1001, b.count("SELECT count(*) FROM postrider.events"))
+	b.send(http.MethodPost, "/topics/shop:publish", many(5001), headers...).refused(413, "PayloadTooLarge")
 }

@@ -71,7 +71,7 @@ func policyRefusal(name, used string, err error) error {
 // error names every mistake, one a line.
 func ReadPolicy(name string, body []byte) (*policy.Policy, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, errors.New("there is no JSON object")
+		return nil, errNoObject
 	}
 	var settings PolicySettings
 	err := decodeStrictly(body, &settings)
@@ -81,15 +81,22 @@ func ReadPolicy(name string, body []byte) (*policy.Policy, error) {
 			return p, nil
 		}
 	}
+	return nil, inLines(err)
+}
+
+var errNoObject = errors.New("there is no JSON object")
+
+// inLines is an error for a terminal: every mistake, one a line.
+func inLines(err error) error {
 	var refused *refusal
 	if !errors.As(err, &refused) || len(refused.details) == 0 {
-		return nil, err
+		return err
 	}
 	lines := make([]string, len(refused.details))
 	for i, detail := range refused.details {
 		lines[i] = detail.Message
 	}
-	return nil, errors.New(strings.Join(lines, "\n"))
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // readPolicy fills in the defaults, which are those of ga-2021 but for the rules that would contradict what is set: without a

@@ -3,8 +3,8 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 
 	"postrider/event"
@@ -12,57 +12,67 @@ import (
 	"postrider/store"
 )
 
-// mostTested is how many of a topic's last events a filter is tested with at most.
-const mostTested = 50
+// MaxTestedEvents is how many of a topic's last events a filter is tested with at most, and when nothing is said.
+const MaxTestedEvents = 50
 
 // TestSubscriptionFilter answers POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. Nothing is stored or delivered.
 func (m *management) TestSubscriptionFilter(ctx context.Context, r TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error) {
-	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
+	if !storable(r.Topic) || !storable(r.Subscription) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	f, err := store.ReadFilter(ctx, m.store.Pool(), r.Topic, r.Subscription)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
 	if err != nil {
 		return nil, err
 	}
-	events, err := m.testedEvents(ctx, sub, r.Body)
+	events, err := m.testedEvents(ctx, &f.Topic, r.Body)
 	if err != nil {
 		return nil, err
 	}
-	answer := TestSubscriptionFilter200JSONResponse{Value: make([]FilterResult, len(events))}
-	for i := range events {
-		answer.Value[i] = filterResult(sub, &events[i])
-	}
-	return answer, nil
+	return TestSubscriptionFilter200JSONResponse(TestFilter(f.Topic.Name, &f.Filter, events)), nil
 }
 
 // testedEvents are the event that the request brings, or the topic's last ones.
-func (m *management) testedEvents(ctx context.Context, sub *store.Subscription, b *FilterTest) ([]event.Event, error) {
+func (m *management) testedEvents(ctx context.Context, topic *store.Topic, b *FilterTest) ([]event.Event, error) {
 	if b == nil {
 		b = &FilterTest{}
 	}
 	brought := len(b.Event) > 0 && string(b.Event) != "null"
-	last := optional(b.Last, mostTested)
+	last := optional(b.Last, MaxTestedEvents)
 	switch {
 	case brought && b.Last != nil:
 		return nil, invalid("last", "must be absent beside event")
-	case last < 1 || last > mostTested:
-		return nil, invalid("last", "must be between 1 and %d, not %d", mostTested, last)
-	case !brought:
-		return m.store.LastEvents(ctx, sub.TopicID, last)
+	case last < 1 || last > MaxTestedEvents:
+		return nil, invalid("last", "must be between 1 and %d, not %d", MaxTestedEvents, last)
+	case brought:
+		return ReadTestedEvent(topic, b.Event)
 	}
-	topic, err := m.topic(ctx, sub.Topic)
-	if err != nil {
-		return nil, err
-	}
-	return readTested(topic, b.Event)
+	events, err := store.LastEvents(ctx, m.store.Pool(), topic.ID, last)
+	return events, lastEventsRefusal(err)
 }
 
-// readTested reads one event in the topic's schema, as if it were published.
-func readTested(topic *store.Topic, text json.RawMessage) ([]event.Event, error) {
-	if text[0] != '{' {
+func lastEventsRefusal(err error) error {
+	if errors.Is(err, store.ErrTooSlow) {
+		return refuse(http.StatusServiceUnavailable, codeUnavailable,
+			"the topic's last events were not found in time: very many events of other topics are newer; bring one in event")
+	}
+	return err
+}
+
+// ReadTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the event.
+func ReadTestedEvent(topic *store.Topic, text []byte) ([]event.Event, error) {
+	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return nil, invalid("event", "must be an object: one event in schema %s", topic.InputSchema)
 	}
 	events, err := inputOf(topic).Parse("application/json", bytes.Join([][]byte{[]byte("["), text, []byte("]")}, nil))
 	var wrong *event.Error
-	if errors.As(err, &wrong) {
+	switch {
+	case errors.As(err, &wrong):
 		return nil, eventRefusal(wrong)
+	case err == nil && len(events) != 1: // "{},{}", which is no JSON that a request could hold
+		return nil, invalid("event", "must be one event and not %d", len(events))
 	}
 	return events, err
 }
@@ -79,17 +89,34 @@ func eventRefusal(e *event.Error) error {
 	return answer
 }
 
-// filterResult judges one event. That all clauses passed is what makes an event wanted, see policy.Filter.Explain.
-func filterResult(sub *store.Subscription, e *event.Event) FilterResult {
-	view := store.EventView(sub.Topic, e)
-	shown := FilterResult{Id: e.ID, Matched: true, Clauses: []FilterClause{}}
-	for _, c := range sub.Filter.Explain(&view) {
-		shown.Matched = shown.Matched && c.Passed
-		shown.Clauses = append(shown.Clauses, clauseJSON(c))
+// ReadFilter makes a filter of the JSON that `filter` of an event subscription takes. Its error names every mistake, one a line.
+func ReadFilter(text []byte, limits policy.FilterLimits) (policy.Filter, error) {
+	var settings FilterSettings
+	err := errNoObject
+	if len(bytes.TrimSpace(text)) > 0 {
+		err = decodeStrictly(text, &settings)
 	}
-	return shown
+	filter := filterOf(&settings)
+	if err == nil {
+		var found problems
+		found.check(filter.ValidateWithin(limits))
+		err = found.err()
+	}
+	return filter, inLines(err)
 }
 
-func clauseJSON(c policy.FilterClause) FilterClause {
-	return FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)}
+// TestFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed is what makes
+// an event wanted, see policy.Filter.Explain.
+func TestFilter(topic string, f *policy.Filter, events []event.Event) FilterResults {
+	tested := FilterResults{Value: make([]FilterResult, len(events))}
+	for i := range events {
+		view := store.EventView(topic, &events[i])
+		shown := FilterResult{Id: events[i].ID, Matched: true, Clauses: []FilterClause{}}
+		for _, c := range f.Explain(&view) {
+			shown.Matched = shown.Matched && c.Passed
+			shown.Clauses = append(shown.Clauses, FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)})
+		}
+		tested.Value[i] = shown
+	}
+	return tested
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func TestLastEvents(t *testing.T) {
 	require.NoError(t, err)
 	b.publish(t, "orders", "second", 2)
 
-	last, err := b.store.LastEvents(t.Context(), plain.ID, 4)
+	last, err := store.LastEvents(t.Context(), b.store.Pool(), plain.ID, 4)
 	require.NoError(t, err)
 	ids := make([]string, len(last))
 	for i := range last {
@@ -117,7 +118,7 @@ func TestLastEvents(t *testing.T) {
 	}
 	require.Equal(t, []string{"second-1", "second-0", "first-2", "first-1"}, ids)
 
-	last, err = b.store.LastEvents(t.Context(), custom.ID, 50)
+	last, err = store.LastEvents(t.Context(), b.store.Pool(), custom.ID, 50)
 	require.NoError(t, err)
 	require.Len(t, last, 1)
 	require.WithinDuration(t, time.Now(), last[0].Time, time.Minute)
@@ -125,4 +126,41 @@ func TestLastEvents(t *testing.T) {
 	require.Equal(t, event.Event{
 		Schema: event.Custom, ID: "1", Type: "test", Subject: "ann", DataVersion: "2", Body: []byte(`{"no":1,"v":2,"who":"ann"}`),
 	}, last[0])
+}
+
+func TestLastEventsThatTakeTooLong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	topic := b.topic(t, "orders")
+	b.publish(t, "orders", "e", 1)
+	tx, err := b.store.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events") // before lock_timeout, 2 s, the statement's own time is up
+	require.NoError(t, err)
+	_, err = store.LastEventsWithin(t.Context(), b.store.Pool(), topic.ID, 50, 20*time.Millisecond)
+	require.ErrorIs(t, err, store.ErrTooSlow)
+	require.NotErrorIs(t, err, store.ErrUnavailable, "trying again does not help")
+	require.NoError(t, tx.Rollback(t.Context()))
+	last, err := store.LastEvents(t.Context(), b.store.Pool(), topic.ID, 50)
+	require.NoError(t, err)
+	require.Len(t, last, 1)
+}
+
+func TestReadFilter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	custom := b.customTopic(t, "custom")
+	const text = `{"includedEventTypes":["test"],"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"total","value":10.0}]}`
+	sub := b.subscription(t, "custom", "billing", filtered(t, text))
+	read, err := store.ReadFilter(t.Context(), b.store.Pool(), "custom", "billing")
+	require.NoError(t, err)
+	require.Equal(t, sub.Filter, read.Filter)
+	require.Equal(t, store.Topic{ID: custom.ID, Name: "custom", Kind: custom.Kind, InputSchema: event.Custom, InputSchemaMapping: custom.InputSchemaMapping}, read.Topic)
+
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), "custom", "billing"))
+	for _, names := range [][2]string{{"custom", "billing"}, {"nowhere", "billing"}} {
+		_, err = store.ReadFilter(t.Context(), b.store.Pool(), names[0], names[1])
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}
 }

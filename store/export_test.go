@@ -47,3 +47,6 @@ func (s *Store) FreeMemory() int64 {
 	free, _ := s.loader.look()
 	return free
 }
+
+// LastEventsWithin is LastEvents with another time to do it in.
+var LastEventsWithin = lastEvents

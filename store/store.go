@@ -104,7 +104,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 // Node is the name of this process in the lease and in recorded attempts.
 func (s *Store) Node() string { return s.node }
 
-// Pool is the connection pool, for River's client and for health checks.
+// Pool is the connection pool, for River's client, for health checks and for what is read without a store.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Run drives committer, recorder, router, loader, notifier and the catalogue's reload until ctx ends. Whatever Publish and

@@ -33,7 +33,7 @@ func leaves(t *testing.T) (verbs []string) {
 func TestEveryVerbHelps(t *testing.T) {
 	t.Parallel()
 	verbs := leaves(t)
-	require.Subset(t, verbs, []string{"dev", "serve", "migrate up", "migrate status", "policy explain", "sql", "sink", "bench throughput", "version"})
+	require.Subset(t, verbs, []string{"dev", "serve", "migrate up", "migrate status", "policy explain", "subscription test-filter", "sql", "sink", "bench throughput", "version"})
 	for _, verb := range verbs {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()

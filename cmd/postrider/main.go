@@ -23,6 +23,8 @@ type cli struct {
 	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
+
+	Subscription subscriptionCmd `cmd:"" help:"Ask about event subscriptions."`
 }
 
 func main() {

@@ -31,9 +31,11 @@ type outputFlag struct {
 
 func (f outputFlag) print(value any, table func(io.Writer)) error {
 	if f.Output == "json" {
-		encoder := json.NewEncoder(os.Stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
+		encoded, err := json.MarshalIndent(value, "", "  ")
+		if err == nil {
+			_, err = fmt.Println(escapeControls(string(encoded)))
+		}
+		return err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	table(w)

@@ -94,8 +94,8 @@ func policyError(name, used string, err error) error {
 	}
 }
 
-// maxPolicyFile is as much as a request may have.
-const maxPolicyFile = 1 << 20
+// maxFile is as much as a request may have.
+const maxFile = 1 << 20
 
 func readFileOrInput(name string) ([]byte, error) {
 	in := os.Stdin
@@ -107,12 +107,12 @@ func readFileOrInput(name string) ([]byte, error) {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	body, err := io.ReadAll(io.LimitReader(in, maxPolicyFile+1))
+	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
-	case len(body) > maxPolicyFile:
-		return nil, usagef("%s: a policy has at most %d bytes", name, maxPolicyFile)
+	case len(body) > maxFile:
+		return nil, usagef("%s: such a file has at most %d bytes", name, maxFile)
 	}
 	return body, nil
 }

@@ -137,24 +137,21 @@ func cell(value any) string {
 	default:
 		text = fmt.Sprint(v)
 	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
+	text = oneLine(text)
 	if utf8.RuneCountInString(text) > maxCell {
 		return string([]rune(text)[:maxCell-1]) + "…"
 	}
 	return text
 }
 
+func oneLine(text string) string { return strings.ReplaceAll(plainLines(text), "\n", " ") }
+
 // escapeControls writes the control characters that JSON lets stand (DEL and C1) as escapes: a terminal obeys them too.
-// In an encoded document they can be inside strings only.
+// In an encoded document they can be inside strings only; a line's end can not.
 func escapeControls(encoded string) string {
 	var out strings.Builder
 	for _, r := range encoded {
-		if unicode.IsControl(r) {
+		if r != '\n' && unicode.IsControl(r) {
 			fmt.Fprintf(&out, `\u%04x`, r)
 		} else {
 			out.WriteRune(r)

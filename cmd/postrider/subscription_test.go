@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// order is a CloudEvent with what a terminal would obey: a colour in its subject, a C1 control character in its id.
+func order(id string, total int) string {
+	return fmt.Sprintf(`{"specversion":"1.0","id":"%s\u009b","source":"/shop","type":"shop.order","subject":"\u001b[31morders/%s","data":{"total":%d}}`, id, id, total)
+}
+
+// filteredService has a topic with three events and an event subscription whose filter wants one of them.
+func filteredService(t *testing.T) (*database, *node) {
+	t.Helper()
+	db := migratedDatabase(t)
+	n := startNode(t, db, "--role", "api")
+	key := n.topic("orders")
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		`{"endpointUrl":"http://127.0.0.1:1/","filter":{"subjectEndsWith":"1","advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
+	for id, total := range map[string]int{"1": 20, "2": 5} {
+		n.publish("orders", key, order(id, total))
+	}
+	n.publish("orders", key, order("31", 10))
+	return db, n
+}
+
+func TestSubscriptionTestFilter(t *testing.T) {
+	t.Parallel()
+	db, n := filteredService(t)
+	run := func(flags ...string) string {
+		t.Helper()
+		r := postrider(t, db.env(), append([]string{"subscription", "test-filter", "orders", "billing"}, flags...)...)
+		require.Zero(t, r.code, r.stderr)
+		return r.stdout
+	}
+	table := words(run())
+	require.Len(t, table, 6)
+	require.Equal(t, []string{"EVENT ID TYPE SUBJECT WANTED CLAUSE WHY NOT", "31 shop.order [31morders/31 no advancedFilters[0] data.total is 10, but must be greater than 10"}, table[:2])
+	require.ElementsMatch(t, []string{
+		"1 shop.order [31morders/1 yes",
+		`2 shop.order [31morders/2 no subjectEndsWith the subject is "\x1b[31morders/2", but must end with "1"`, // it is quoted
+		"advancedFilters[0] data.total is 5, but must be greater than 10",
+	}, table[2:5])
+	require.Equal(t, "(1 of 3 events are wanted)", table[5])
+
+	const path = "/v1/topics/orders/subscriptions/billing/testFilter"
+	asJSON := run("-o", "json")
+	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, ""), asJSON)
+	require.NotContains(t, asJSON, "\u009b")
+	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"last":1}`), run("--last", "1", "-o", "json"))
+
+	brought, filter := writtenFile(t, order("9", 11)), writtenFile(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"id","values":["9\u009b"],"value":null}]}`)
+	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`), run("--event", brought, "-o", "json"))
+	require.Contains(t, run("--event", brought), `must end with "1"`)
+	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 events are wanted)", "a filter that is stored nowhere")
+	require.Contains(t, run("--filter", filter), "(0 of 3 events are wanted)")
+	require.Equal(t, 3, one[int](db, "SELECT count(*) FROM postrider.events"), "nothing is stored")
+
+	piped := startProcess(t, db.env(), "sh", "-c", `"$0" subscription test-filter orders billing --event - < "$1"`, program, writtenFile(t, order("91", 11)))
+	require.Zero(t, piped.wait(), piped.stderr.String())
+	require.Contains(t, piped.stdout.String(), "(1 of 1 events are wanted)")
+}
+
+func writtenFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.json")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+func TestSubscriptionTestFilterRefuses(t *testing.T) {
+	t.Parallel()
+	db, _ := filteredService(t)
+	for _, row := range []struct {
+		name string
+		env  []string
+		args string
+		says string
+	}{
+		{"no database", nil, "orders billing", "no database: set POSTRIDER_DATABASE_URL"},
+		{"no such event subscription", db.env(), "orders nobody", `topic "orders" has no event subscription "nobody"`},
+		{"no such topic", db.env(), "nowhere billing", `topic "nowhere" has no event subscription "billing"`},
+		{"no name", db.env(), "orders", "<subscription>"},
+		{"too many", db.env(), "orders billing --last 51", "--last 51: must be 1 to 50"},
+		{"none", db.env(), "orders billing --last 0", "--last 0: must be 1 to 50"},
+		{"an event and the last ones", db.env(), "orders billing --last 1 --event -", "--event"},
+		{"two from standard input", db.env(), "orders billing --filter - --event -", "cannot both be read from standard input"},
+		{"a file that is not there", db.env(), "orders billing --event nowhere.json", "nowhere.json"},
+		{"no event", db.env(), "orders billing --event " + writtenFile(t, "[]"), "event must be an object: one event in schema CloudEventSchemaV1_0"},
+		{"an empty file", db.env(), "orders billing --event " + writtenFile(t, ""), "event must be an object"},
+		{"two events", db.env(), "orders billing --event " + writtenFile(t, order("1", 1)+","+order("2", 2)), "event must be one event and not 2"},
+		{"a wrong event", db.env(), "orders billing --event " + writtenFile(t, `{"specversion":"1.0","id":"1","source":"/"}`), "event.type: is required"},
+		{"a wrong filter", db.env(), "orders billing --filter " + writtenFile(t, `{"advancedFilters":[{"operatorType":"NumberLike","key":"a"}]}`), "filter.advancedFilters[0].operatorType must be one of"},
+		{"an unknown property", db.env(), "orders billing --filter " + writtenFile(t, `{"subject":"a","types":[]}`), "subject is not known here; what is: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes, isSubjectCaseSensitive, subjectBeginsWith, subjectEndsWith\ntypes is"},
+		{"no filter", db.env(), "orders billing --filter " + writtenFile(t, " "), "there is no JSON object"},
+		{"a limit", db.env(), "orders billing --max-filter-string 2 --filter " + writtenFile(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"a","values":["abc"]}]}`), "must be at most 2 characters long, is 3"},
+		{"an impossible limit", db.env(), "orders billing --max-filter-values 0", "--max-filter-values 0: must be 1 to 10000"},
+	} {
+		r := postrider(t, row.env, append([]string{"subscription", "test-filter"}, strings.Fields(row.args)...)...)
+		require.Equal(t, 2, r.code, "%s: %s%s", row.name, r.stdout, r.stderr)
+		require.Contains(t, r.stderr, row.says, row.name)
+	}
+	r := postrider(t, emptyDatabase(t).env(), "subscription", "test-filter", "orders", "billing")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "postrider migrate up")
+}
+
+// A topic that nothing was published to, and the JSON of it, which has a list all the same.
+func TestSubscriptionTestFilterWithoutEvents(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	n := startNode(t, db, "--role", "api")
+	n.topic("orders")
+	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
+	r := postrider(t, db.env(), "subscription", "test-filter", "orders", "billing", "-o", "json")
+	require.Zero(t, r.code, r.stderr)
+	var answer map[string][]any
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &answer))
+	require.Equal(t, map[string][]any{"value": {}}, answer)
+}

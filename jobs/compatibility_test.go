@@ -1,0 +1,77 @@
+package jobs_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+)
+
+// No page promises an order: an event that waits for its retry keeps none behind it waiting.
+func TestOneEventsRetryLetsLaterEventsPass(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var refused atomic.Bool
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if r.eventID() == "first" && refused.CompareAndSwap(false, true) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
+	b.publishOne(t, "second")
+	require.Equal(t, "second", b.attempt(t).EventID)
+	require.Equal(t, 1, b.travel(t))
+	require.Equal(t, "first", b.attempt(t).EventID)
+	require.Len(t, e.requests(), 3)
+	require.Equal(t, "second", e.requests()[1].eventID())
+}
+
+// A dead letter has what Event Grid writes beside the event, whatever the schema, and has it at once.
+func TestDeadLetterHasEventGridsFields(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name              string
+		bundle            func(*testing.T) *bundle
+		delivery          event.Schema
+		contentType, body string // of one event with id 7, type order and subject ann
+	}{
+		{
+			"Event Grid", setup, event.EventGrid, jsonType,
+			`{"id":"7","subject":"ann","eventType":"order","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"n":1.50}}`,
+		},
+		{
+			"CloudEvents", func(t *testing.T) *bundle { t.Helper(); return setupTopic(t, event.CloudEvents) }, event.CloudEvents, structuredType,
+			`{"specversion":"1.0","id":"7","source":"/s","type":"order","subject":"ann","time":"2026-01-01T00:00:00Z"}`,
+		},
+		{
+			"custom", func(t *testing.T) *bundle { t.Helper(); return setupCustom(t, wholeMapping) }, event.EventGrid, jsonType,
+			`{"no":7,"at":"2026-01-01T00:00:00Z","who":"ann","total":1.50}`,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := row.bundle(t)
+			e := newEndpoint(t, answering(http.StatusNotFound))
+			b.subscribe(t, "all", e.URL, delivering(row.delivery))
+			b.start(t, nil)
+			body := row.body
+			if row.name == "Event Grid" {
+				body = "[" + body + "]"
+			}
+			b.publish(t, row.contentType, body)
+			require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
+			require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters l JOIN postrider.events e USING (system_id)
+				WHERE l.reason = 'UndeliverableDueToClientError' AND l.attempts = 1 AND l.last_outcome = 'NotFound' AND l.last_status = 404
+				  AND l.published_at = e.published_at AND l.last_attempt_at BETWEEN l.published_at AND l.dead_lettered_at
+				  AND l.dead_lettered_at < l.last_attempt_at + interval '1 minute'
+				  AND l.event_id = '7' AND l.event_type = 'order' AND l.subject = 'ann' AND l.event_time = '2026-01-01' AND l.body_text = $1`, row.body))
+		})
+	}
+}
