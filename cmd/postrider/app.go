@@ -30,8 +30,11 @@ type appOptions struct {
 	maxConns   int
 	sealer     *store.Sealer
 	adminToken string
-	listener   net.Listener
-	allowCIDR  []netip.Prefix
+	// listener answers without TLS, secureListener with it, showing the certificate. One of them, or both.
+	listener       net.Listener
+	secureListener net.Listener
+	certificate    *certificate
+	allowCIDR      []netip.Prefix
 	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
 	filterLimits policy.FilterLimits
 	maxWorkers   int
@@ -65,7 +68,7 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	a := &app{failed: make(chan error, 1)}
+	a := &app{failed: make(chan error, 2)} // one for each listener
 	defer func() {
 		if err != nil {
 			_ = a.stop(context.WithoutCancel(ctx))
@@ -90,7 +93,7 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err = start(ctx, o); err != nil {
 		return nil, err
 	}
-	return a, a.listen(o)
+	return a, a.listen(run, o)
 }
 
 func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error {
@@ -118,7 +121,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	return nil
 }
 
-func (a *app) listen(o appOptions) error {
+func (a *app) listen(run context.Context, o appOptions) error {
 	srv, err := server.New(server.Options{
 		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
@@ -133,14 +136,32 @@ func (a *app) listen(o appOptions) error {
 		}
 		handler = srv.Handler()
 	}
-	a.http = server.NewHTTPServer(o.listener.Addr().String(), handler)
+	a.answer(run, o, handler)
+	a.ready.Store(true)
+	return nil
+}
+
+func (a *app) answer(run context.Context, o appOptions, handler http.Handler) {
+	a.http = server.NewHTTPServer("", handler)
+	a.http.ErrorLog = slog.NewLogLogger(o.log.Handler(), slog.LevelWarn)
+	if o.certificate != nil {
+		a.http.TLSConfig = o.certificate.config()
+		a.running.Go(func() { o.certificate.watch(run) })
+	}
+	if o.listener != nil {
+		a.serve(func() error { return a.http.Serve(o.listener) })
+	}
+	if o.secureListener != nil {
+		a.serve(func() error { return a.http.ServeTLS(o.secureListener, "", "") })
+	}
+}
+
+func (a *app) serve(listen func() error) {
 	a.running.Go(func() {
-		if err := a.http.Serve(o.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := listen(); !errors.Is(err, http.ErrServerClosed) {
 			a.failed <- fmt.Errorf("serve HTTP: %w", err)
 		}
 	})
-	a.ready.Store(true)
-	return nil
 }
 
 func (a *app) isReady(ctx context.Context) error {

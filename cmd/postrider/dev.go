@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"postrider/bench"
@@ -36,8 +37,10 @@ type devCmd struct {
 	Listen     string     `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
 	SinkListen string     `help:"Address of the demo endpoint; a taken port falls to a free one." default:"127.0.0.1:7481"`
 	Keep       string     `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
+	TLS        bool       `name:"tls" help:"Answer with TLS as well, with a certificate of dev's own authority, for localhost, 127.0.0.1 and ::1."`
+	TLSListen  string     `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
 	PGPort     int        `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
-	ReadyFile  string     `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey." placeholder:"FILE"`
+	ReadyFile  string     `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	LogLevel   slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
@@ -47,7 +50,8 @@ func (devCmd) Help() string {
 
 Example:
   postrider dev
-  postrider dev --keep ./data --ready-file /tmp/postrider.json`
+  postrider dev --keep ./data --ready-file /tmp/postrider.json
+  postrider dev --tls --keep ./data     # the certificate authority is kept with the database`
 }
 
 // dev is what one `postrider dev` runs.
@@ -58,6 +62,7 @@ type dev struct {
 	app      *app
 	sink     net.Listener
 	api      net.Listener
+	secure   net.Listener // nil without --tls
 	ready    readyInfo
 }
 
@@ -127,6 +132,12 @@ func (d *dev) startListeners(ctx context.Context) error {
 	if d.sink, err = listenOrFree(ctx, d.options.SinkListen, d.out); err != nil {
 		return err
 	}
+	if d.options.TLS {
+		if d.secure, err = listenOrFree(ctx, d.options.TLSListen, d.out); err != nil {
+			return err
+		}
+		d.ready.APITLS = "https://" + reachable(d.secure.Addr())
+	}
 	d.ready.API, d.ready.Sink = "http://"+reachable(d.api.Addr()), "http://"+reachable(d.sink.Addr())
 	go func() {
 		if err := serveSink(ctx, d.sink, bench.NewDemoSink(nil)); err != nil {
@@ -141,15 +152,39 @@ func (d *dev) startService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	local := isLoopback(d.api.Addr())
+	log := slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: d.options.LogLevel}))
+	certificate, err := d.certificate(log)
+	if err != nil {
+		return err
+	}
+	local := d.local()
 	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
 	d.app, err = startApp(ctx, appOptions{
-		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken, listener: d.api,
+		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken,
+		listener: d.api, secureListener: d.secure, certificate: certificate,
 		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
-		stopTimeout: devStopTimeout, log: slog.New(slog.NewTextHandler(d.out, &slog.HandlerOptions{Level: d.options.LogLevel})),
+		stopTimeout: devStopTimeout, log: log,
 		openUI: local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
 	})
 	return err
+}
+
+// local reports that nobody else can reach dev by any of its doors.
+func (d *dev) local() bool {
+	return isLoopback(d.api.Addr()) && (d.secure == nil || isLoopback(d.secure.Addr()))
+}
+
+// certificate is dev's own, in the folder of its database; nil without --tls.
+func (d *dev) certificate(log *slog.Logger) (*certificate, error) {
+	if d.secure == nil {
+		return nil, nil
+	}
+	files := devTLS{filepath.Join(d.postgres.Dir(), "tls")}
+	if err := files.prepare(time.Now()); err != nil {
+		return nil, err
+	}
+	d.ready.CAFile = files.caFile()
+	return files.server().open(log)
 }
 
 func (d *dev) stop() error {

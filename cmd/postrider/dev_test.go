@@ -36,7 +36,7 @@ func startDev(t *testing.T, flags ...string) *devRun {
 	args := append([]string{"dev", "--listen", "127.0.0.1:0", "--sink-listen", "127.0.0.1:0", "--pg-port", "0", "--ready-file", d.file}, flags...)
 	p := startProcess(t, ownEnvironment(), program, args...)
 	d.info = p.ready(d.file)
-	d.service = service{p, d.info.API, d.info.AdminToken}
+	d.service = service{process: p, api: d.info.API, token: d.info.AdminToken}
 	d.db = openDatabaseAt(t, d.info.DatabaseURL)
 	d.data = one[string](d.db, "SHOW data_directory")
 	return d

@@ -84,10 +84,18 @@ func sequel(r jobs.AttemptReport) string {
 // printable keeps what publishers wrote from moving the cursor or colouring the terminal.
 func printable(s string) string { return cell(s) }
 
+func (d *dev) curl(flags, api, id string) string {
+	return fmt.Sprintf("  curl -i %s'%s/topics/%s/api/events?api-version=2018-01-01' -H 'aeg-sas-key: %s' -H 'content-type: application/json' \\\n    -d '[%s]'",
+		flags, api, demoTopic, d.ready.TopicKey, demoEvent(id, "2026-01-01T00:00:00Z"))
+}
+
 func (d *dev) greet() {
 	program := os.Args[0]
 	d.out.row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi.yaml")
 	d.out.row("Dashboard", d.ready.API+"/ui/")
+	if d.ready.APITLS != "" {
+		d.out.row("With TLS", d.ready.APITLS+"   certificate authority "+d.ready.CAFile)
+	}
 	d.out.row("Demo endpoint", d.ready.Sink+"/ok  /flaky  /slow  /status/{code}  /hang")
 	d.out.row("Database", d.ready.DatabaseURL)
 	d.out.row("Topic", demoTopic+" with event subscriptions ok, flaky (500 twice, then 204) and refused (400)")
@@ -95,8 +103,11 @@ func (d *dev) greet() {
 	d.out.row("Admin token", d.ready.AdminToken)
 	d.out.line("")
 	d.out.line("Publish an event:")
-	d.out.line(fmt.Sprintf("  curl -i '%s/topics/%s/api/events?api-version=2018-01-01' -H 'aeg-sas-key: %s' -H 'content-type: application/json' \\\n    -d '[%s]'",
-		d.ready.API, demoTopic, d.ready.TopicKey, demoEvent("my-1", "2026-01-01T00:00:00Z")))
+	d.out.line(d.curl("", d.ready.API, "my-1"))
+	if d.ready.APITLS != "" {
+		d.out.line("Publish an event with TLS:")
+		d.out.line(d.curl(fmt.Sprintf("--cacert '%s' ", d.ready.CAFile), d.ready.APITLS, "my-2"))
+	}
 	d.out.line("Look at the dead letters:")
 	d.out.line(fmt.Sprintf("  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, last_status from postrider.dead_letters\"", program, d.ready.DatabaseURL))
 	d.out.line("Ask a policy what it does:")

@@ -200,5 +200,5 @@ func startSkewed(t *testing.T, db *database, skewed, by string) *node {
 	file := filepath.Join(t.TempDir(), "ready.json")
 	p := startProcess(t, append(serveEnv(db), "POSTRIDER_TEST_CLOCK="+by), skewed, "serve", "--listen", "127.0.0.1:0", "--ready-file", file)
 	info := p.ready(file)
-	return &node{service{p, info.API + info.Health, testAdminToken}, nodeNameOf(p)}
+	return &node{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
 }

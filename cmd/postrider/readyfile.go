@@ -10,6 +10,8 @@ import (
 // readyInfo tells another program where everything is. Written with mode 0600: it holds secrets in dev.
 type readyInfo struct {
 	API         string `json:"api,omitempty"`
+	APITLS      string `json:"apiTls,omitempty"` // beside api, in dev --tls
+	CAFile      string `json:"caFile,omitempty"` // of the authority that apiTls is to be trusted by
 	Health      string `json:"health,omitempty"` // instead of api, where there is nothing else
 	Sink        string `json:"sink,omitempty"`
 	DatabaseURL string `json:"databaseUrl,omitempty"`
@@ -17,20 +19,31 @@ type readyInfo struct {
 	TopicKey    string `json:"topicKey,omitempty"`
 }
 
-// writeReadyFile writes a temporary file and renames it, so that a reader never sees half of it. An empty path writes nothing.
+// writeReadyFile writes the file that a reader never sees half of. An empty path writes nothing.
 func writeReadyFile(path string, info readyInfo) error {
 	if path == "" {
 		return nil
 	}
 	content, err := json.MarshalIndent(info, "", "  ")
+	if err == nil {
+		err = replaceFile(path, 0o600, append(content, '\n'))
+	}
 	if err != nil {
 		return fmt.Errorf("write the ready file: %w", err)
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".postrider-ready-*")
+	return nil
+}
+
+// replaceFile writes a temporary file beside path and renames it: there is the whole of the old content, or of the new.
+func replaceFile(path string, mode os.FileMode, content []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".postrider-*") // made with mode 0600
 	if err != nil {
-		return fmt.Errorf("write the ready file: %w", err)
+		return err
 	}
-	_, err = temporary.Write(append(content, '\n'))
+	_, err = temporary.Write(content)
+	if err == nil {
+		err = temporary.Chmod(mode)
+	}
 	if closeErr := temporary.Close(); err == nil {
 		err = closeErr
 	}
@@ -39,7 +52,6 @@ func writeReadyFile(path string, info readyInfo) error {
 	}
 	if err != nil {
 		_ = os.Remove(temporary.Name())
-		return fmt.Errorf("write the ready file: %w", err)
 	}
-	return nil
+	return err
 }

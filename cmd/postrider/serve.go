@@ -27,6 +27,7 @@ type serveCmd struct {
 	MaxWorkers    int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
 	StopTimeout   time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
 	ReadyFile     string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
+	tlsFlags
 	filterFlags
 }
 
@@ -35,7 +36,8 @@ func (serveCmd) Help() string {
 	return `Example:
   export POSTRIDER_DATABASE_URL=postgres://postrider:secret@db:5432/postrider
   export POSTRIDER_ENCRYPTION_KEY=$(openssl rand -base64 32)
-  postrider migrate up && postrider serve --listen 0.0.0.0:7480`
+  postrider migrate up && postrider serve --listen 0.0.0.0:7480
+  postrider serve --listen 0.0.0.0:7480 --tls-cert /etc/postrider/cert.pem --tls-key /etc/postrider/key.pem`
 }
 
 // Run executes serve until ctx ends.
@@ -44,9 +46,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var config net.ListenConfig
-	if o.listener, err = config.Listen(ctx, "tcp", c.Listen); err != nil {
-		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	base, err := c.listen(ctx, &o)
+	if err != nil {
+		return err
 	}
 	a, err := startApp(ctx, o)
 	if err != nil {
@@ -56,7 +58,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		_ = a.stop(context.WithoutCancel(ctx))
 		return err
 	}
-	if err := writeReadyFile(c.ReadyFile, c.announce(a, o)); err != nil {
+	if err := writeReadyFile(c.ReadyFile, c.announce(a, o, base)); err != nil {
 		_ = a.stop(context.WithoutCancel(ctx))
 		return err
 	}
@@ -74,9 +76,24 @@ func warnForgetful(ctx context.Context, s *store.Store, log *slog.Logger) error 
 	return err
 }
 
+// listen opens the node's one door, with TLS where a certificate is named, and returns where it is.
+func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return "", fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	if o.certificate == nil {
+		o.listener = listener
+		return "http://" + listener.Addr().String(), nil
+	}
+	o.secureListener = listener
+	o.log.Info("serving TLS", "certificate_ends", o.certificate.ends())
+	return "https://" + listener.Addr().String(), nil
+}
+
 // announce logs where the node answers, and returns it.
-func (c *serveCmd) announce(a *app, o appOptions) readyInfo {
-	base := "http://" + o.listener.Addr().String()
+func (c *serveCmd) announce(a *app, o appOptions, base string) readyInfo {
 	log := o.log.With("version", version(), "node", a.store.Node(), "role", c.Role)
 	if !c.Role.answers() {
 		log.Info("ready", "health", base+"/healthz")
@@ -102,6 +119,11 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err != nil {
 		return appOptions{}, err
 	}
+	log := c.logger()
+	certificate, err := c.tlsFlags.open(log)
+	if err != nil {
+		return appOptions{}, err
+	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
 		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
@@ -112,8 +134,8 @@ func (c *serveCmd) options() (appOptions, error) {
 	}
 	return appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
-		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: c.logger(), devKey: devAccessKey,
-		filterLimits: limits,
+		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
+		filterLimits: limits, certificate: certificate,
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,6 +87,7 @@ func (d *database) exec(query string, args ...any) {
 type service struct {
 	*process
 	api, token string
+	client     *http.Client // nil for caller
 }
 
 // node is one `postrider serve`.
@@ -101,7 +103,7 @@ func startNode(t *testing.T, db *database, flags ...string) *node {
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)
 	p := startProcess(t, serveEnv(db), program, args...)
 	info := p.ready(file)
-	return &node{service{p, info.API + info.Health, testAdminToken}, nodeNameOf(p)}
+	return &node{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
 }
 
 func serveEnv(db *database) []string {
@@ -125,6 +127,10 @@ func nodeNameOf(p *process) (name string) {
 
 // call makes a request; headers are pairs of name and value. It may be used from any goroutine.
 func call(ctx context.Context, method, url, body string, headers ...string) (status int, text string, err error) {
+	return callBy(ctx, caller, method, url, body, headers...)
+}
+
+func callBy(ctx context.Context, client *http.Client, method, url, body string, headers ...string) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -132,7 +138,7 @@ func call(ctx context.Context, method, url, body string, headers ...string) (sta
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := caller.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
 	}
@@ -144,7 +150,7 @@ func call(ctx context.Context, method, url, body string, headers ...string) (sta
 // manage makes a management request and requires its status.
 func (s *service) manage(status int, method, path, body string) string {
 	s.t.Helper()
-	got, text, err := call(s.t.Context(), method, s.api+path, body, "Authorization", "Bearer "+s.token)
+	got, text, err := callBy(s.t.Context(), cmp.Or(s.client, caller), method, s.api+path, body, "Authorization", "Bearer "+s.token)
 	require.NoError(s.t, err)
 	require.Equal(s.t, status, got, text)
 	return text
