@@ -128,10 +128,15 @@ func (e *Engine) keepPartitions(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "making partitions", e.store.EnsurePartitions)
 }
 
-// clean removes the rows of jobs that River has finalized itself, and probations that nobody is on any more.
+// retain removes what is over and has been kept for long enough.
+func (e *Engine) retain(ctx context.Context) {
+	e.every(ctx, housekeepInterval, "removing what has been kept for long enough", func(ctx context.Context) error { return e.store.Retain(ctx, e.options.Retention) })
+}
+
+// clean removes the rows of jobs that River has finalized itself, and probations that nobody is on any more, and idempotency keys whose time is over.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx))
+		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx))
 	})
 }
 

@@ -53,6 +53,8 @@ type Options struct {
 	PollOnly bool
 	// UserAgent of the requests; default "postrider".
 	UserAgent string
+	// Retention is how long what is over is kept; its zero value keeps everything.
+	Retention store.Retention
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 }
@@ -85,8 +87,11 @@ type Engine struct {
 	hands   *hands
 	ended   *endedJobs
 	died    chan struct{} // a node was found dead
-	gate    *gate
-	host    string
+	routed  chan struct{} // a route job has come
+	// wakeRoutes lets this process's fetcher of route jobs look at once.
+	wakeRoutes func()
+	gate       *gate
+	host       string
 
 	interrupted *held // attempts that Stop cut
 
@@ -107,7 +112,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), routed: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
 	e.hands = newHands(o.MaxWorkers, e.held.len)
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
@@ -152,6 +157,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 
 func (e *Engine) waker() *waker {
 	w := newWaker(e.hands)
+	e.wakeRoutes = func() { tell(w.routes) }
 	e.store.SetWake(w.wake)
 	e.store.SetHands(e.hands.take, w.give)
 	return w
@@ -186,7 +192,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.clean, e.drain, e.refill, e.sweep, e.mergeRollups, e.vacuum} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.refill, e.sweep, e.mergeRollups, e.vacuum, e.watchRoutes} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

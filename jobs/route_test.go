@@ -156,3 +156,27 @@ func TestVeryManyDeliveries(t *testing.T) {
 	b.attemptsMade(t, 12_000)
 	b.requireDeliveredOnce(t, e, 12_000)
 }
+
+// TestPublishedBySQL: what a transaction published is delivered when it commits, also where nobody is notified and though the id it
+// was given is older than that of others that are delivered already.
+func TestPublishedBySQL(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'eventType', 'A', 'subject', ''), notify => $2)`
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), publish, "first", false)
+	require.NoError(t, err)
+	for i := range 20 {
+		b.exec(t, publish, fmt.Sprint(i), i%2 == 0)
+	}
+	b.become(t, 20, deliveredQuery)
+	require.NoError(t, tx.Commit(t.Context()))
+	b.become(t, 21, deliveredQuery)
+	require.Len(t, e.requests(), 21)
+	require.Equal(t, 21, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1"))
+}

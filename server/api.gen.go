@@ -892,6 +892,9 @@ type TopicSettings struct {
 	Kind *TopicKind `json:"kind,omitempty"`
 }
 
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // PageCursor defines model for PageCursor.
 type PageCursor = string
 

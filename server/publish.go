@@ -68,6 +68,10 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	if err := d.checkVersion(r.URL); err != nil {
 		return err
 	}
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
 	from := sender(r.RemoteAddr)
 	if wait := s.guesses.wait(from, topic, credential.digest, time.Now()); wait > 0 {
 		return tooManyGuesses(wait, "from your address")
@@ -80,8 +84,9 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	// The events share the body's memory; the store keeps none of it once Publish has returned.
 	defer free(body)
 	receipt, err := s.store.Publish(r.Context(), store.Publication{
-		Topic:     topic,
-		Authorize: credential.opens,
+		Topic:          topic,
+		Authorize:      credential.opens,
+		IdempotencyKey: key,
 		Parse: func(t *store.Topic) ([]event.Event, error) {
 			if err := d.check(t, r.Header); err != nil {
 				return nil, err
@@ -96,10 +101,23 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 		return publishError(topic, err)
 	}
 	s.guesses.opened(topic, credential.digest)
-	if s.options.OnPublish != nil {
+	if s.options.OnPublish != nil && !receipt.Repeated {
 		s.options.OnPublish(PublishReport{Topic: topic, Events: receipt.Events, Matched: receipt.Matched})
 	}
 	return nil
+}
+
+// idempotencyKey names the publish, so that whoever got no answer may send it again. The header is the one of the IETF's draft
+// (draft-ietf-httpapi-idempotency-key-header-07, 2025-10-15) and of Stripe's API; quotes around it, which the draft asks for, are part of it here.
+func idempotencyKey(header http.Header) (string, error) {
+	given := header.Values("Idempotency-Key")
+	if len(given) == 0 {
+		return "", nil
+	}
+	if len(given) > 1 || given[0] == "" || len(given[0]) > store.MaxIdempotencyKey {
+		return "", invalid("Idempotency-Key", "must be one header of 1 to %d bytes", store.MaxIdempotencyKey)
+	}
+	return given[0], nil
 }
 
 // check refuses a topic of another kind, and what only this kind refuses.

@@ -220,6 +220,31 @@ func TestPublishVersion(t *testing.T) {
 	}
 }
 
+func TestPublishWithIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	reports := make(chan server.PublishReport, 10)
+	b := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
+	key := b.topic("orders", "")
+	send := func(event string, headers ...string) answer {
+		return b.send(http.MethodPost, "/topics/orders/api/events", "["+event+"]", append([]string{"aeg-sas-key", key}, headers...)...)
+	}
+	for range 3 {
+		answer := send(gridEvent("1"), "Idempotency-Key", "order-1")
+		require.Equal(t, 200, answer.status)
+		require.Empty(t, answer.body)
+	}
+	require.Equal(t, 200, send(gridEvent("2"), "Idempotency-Key", `"order-1"`).status, "quotes are part of a key")
+	require.Equal(t, 200, send(gridEvent("3"), "Idempotency-Key", strings.Repeat("k", 255)).status)
+	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
+	require.Len(t, reports, 3, "a repeat is no publish")
+	for _, wrong := range [][]string{{"Idempotency-Key", ""}, {"Idempotency-Key", strings.Repeat("k", 256)}} {
+		refusal := send(gridEvent("4"), wrong...).refused(400, "InvalidRequest")
+		require.Equal(t, []string{"Idempotency-Key"}, targets(refusal))
+		require.Contains(t, refusal.Message, "1 to 255 bytes")
+	}
+	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
+}
+
 func TestPublishSize(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

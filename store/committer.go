@@ -39,6 +39,7 @@ const (
 type committer struct {
 	store        *Store
 	small, large *batcher[*publishRequest]
+	keyed        *batcher[*publishRequest] // with idempotency keys
 	routes       chan struct{}
 	bytes        atomic.Int64
 	length       atomic.Int64
@@ -46,7 +47,8 @@ type committer struct {
 
 func newCommitter(s *Store) *committer {
 	return &committer{
-		store: s, small: newBatcher[*publishRequest](), large: newBatcher[*publishRequest](), routes: make(chan struct{}, routesAtOnce),
+		store: s, small: newBatcher[*publishRequest](), large: newBatcher[*publishRequest](), keyed: newBatcher[*publishRequest](),
+		routes: make(chan struct{}, routesAtOnce),
 	}
 }
 
@@ -55,12 +57,16 @@ func (c *committer) run(ctx context.Context) {
 	for range largeAtOnce {
 		group.Go(func() { c.large.run(ctx, fitsGroup, c.flush) })
 	}
+	group.Go(func() { c.keyed.run(ctx, fitsKeyed, c.flush) })
 	c.small.run(ctx, fitsGroup, c.flush)
 	group.Wait()
 }
 
 // queue is where a request waits for the next group.
 func (c *committer) queue(req *publishRequest) *batcher[*publishRequest] {
+	if req.IdempotencyKey != "" {
+		return c.keyed
+	}
 	if len(req.receipt.Events) >= largeEvents {
 		return c.large
 	}
@@ -136,7 +142,10 @@ func (c *committer) finish(ctx context.Context, group []*publishRequest) {
 	for try := 0; try < commitTries && len(group) > 0; try++ {
 		group = refilter(group, c.store.Catalogue())
 		commit := c.commit
-		if try >= optimisticTries {
+		switch {
+		case len(group) > 0 && group[0].IdempotencyKey != "": // then all of them have one
+			commit = c.commitKeyed
+		case try >= optimisticTries:
 			commit = c.commitFiltered
 		}
 		err = isolate(group, func(part []*publishRequest) error { return commit(ctx, part) }, refuse)

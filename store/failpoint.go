@@ -35,13 +35,16 @@ const (
 	PointRefill = "refill"
 	// PointPartition: a day's partition is made and not committed.
 	PointPartition = "partition"
+	// PointDetach: a day's time is over, and its partition is still there. PointDrop: it is detached, and not dropped.
+	PointDetach = "partition.detach"
+	PointDrop   = "partition.drop"
 )
 
 // Points lists them all.
 func Points() []string {
 	return []string{
 		PointPublishBefore, PointPublishInside, PointPublishAfter, PointRoute, PointFetched, PointClaim, PointSent, PointAnswered,
-		PointRecordBefore, PointRecordInside, PointRecordAfter, PointDeadLetter, PointPromote, PointReclaim, PointRelease, PointRefill, PointPartition,
+		PointRecordBefore, PointRecordInside, PointRecordAfter, PointDeadLetter, PointPromote, PointReclaim, PointRelease, PointRefill, PointPartition, PointDetach, PointDrop,
 	}
 }
 

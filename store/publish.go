@@ -22,6 +22,9 @@ type Publication struct {
 	Authorize func(*Topic) bool
 	// Parse makes the events in the topic's input schema. It is asked once.
 	Parse func(*Topic) ([]event.Event, error)
+	// IdempotencyKey names this publish: another one with the same key to the same topic, within IdempotencyWindow, stores nothing and is
+	// answered as this one. 1 to MaxIdempotencyKey bytes; "" for none.
+	IdempotencyKey string
 }
 
 // Receipt is what was stored.
@@ -32,6 +35,9 @@ type Receipt struct {
 	SystemIDs []uuid.UUID
 	// Matched counts the event subscriptions that want each event.
 	Matched []int
+	// Repeated: this was stored by an earlier publish with the same idempotency key, and nothing was stored now. The rest of the receipt
+	// says what would have been.
+	Repeated bool
 }
 
 // Deliveries is how many deliveries the publication owes.

@@ -71,6 +71,12 @@ WITH ` + freshPart + `, gone AS (
            AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
       JOIN step ON step.id = d.route_id
 ), ` + numbered(owedPart, 15) + `, rolled AS (` + rolledOwed + `
+), rolled_publish AS (` + rolledRoute + `
+), unwanted AS MATERIALIZED (
+    SELECT u.event_uuid, u.event_day FROM unnest($19::bigint[], $20::uuid[], $21::date[]) AS u(route_id, event_uuid, event_day) JOIN step ON step.id = u.route_id
+), told AS (
+    UPDATE postrider_internal.events SET matched = 0, catalogue_version = $1
+     WHERE day = ANY (ARRAY (SELECT event_day FROM unwanted)) AND id = ANY (ARRAY (SELECT event_uuid FROM unwanted))
 )
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
@@ -83,6 +89,15 @@ func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
 	counted := s.publishedLanes(group)
 	values := append([]any{version}, e.values()...)
 	return append(values, counted.topics, counted.counts, counted.subscriptions)
+}
+
+// RoutesWaiting reports whether a route job can be taken up.
+func (s *Store) RoutesWaiting(ctx context.Context) (waiting bool, err error) {
+	const query = "SELECT EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'available' AND queue = 'routes' AND scheduled_at <= now())"
+	if err := s.pool.QueryRow(ctx, query).Scan(&waiting); err != nil {
+		return false, fmt.Errorf("look for route jobs: %w", err)
+	}
+	return waiting, nil
 }
 
 type routeRequest struct {
@@ -189,7 +204,8 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		owed := cutRoutes(routes, catalogue, r.limit)
 		admitted = r.store.traffic.admit(subscriptionsOf(owed))
 		var found int64
-		row := tx.QueryRow(ctx, fanOutStatement, append(fanOutColumns(catalogue, routes, owed, admitted), r.store.node)...)
+		values := slices.Concat(fanOutColumns(catalogue, routes, owed, admitted), []any{r.store.node}, unwantedColumns(routes))
+		row := tx.QueryRow(ctx, fanOutStatement, values...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}

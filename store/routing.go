@@ -21,8 +21,10 @@ type routing struct {
 	Next               int        // its place: so many events are done,
 	After              int64      // and of the one that follows the event subscriptions up to this one
 	EventUUIDs         [][16]byte // of the events from Next on, a part of them
+	BySQL              bool
 	events             []routedEvent
-	taken              int // events done in this step
+	taken              int   // events done in this step,
+	unwanted           []int // and those of them that nobody wants, if that is still to be written down
 }
 
 // routedEvent is what the filters ask for. Its body is read only where advanced filters may ask for it.
@@ -44,7 +46,7 @@ type routedDelivery struct {
 // readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters need
 // them.
 func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group []*routeRequest, events int) ([]*routing, error) {
-	const query = `SELECT id, job_id, topic_id, event_day, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after,
+	const query = `SELECT id, job_id, topic_id, event_day, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after, by_sql,
 		event_uuids[next_event + 1 : next_event + $2] AS event_uuids FROM postrider_internal.routes WHERE job_id = ANY ($1::bigint[]) ORDER BY id`
 	jobs := make([]int64, len(group))
 	for i, req := range group {
@@ -151,7 +153,11 @@ func cutRoutes(routes []*routing, c *Catalogue, limit int) []routedDelivery {
 // take appends up to limit deliveries and moves the route's place behind them.
 func (r *routing) take(owed []routedDelivery, c *Catalogue, limit int) []routedDelivery {
 	for ; r.taken < len(r.events); r.taken, r.After = r.taken+1, 0 {
-		for _, sub := range r.wanting(c) {
+		wanting := r.wanting(c)
+		if r.BySQL && len(wanting) == 0 && r.After == 0 {
+			r.unwanted = append(r.unwanted, r.taken)
+		}
+		for _, sub := range wanting {
 			if limit == 0 {
 				return owed
 			}
@@ -215,4 +221,17 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 		c.Version, jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted, d.bytes,
 		lanes.subscriptions, lanes.restKeys, lanes.batching,
 	}
+}
+
+// unwantedColumns are the events of a step that nobody wants.
+func unwantedColumns(routes []*routing) []any {
+	var owners []int64
+	var ids [][16]byte
+	var days []time.Time
+	for _, r := range routes {
+		for _, i := range r.unwanted {
+			owners, ids, days = append(owners, r.ID), append(ids, r.EventUUIDs[i]), append(days, r.EventDay)
+		}
+	}
+	return []any{owners, ids, days}
 }

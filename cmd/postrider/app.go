@@ -37,9 +37,11 @@ type appOptions struct {
 	allowCIDR      []netip.Prefix
 	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
 	filterLimits policy.FilterLimits
-	maxWorkers   int
-	stopTimeout  time.Duration
-	log          *slog.Logger
+	// retention is how long what is over is kept; zero for ever, as in dev.
+	retention   store.Retention
+	maxWorkers  int
+	stopTimeout time.Duration
+	log         *slog.Logger
 
 	openUI    bool   // dashboard without login: dev on loopback
 	devKey    string // well-known access key, refused unless allowDevKey
@@ -109,7 +111,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
-		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt,
+		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt, Retention: o.retention,
 	})
 	if err != nil {
 		return err

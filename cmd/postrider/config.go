@@ -63,6 +63,34 @@ func (f filterFlags) limits() (policy.FilterLimits, error) {
 	return policy.FilterLimits{MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString}, nil
 }
 
+// retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: what the shortest says is gone.
+type retentionFlags struct {
+	KeepDeliveredDays   int `help:"Days for which events, finished deliveries and batches are kept; an event that is still owed stays. 0 = for ever." default:"30" env:"POSTRIDER_KEEP_DELIVERED_DAYS"`
+	KeepAttemptsDays    int `help:"Days for which delivery attempts are kept; 0 = for ever." default:"30" env:"POSTRIDER_KEEP_ATTEMPTS_DAYS"`
+	KeepDeadLettersDays int `help:"Days for which dead letters are kept; 0 = for ever." default:"0" env:"POSTRIDER_KEEP_DEAD_LETTERS_DAYS"`
+	KeepCountsDays      int `help:"Days for which counts by the minute are kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_COUNTS_DAYS"`
+}
+
+func (f retentionFlags) retention() (store.Retention, error) {
+	const most = 36_500
+	for _, flag := range []struct {
+		name  string
+		value int
+	}{
+		{"--keep-delivered-days", f.KeepDeliveredDays},
+		{"--keep-attempts-days", f.KeepAttemptsDays},
+		{"--keep-dead-letters-days", f.KeepDeadLettersDays},
+		{"--keep-counts-days", f.KeepCountsDays},
+	} {
+		if flag.value < 0 || flag.value > most {
+			return store.Retention{}, usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
+		}
+	}
+	return store.Retention{
+		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays, CountsDays: f.KeepCountsDays,
+	}, nil
+}
+
 func parsePrefixes(values []string) ([]netip.Prefix, error) {
 	prefixes := make([]netip.Prefix, 0, len(values))
 	for _, value := range values {

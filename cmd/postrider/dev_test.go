@@ -115,6 +115,10 @@ var functionCalls = map[string]string{
 	"try_jsonb":   `postrider.try_jsonb('{"a":1}'::bytea) ->> 'a' = '1'`,
 	"jsonb_error": `postrider.jsonb_error('{'::bytea) IS NOT NULL`,
 	"try_text":    `postrider.try_text('\xff'::bytea) = '\377'`,
+
+	"publish":            `postrider.publish('demo', '{"eventType": "test", "subject": "sql"}') IS NOT NULL`,
+	"publish_batch":      `cardinality(postrider.publish_batch('demo', '[]')) = 0`,
+	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`, // a trigger's, called by none but it
 }
 
 // requireContract: every view can be read and every function called.

@@ -201,7 +201,9 @@ func (f *faultFleet) round(slot int, points []string) {
 	for _, point := range points {
 		switch point {
 		case store.PointPartition:
-			f.killAtStart(slot, point)
+			f.killAtStart(slot, point, f.dropPartition)
+		case store.PointDetach, store.PointDrop:
+			f.killAtStart(slot, point, f.oldPartition)
 		case store.PointReclaim:
 			f.killReclaiming(slot)
 		default:
@@ -277,24 +279,43 @@ func (f *faultFleet) isReady(n *faultNode, file string) (ready bool) {
 	return ready
 }
 
-// killAtStart has a node die while it makes a day's partitions, before it is ready.
-func (f *faultFleet) killAtStart(slot int, point string) {
+// killAtStart has a node die at what it does when it starts: it makes the partitions of days to come, and removes those whose time is over. It
+// may be ready before that.
+func (f *faultFleet) killAtStart(slot int, point string, prepare func() (done func() bool)) {
 	f.t.Helper()
 	f.period.Add(1)
 	for range 5 {
-		f.dropPartition()
+		done := prepare()
+		f.enoughUnfinished()
 		n, ready := f.launch(point, true)
-		if !f.isReady(n, ready) {
+		if f.isReady(n, ready) {
+			eventually(f.t, "the node dies, or another one was quicker", func() bool { return !alive(n.cmd.Process.Pid) || done() })
+		}
+		if !alive(n.cmd.Process.Pid) {
 			f.died(slot, n)
 			return
 		}
-		n.process.kill() // the other node was quicker: it looks for missing partitions, too
+		n.process.kill()
 	}
-	require.FailNow(f.t, "no node died making partitions")
+	require.FailNow(f.t, "no node died among its partitions")
+}
+
+// oldPartition makes a day whose time is over long since.
+func (f *faultFleet) oldPartition() (done func() bool) {
+	f.t.Helper()
+	const (
+		exists = "SELECT to_regclass('postrider_internal.events_20200102') IS NOT NULL"
+		make   = `CREATE TABLE postrider_internal.events_20200102 (LIKE postrider_internal.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
+			ALTER TABLE postrider_internal.events ATTACH PARTITION postrider_internal.events_20200102 FOR VALUES FROM ('2020-01-02') TO ('2020-01-03')`
+	)
+	if !one[bool](f.db, exists) { // the last one that died left it
+		f.db.exec(make)
+	}
+	return func() bool { return !one[bool](f.db, exists) }
 }
 
 // dropPartition takes the last day away, which has no rows yet.
-func (f *faultFleet) dropPartition() {
+func (f *faultFleet) dropPartition() (done func() bool) {
 	f.t.Helper()
 	const drop = `DO $$ BEGIN SET LOCAL lock_timeout = '1s';
 		EXECUTE 'DROP TABLE IF EXISTS postrider_internal.events_' || to_char((now() AT TIME ZONE 'UTC')::date + 7, 'YYYYMMDD'); END $$`
@@ -302,6 +323,7 @@ func (f *faultFleet) dropPartition() {
 		_, err := f.db.pool.Exec(f.t.Context(), drop)
 		return err == nil
 	})
+	return func() bool { return true } // a node is ready once all days have their partitions
 }
 
 // inHandQuery counts a node's deliveries, and those that are in its batches.

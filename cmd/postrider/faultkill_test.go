@@ -25,7 +25,7 @@ var (
 var faultRounds = map[string][]string{
 	"publishing": {
 		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointFetched, store.PointClaim,
-		store.PointPartition, store.PointReclaim,
+		store.PointPartition, store.PointDetach, store.PointDrop, store.PointReclaim,
 	},
 	"delivering": {
 		store.PointSent, store.PointAnswered, store.PointRecordBefore, store.PointRecordInside, store.PointRecordAfter, store.PointDeadLetter,

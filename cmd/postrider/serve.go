@@ -29,6 +29,7 @@ type serveCmd struct {
 	ReadyFile     string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
 	tlsFlags
 	filterFlags
+	retentionFlags
 }
 
 // Help is shown by serve --help.
@@ -124,6 +125,10 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err != nil {
 		return appOptions{}, err
 	}
+	retention, err := c.retentionFlags.retention()
+	if err != nil {
+		return appOptions{}, err
+	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
 		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
@@ -135,7 +140,7 @@ func (c *serveCmd) options() (appOptions, error) {
 	return appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
-		filterLimits: limits, certificate: certificate,
+		filterLimits: limits, certificate: certificate, retention: retention,
 	}, nil
 }
 

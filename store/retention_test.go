@@ -1,0 +1,164 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// day makes the partitions of a day that is so many days ago, and says which.
+func (b *bundle) day(t *testing.T, ago int) string {
+	t.Helper()
+	var day string
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT to_char((now() AT TIME ZONE 'UTC')::date - $1::integer, 'YYYYMMDD')", ago).Scan(&day))
+	for _, table := range []string{"events", "delivery_history", "delivery_attempts"} {
+		b.exec(t, fmt.Sprintf(`CREATE TABLE postrider_internal.%[1]s_%[2]s (LIKE postrider_internal.%[1]s INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
+			ALTER TABLE postrider_internal.%[1]s ATTACH PARTITION postrider_internal.%[1]s_%[2]s FOR VALUES FROM ('%[2]s') TO (('%[2]s'::date + 1)::date)`, table, day))
+	}
+	return day
+}
+
+// kept lists the days of a table that are before today, and whether each is a partition of it.
+func (b *bundle) kept(t *testing.T, table string) string {
+	t.Helper()
+	return b.text(t, `SELECT coalesce(string_agg(right(c.relname, 8) || CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END, ',' ORDER BY c.relname), '')
+		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+		WHERE c.relnamespace = 'postrider_internal'::regnamespace AND c.relname ~ '^`+table+`_[0-9]{8}$' AND right(c.relname, 8)::date < (now() AT TIME ZONE 'UTC')::date`)
+}
+
+// moveEvents says that all events were published on that day.
+func (b *bundle) moveEvents(t *testing.T, day string) {
+	t.Helper()
+	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.events SET day = '%s'; UPDATE postrider_internal.deliveries SET event_day = '%[1]s'; UPDATE postrider_internal.routes SET event_day = '%[1]s'", day))
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	day5, day3, day2 := b.day(t, 5), b.day(t, 3), b.day(t, 2)
+	all := day5 + "," + day3 + "," + day2
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{}))
+	require.Equal(t, all, b.kept(t, "events"), "zero keeps everything")
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 3, AttemptsDays: 2}))
+	require.Equal(t, day3+","+day2, b.kept(t, "events"), "three whole days")
+	require.Equal(t, day3+","+day2, b.kept(t, "delivery_history"))
+	require.Equal(t, day2, b.kept(t, "delivery_attempts"))
+}
+
+// TestRetentionKeepsWhatIsOwed: a day with unfinished deliveries, or with a route that has not made them yet, stays however old it is.
+func TestRetentionKeepsWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	day := b.day(t, 9)
+	b.topic(t, "orders")
+	b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
+	b.subscription(t, "orders", "all", nil)
+	b.moveEvents(t, day)
+	one := store.Retention{DeliveredDays: 1}
+	require.NoError(t, b.store.Retain(t.Context(), one))
+	require.Equal(t, day, b.kept(t, "events"), "a route")
+	b.exec(t, "DELETE FROM postrider_internal.routes")
+	b.publish(t, "orders", "e", 1)
+	b.moveEvents(t, day)
+	require.NoError(t, b.store.Retain(t.Context(), one))
+	require.Equal(t, day, b.kept(t, "events"), "a delivery")
+	require.Empty(t, b.kept(t, "delivery_history"))
+	b.exec(t, "DELETE FROM postrider_internal.deliveries")
+	require.NoError(t, b.store.Retain(t.Context(), one))
+	require.Empty(t, b.kept(t, "events"))
+}
+
+// TestRetentionGoesOn: what a node left half done is done with, or taken back where events of that day are owed again.
+func TestRetentionGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	detached, owed, pending := b.day(t, 9), b.day(t, 8), b.day(t, 7)
+	for _, day := range []string{detached, owed} {
+		b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s", day))
+	}
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	b.publish(t, "orders", "e", 1)
+	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", owed))
+
+	// A transaction that has looked at the table keeps the detaching waiting until the patience of whoever detaches is over.
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM postrider_internal.events")
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = b.pool.Exec(short, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s CONCURRENTLY", pending))
+	require.Error(t, err)
+	require.Equal(t, detached+" detached,"+owed+" detached,"+pending+" pending", b.kept(t, "events"))
+	b.publish(t, "orders", "beside", 1)
+	require.NoError(t, tx.Commit(t.Context()))
+
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 1}))
+	require.Equal(t, owed, b.kept(t, "events"))
+}
+
+// TestRetentionWhilePublishing: publishes and records go on, and two nodes remove days at the same time.
+func TestRetentionWhilePublishing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	other, _ := newStore(t, b.url, "node-2")
+	for ago := range 6 {
+		b.day(t, ago+2)
+	}
+	done := make(chan struct{})
+	var publishers, keepers sync.WaitGroup
+	for p := range 4 {
+		publishers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+					b.publish(t, "orders", fmt.Sprintf("%d-%d", p, n), 1)
+				}
+			}
+		})
+	}
+	for _, s := range []*store.Store{b.store, other} {
+		keepers.Go(func() { require.NoError(t, s.Retain(t.Context(), store.Retention{DeliveredDays: 1, AttemptsDays: 1})) })
+	}
+	keepers.Wait()
+	close(done)
+	publishers.Wait()
+	require.Empty(t, b.kept(t, "events")+b.kept(t, "delivery_history")+b.kept(t, "delivery_attempts"))
+}
+
+func TestRetentionOfRows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const old, young = "now() - interval '5 days'", "now()"
+	for i, when := range []string{old, young} {
+		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, finished_at) VALUES (%d, 1, 'delivered', 1, 1, %s)`, i+1, when))
+		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (%d, 1, 1)`, i+1))
+		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`, when))
+		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
+			event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
+			SELECT gen_random_uuid(), %s, 1, 1, 1, '', '', '', '', 1, now(), now(), gen_random_uuid(), '', '', '', '', '', '', '', '' FROM generate_series(1, 1500)`, when))
+	}
+	b.exec(t, "INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, created_at) VALUES (3, 1, 'pending', 1, 1, "+old+")")
+	counts := func() string {
+		return b.text(t, `SELECT format('%s %s %s %s', (SELECT string_agg(id::text, ',' ORDER BY id) FROM postrider_internal.batches), (SELECT string_agg(batch_id::text, ',' ORDER BY 1) FROM postrider_internal.batch_members),
+			(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.rollups))`)
+	}
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 30, AttemptsDays: 30, CountsDays: 400}))
+	require.Equal(t, "1,2,3 1,2 3000 2", counts())
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 3, CountsDays: 3}))
+	require.Equal(t, "2,3 2 3000 1", counts())
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeadLettersDays: 3}))
+	require.Equal(t, "2,3 2 1500 1", counts())
+}
