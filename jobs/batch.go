@@ -260,7 +260,7 @@ func events(members []store.Member) []*event.Event {
 // and the data version, is told only there.
 func (a *batchAttempt) headerOf() http.Header {
 	if len(a.batch.Members) > 1 {
-		h := a.batchHeader(true)
+		h := a.batchHeader(true, &a.batch.Members[0].Event)
 		setTrace(h, event.TraceOf(events(a.batch.Members)))
 		return h
 	}

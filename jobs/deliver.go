@@ -217,8 +217,8 @@ func (a *attempt) post() error {
 	if err != nil {
 		return fmt.Errorf("write the body of delivery %d: %w", a.work.DeliveryID, err)
 	}
-	a.work.Event.Body = nil // the request has its own copy
 	started, header := a.work.Now(), a.header()
+	a.work.Event.Body = nil // the request has its own copy
 	if a.sub.Signing != nil {
 		a.sign(header, a.work.SystemID.String(), started, body)
 	}
@@ -246,7 +246,7 @@ func (a *attempt) send(header http.Header, sent *payload) (met answer, late *cal
 // header carries what Event Grid sends with every delivery, see docs/delivery-and-retry.md. To an event subscription that takes
 // batches a delivery that goes alone is a batch of one.
 func (a *attempt) header() http.Header {
-	h := a.batchHeader(a.sub.Batching())
+	h := a.batchHeader(a.sub.Batching(), &a.work.Event)
 	h.Set("Aeg-Output-Event-Id", a.work.SystemID.String())
 	if a.sub.EventDeliverySchema != event.CloudEvents {
 		setIfValid(h, "Aeg-Data-Version", a.work.Event.DataVersion)
@@ -255,9 +255,14 @@ func (a *attempt) header() http.Header {
 	return h
 }
 
-// batchHeader is what does not depend on the event.
-func (a *attempt) batchHeader(batched bool) http.Header {
+// batchHeader is what does not depend on the event, but for custom headers: of several events the first one has its values in
+// them.
+func (a *attempt) batchHeader(batched bool, first *event.Event) http.Header {
 	h := make(http.Header, 10)
+	if a.sub.Headers != nil {
+		view := store.EventView(a.sub.Topic, first)
+		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: no custom header replaces one of ours
+	}
 	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, batched))
 	h.Set("Aeg-Event-Type", "Notification")
 	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
@@ -330,7 +335,20 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answe
 	r.Status, r.Error = met.result.Status, met.errText
 	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
+	if a.sub.Secrets != nil {
+		redact(&r, a.sub.Secrets)
+	}
 	return r
+}
+
+// redact takes out what the endpoint, or an error that quotes it, repeats of what must not be kept.
+func redact(r *store.Result, secrets *policy.Secrets) {
+	r.Error = secrets.Redact(r.Error)
+	for _, kept := range []*[]byte{&r.ResponseHeaders, &r.ResponseExcerpt} {
+		if len(*kept) > 0 {
+			*kept = []byte(secrets.Redact(string(*kept)))
+		}
+	}
 }
 
 // record ends a turn that had no request.

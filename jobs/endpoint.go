@@ -116,7 +116,9 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 	}
 	k.body.attach(req)
 	req.Header = k.header
-	req.Header.Set("User-Agent", c.userAgent)
+	if req.Header["User-Agent"] == nil { // a custom header may name another one
+		req.Header.Set("User-Agent", c.userAgent)
+	}
 	// RoundTrip and not Client.Do: a redirect is an answer like any other, and must never be followed.
 	resp, err := c.transport.RoundTrip(req)
 	a.duration, a.timings = k.elapsed(), k.watch.read()

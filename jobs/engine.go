@@ -55,6 +55,8 @@ type Options struct {
 	UserAgent string
 	// Retention is how long what is over is kept; its zero value keeps everything.
 	Retention store.Retention
+	// MaxHeaderBytes bounds the value of a custom header that comes from an event; Event Grid's 4,096 for zero.
+	MaxHeaderBytes int
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 }

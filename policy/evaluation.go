@@ -49,7 +49,7 @@ func (s *FilterSet) Matching(dst []int, view *EventView) []int {
 	e := evaluations.Get().(*evaluation)
 	for i := range s.filters {
 		f := &s.filters[i]
-		if f.matchType(view.Type) && f.matchSubject(view.Subject) && e.all(s, view, f.clauses) {
+		if f.matchType(view.Type) && f.matchSubject(view.Subject) && e.all(&s.keySet, view, f.clauses) {
 			dst = append(dst, i)
 		}
 	}
@@ -57,7 +57,7 @@ func (s *FilterSet) Matching(dst []int, view *EventView) []int {
 	return dst
 }
 
-func (e *evaluation) all(s *FilterSet, view *EventView, clauses []clause) bool {
+func (e *evaluation) all(s *keySet, view *EventView, clauses []clause) bool {
 	if len(clauses) > 0 && !e.ready {
 		e.read(s, view)
 	}
@@ -70,7 +70,7 @@ func (e *evaluation) all(s *FilterSet, view *EventView, clauses []clause) bool {
 }
 
 // read looks the values of all keys up.
-func (e *evaluation) read(s *FilterSet, view *EventView) {
+func (e *evaluation) read(s *keySet, view *EventView) {
 	e.ready = true
 	if cap(e.values) < len(s.keys) {
 		e.values = make([]value, len(s.keys))
@@ -82,7 +82,7 @@ func (e *evaluation) read(s *FilterSet, view *EventView) {
 	}
 }
 
-func (e *evaluation) body(s *FilterSet, view *EventView) {
+func (e *evaluation) body(s *keySet, view *EventView) {
 	w := walker{src: view.Body, values: e.values}
 	if i := skipSpace(w.src, 0); i < len(w.src) && w.src[i] == '{' {
 		w.object(i, &s.root)
@@ -96,7 +96,7 @@ func (e *evaluation) body(s *FilterSet, view *EventView) {
 }
 
 // envelope takes what EventView has decoded. It reports false where a member may be in the body all the same.
-func (e *evaluation) envelope(s *FilterSet, view *EventView) (complete bool) {
+func (e *evaluation) envelope(s *keySet, view *EventView) (complete bool) {
 	complete = true
 	for k := range s.keys {
 		if s.keys[k].envelope == memberNone {

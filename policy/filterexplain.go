@@ -64,7 +64,7 @@ func (f *Filter) explainAdvanced(view *EventView) []FilterClause {
 		return nil
 	}
 	s, e := NewFilterSet([]*Filter{f}), &evaluation{}
-	e.read(s, view)
+	e.read(&s.keySet, view)
 	found := make([]FilterClause, len(f.AdvancedFilters))
 	for i := range f.AdvancedFilters {
 		c := &s.filters[0].clauses[i]

@@ -28,10 +28,15 @@ type EventView struct {
 // FilterSet is the filters of all event subscriptions of a topic, made ready so that an event's body is read once for all of
 // them, and not at all where nothing is asked of it. It is never changed and may be used by many at once.
 type FilterSet struct {
+	keySet
 	filters []compiledFilter
-	keys    []compiledKey
-	root    node
-	inBody  bool // a key can only be found in the body
+}
+
+// keySet is keys made ready to be looked up in an event, all of them at once.
+type keySet struct {
+	keys   []compiledKey
+	root   node
+	inBody bool // a key can only be found in the body
 }
 
 type compiledFilter struct {
@@ -84,9 +89,14 @@ var envelopeNames = []string{
 // NewFilterSet makes filters ready. The places that Matching tells are places in this list. The filters must not be changed
 // afterwards. A filter that Validate refuses is no error here: what cannot be read of it wants no event.
 func NewFilterSet(filters []*Filter) *FilterSet {
-	s := &FilterSet{filters: make([]compiledFilter, len(filters)), root: node{key: -1}}
-	tree := newKeyTree(filters)
-	s.keys = tree.number(&s.root)
+	s := &FilterSet{filters: make([]compiledFilter, len(filters))}
+	tree := &keyTree{ends: map[string]*keyNode{}}
+	for _, f := range filters {
+		for i := range f.AdvancedFilters {
+			tree.add(f.AdvancedFilters[i].Key)
+		}
+	}
+	s.keySet = tree.set()
 	for i, f := range filters {
 		s.filters[i].Filter = f
 		for k := range f.AdvancedFilters {
@@ -96,11 +106,10 @@ func NewFilterSet(filters []*Filter) *FilterSet {
 			s.filters[i].clauses = append(s.filters[i].clauses, c)
 		}
 	}
-	s.inBody = slices.ContainsFunc(s.keys, func(k compiledKey) bool { return k.envelope == memberNone })
 	return s
 }
 
-// keyTree is the keys of filters as a tree, before they are numbered.
+// keyTree is keys as a tree, before they are numbered.
 type keyTree struct {
 	root keyNode
 	ends map[string]*keyNode // by key as it is spelled
@@ -112,16 +121,19 @@ type keyNode struct {
 	below map[string]*keyNode
 }
 
-func newKeyTree(filters []*Filter) *keyTree {
-	t := &keyTree{ends: map[string]*keyNode{}}
-	for _, f := range filters {
-		for i := range f.AdvancedFilters {
-			if key := f.AdvancedFilters[i].Key; t.ends[key] == nil {
-				t.ends[key] = t.root.add(splitKey(key))
-			}
-		}
+// add makes a key known; the same twice is nothing.
+func (t *keyTree) add(key string) {
+	if t.ends[key] == nil {
+		t.ends[key] = t.root.add(splitKey(key))
 	}
-	return t
+}
+
+// set makes the keys ready. From then on each of ends has its key's number.
+func (t *keyTree) set() keySet {
+	s := keySet{root: node{key: -1}}
+	s.keys = t.number(&s.root)
+	s.inBody = slices.ContainsFunc(s.keys, func(k compiledKey) bool { return k.envelope == memberNone })
+	return s
 }
 
 // add makes the nodes that are missing on a path and returns the last of it.

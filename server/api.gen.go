@@ -34,6 +34,24 @@ func (e DeadLetterDestinationEndpointType) Valid() bool {
 	}
 }
 
+// Defines values for DeliveryAttributeType.
+const (
+	DeliveryAttributeTypeDynamic DeliveryAttributeType = "Dynamic"
+	DeliveryAttributeTypeStatic  DeliveryAttributeType = "Static"
+)
+
+// Valid indicates whether the value is a known member of the DeliveryAttributeType enum.
+func (e DeliveryAttributeType) Valid() bool {
+	switch e {
+	case DeliveryAttributeTypeDynamic:
+		return true
+	case DeliveryAttributeTypeStatic:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeliverySchema.
 const (
 	DeliverySchemaCloudEventSchemaV10 DeliverySchema = "CloudEventSchemaV1_0"
@@ -299,9 +317,55 @@ type DeadLetterDestination struct {
 // DeadLetterDestinationEndpointType defines model for DeadLetterDestination.EndpointType.
 type DeadLetterDestinationEndpointType string
 
+// DeliveryAttribute A header of every delivery.
+type DeliveryAttribute struct {
+	Name       string `json:"name"`
+	Properties any    `json:"properties"`
+
+	// Type Static: the value is always the same; Dynamic: it comes from the event.
+	Type DeliveryAttributeType `json:"type"`
+}
+
+// DeliveryAttributeList All custom headers, with the values of the secret ones.
+type DeliveryAttributeList struct {
+	Value []DeliveryAttribute `json:"value"`
+}
+
+// DeliveryAttributePropertySettings Static: value and isSecret. Dynamic: sourceField.
+type DeliveryAttributePropertySettings struct {
+	// IsSecret true: no read shows the value but getDeliveryAttributes.
+	IsSecret *bool `json:"isSecret,omitempty"`
+
+	// SourceField Path of the value in the event, as the key of a filter: subject, data.order.system.
+	SourceField *string `json:"sourceField,omitempty"`
+
+	// Value Null with isSecret true keeps the value that is stored under this name.
+	Value *string `json:"value,omitempty"`
+}
+
+// DeliveryAttributeSettings A header of every delivery, see docs/delivery-and-retry.md.
+type DeliveryAttributeSettings struct {
+	// Name Name of the header, 256 characters at most. Not one that HTTP or postrider sets itself.
+	Name string `json:"name"`
+
+	// Properties Static: value and isSecret. Dynamic: sourceField.
+	Properties DeliveryAttributePropertySettings `json:"properties"`
+
+	// Type Static: the value is always the same; Dynamic: it comes from the event.
+	Type DeliveryAttributeType `json:"type"`
+}
+
+// DeliveryAttributeType Static: the value is always the same; Dynamic: it comes from the event.
+type DeliveryAttributeType string
+
 // DeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
 // CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
 type DeliverySchema string
+
+// DynamicDeliveryAttribute Properties of a Dynamic header.
+type DynamicDeliveryAttribute struct {
+	SourceField string `json:"sourceField"`
+}
 
 // EndpointKind Which column of the retry policy's status-code table applies.
 type EndpointKind string
@@ -385,6 +449,11 @@ type FilterTest struct {
 
 	// Last How many of the topic's last events.
 	Last *int `json:"last,omitempty"`
+}
+
+// FullURL The endpoint's whole URL.
+type FullURL struct {
+	EndpointUrl string `json:"endpointUrl"`
 }
 
 // Hold Why the deliveries of an event subscription wait. None is lost by it and no attempt is counted; events that are published meanwhile wait too.
@@ -728,6 +797,14 @@ type SigningSettings struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
+// StaticDeliveryAttribute Properties of a Static header.
+type StaticDeliveryAttribute struct {
+	IsSecret bool `json:"isSecret"`
+
+	// Value Null for a secret that is not shown here.
+	Value *string `json:"value"`
+}
+
 // StatusCell What an answer of the endpoint leads to.
 type StatusCell struct {
 	// Action success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
@@ -765,6 +842,9 @@ type Subscription struct {
 
 	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
 	DeadLetterDestination DeadLetterDestination `json:"deadLetterDestination"`
+
+	// DeliveryAttributeMappings Custom headers. The value of a secret one is null.
+	DeliveryAttributeMappings []DeliveryAttribute `json:"deliveryAttributeMappings"`
 
 	// EndpointBaseUrl The endpoint without its query string.
 	EndpointBaseUrl string `json:"endpointBaseUrl"`
@@ -814,6 +894,10 @@ type SubscriptionPage struct {
 // SubscriptionSettings What may be said of an event subscription.
 type SubscriptionSettings struct {
 	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
+
+	// DeliveryAttributeMappings Headers that every delivery carries beside postrider's own. At most 10, their values at most 4,096 bytes, unless the operator set
+	// other limits. Null or left out: none.
+	DeliveryAttributeMappings *[]DeliveryAttributeSettings `json:"deliveryAttributeMappings,omitempty"`
 
 	// EndpointKind Which column of the retry policy's status-code table applies.
 	EndpointKind *EndpointKind `json:"endpointKind,omitempty"`
@@ -1014,6 +1098,12 @@ type ServerInterface interface {
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// RevealSubscriptionHeaders Show an event subscription's custom headers with their secrets
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes)
+	RevealSubscriptionHeaders(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// RevealSubscriptionEndpoint Show the whole URL of an event subscription's endpoint
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl)
+	RevealSubscriptionEndpoint(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// GetSigningSecrets Show the secrets that deliveries are signed with
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets)
 	GetSigningSecrets(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
@@ -1308,6 +1398,54 @@ func (w *ServerInterfaceWrapper) PutSubscription(ctx echo.Context) error {
 	return err
 }
 
+// RevealSubscriptionHeaders converts echo context to params.
+func (w *ServerInterfaceWrapper) RevealSubscriptionHeaders(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevealSubscriptionHeaders(ctx, topic, subscription)
+	return err
+}
+
+// RevealSubscriptionEndpoint converts echo context to params.
+func (w *ServerInterfaceWrapper) RevealSubscriptionEndpoint(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevealSubscriptionEndpoint(ctx, topic, subscription)
+	return err
+}
+
 // GetSigningSecrets converts echo context to params.
 func (w *ServerInterfaceWrapper) GetSigningSecrets(ctx echo.Context) error {
 	var err error
@@ -1537,6 +1675,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/resume", wrapper.ResumeSubscription, options.OperationMiddlewares["resumeSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/release", wrapper.ReleaseSubscription, options.OperationMiddlewares["releaseSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/probe", wrapper.ProbeSubscription, options.OperationMiddlewares["probeSubscription"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getFullUrl", wrapper.RevealSubscriptionEndpoint, options.OperationMiddlewares["revealSubscriptionEndpoint"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", wrapper.RevealSubscriptionHeaders, options.OperationMiddlewares["revealSubscriptionHeaders"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", wrapper.GetSigningSecrets, options.OperationMiddlewares["getSigningSecrets"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", wrapper.RotateSigningSecret, options.OperationMiddlewares["rotateSigningSecret"]...)
@@ -2378,6 +2518,108 @@ func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w ht
 	return err
 }
 
+type RevealSubscriptionHeadersRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type RevealSubscriptionHeadersResponseObject interface {
+	VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error
+}
+
+type RevealSubscriptionHeaders200JSONResponse DeliveryAttributeList
+
+func (response RevealSubscriptionHeaders200JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionHeaders401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevealSubscriptionHeaders401JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionHeaders404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RevealSubscriptionHeaders404JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionEndpointRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type RevealSubscriptionEndpointResponseObject interface {
+	VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error
+}
+
+type RevealSubscriptionEndpoint200JSONResponse FullURL
+
+func (response RevealSubscriptionEndpoint200JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionEndpoint401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevealSubscriptionEndpoint401JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionEndpoint404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RevealSubscriptionEndpoint404JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSigningSecretsRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -2896,6 +3138,12 @@ type StrictServerInterface interface {
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx context.Context, request PutSubscriptionRequestObject) (PutSubscriptionResponseObject, error)
+	// RevealSubscriptionHeaders Show an event subscription's custom headers with their secrets
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes)
+	RevealSubscriptionHeaders(ctx context.Context, request RevealSubscriptionHeadersRequestObject) (RevealSubscriptionHeadersResponseObject, error)
+	// RevealSubscriptionEndpoint Show the whole URL of an event subscription's endpoint
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl)
+	RevealSubscriptionEndpoint(ctx context.Context, request RevealSubscriptionEndpointRequestObject) (RevealSubscriptionEndpointResponseObject, error)
 	// GetSigningSecrets Show the secrets that deliveries are signed with
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets)
 	GetSigningSecrets(ctx context.Context, request GetSigningSecretsRequestObject) (GetSigningSecretsResponseObject, error)
@@ -3372,6 +3620,58 @@ func (sh *strictHandler) PutSubscription(ctx echo.Context, topic TopicName, subs
 		return err
 	} else if validResponse, ok := response.(PutSubscriptionResponseObject); ok {
 		return validResponse.VisitPutSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevealSubscriptionHeaders operation middleware
+func (sh *strictHandler) RevealSubscriptionHeaders(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request RevealSubscriptionHeadersRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevealSubscriptionHeaders(ctx.Request().Context(), request.(RevealSubscriptionHeadersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevealSubscriptionHeaders")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevealSubscriptionHeadersResponseObject); ok {
+		return validResponse.VisitRevealSubscriptionHeadersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevealSubscriptionEndpoint operation middleware
+func (sh *strictHandler) RevealSubscriptionEndpoint(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request RevealSubscriptionEndpointRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevealSubscriptionEndpoint(ctx.Request().Context(), request.(RevealSubscriptionEndpointRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevealSubscriptionEndpoint")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevealSubscriptionEndpointResponseObject); ok {
+		return validResponse.VisitRevealSubscriptionEndpointResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -153,6 +153,7 @@ func (s *Server) requireAdmin(next echo.HandlerFunc) echo.HandlerFunc {
 		if d := digestOf(token); d.equals(s.admin[:]) != 1 {
 			return unauthorized("the admin token is wrong")
 		}
+		actsAs(c, adminName)
 		return next(c)
 	}
 }

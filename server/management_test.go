@@ -115,7 +115,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).refused(400, "InvalidRequest")
-		for _, action := range []string{"pause", "resume", "release", "probe", "testFilter"} {
+		for _, action := range []string{"pause", "resume", "release", "probe", "testFilter", "getFullUrl", "getDeliveryAttributes"} {
 			b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/"+name+"/"+action, "").refused(404, "NotFound")
 			b.manage(http.MethodPost, "/v1/topics/"+name+"/subscriptions/billing/"+action, "").refused(404, "NotFound")
 		}
@@ -140,6 +140,8 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
 		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
 		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
+
+		"deliveryAttributeMappings": []any{},
 	}
 	maps.Copy(want, times)
 	require.Equal(t, want, made)

@@ -120,7 +120,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 21, tried)
+	require.Equal(t, 23, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -138,7 +138,7 @@ func TestExamples(t *testing.T) {
 	for _, id := range []string{
 		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
-		"testSubscriptionFilter",
+		"testSubscriptionFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders",
 		"getSigningSecrets", "rotateSigningSecret",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "deleteSubscription", "deleteTopic",
 	} {

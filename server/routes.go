@@ -25,8 +25,8 @@ type route struct {
 
 // routes are all there are.
 func (s *Server) routes() []route {
-	m := &management{store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits}
-	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.audit})}
+	m := &management{store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits}
+	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets})}
 	return []route{
 		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
 		{http.MethodPost, "/topics/:operation", publishers, s.publishToNamespace},
@@ -46,6 +46,8 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", administrators, v1.TestSubscriptionFilter},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators, v1.RevealSubscriptionEndpoint},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", administrators, v1.RevealSubscriptionHeaders},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", administrators, v1.GetSigningSecrets},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", administrators, v1.RotateSigningSecret},
 		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},

@@ -26,6 +26,8 @@ type Options struct {
 	AllowCIDR []netip.Prefix
 	// FilterLimits bounds the filter of an event subscription; zero for policy.DefaultFilterLimits.
 	FilterLimits policy.FilterLimits
+	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
+	HeaderLimits policy.HeaderLimits
 	// DevKey is the access key that everybody knows. It is refused unless AllowDevKey, also where a topic has it: a
 	// database that was made by dev may later be served to the world.
 	DevKey      string

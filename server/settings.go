@@ -37,6 +37,10 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 	}
 	found.deliverySchema(spec, t)
 	found.concurrency(spec.MaxConcurrentDeliveries)
+	var err error
+	if spec.DeliveryAttributes, err = m.deliveryAttributes(ctx, &found, t.Name, name, b.DeliveryAttributeMappings); err != nil {
+		return spec, err
+	}
 	spec.DeadLetter = found.deadLetter(b.DeadLetterDestination)
 	return spec, found.err()
 }

@@ -21,7 +21,7 @@ func signed(b *SigningSettings) bool { return b != nil && optional(b.Enabled, fa
 
 // GetSigningSecrets answers POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
 func (m *management) GetSigningSecrets(ctx context.Context, r GetSigningSecretsRequestObject) (GetSigningSecretsResponseObject, error) {
-	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.store.RevealSigningSecrets)
 	if err != nil {
 		return nil, err
 	}

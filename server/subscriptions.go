@@ -45,7 +45,10 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 		return nil, err
 	}
 	sub, made, err := m.store.PutSubscription(ctx, r.Topic, r.Subscription, spec)
+	var mistake *policy.ValidationError
 	switch {
+	case errors.As(err, &mistake): // a secret header that was to be kept was removed since it was looked at
+		return nil, invalid(mistake.Field, "%s", mistake.Message)
 	case errors.Is(err, store.ErrNoPolicy): // deleted since it was looked at
 		return nil, m.unknownPolicy()
 	case errors.Is(err, store.ErrNotFound):
@@ -115,8 +118,9 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
 		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
-		Signing:           m.signingJSON(s),
-		ProvisioningState: s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		DeliveryAttributeMappings: attributesJSON(s.DeliveryAttributes, false),
+		Signing:                   m.signingJSON(s),
+		ProvisioningState:         s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/labstack/echo/v4"
-
 	"postrider/store"
 )
 
@@ -43,26 +41,4 @@ func accessKeys(topic string, ask func() (*store.AccessKeys, error)) (AccessKeys
 		return AccessKeys{}, err
 	}
 	return AccessKeys{Key1: keys.Key1, Key2: keys.Key2}, nil
-}
-
-// audit writes a line at level info for each answer that holds access keys or signing secrets which existed, or replaces one. They are
-// not in it.
-func (s *Server) audit(next StrictHandlerFunc, _ string) StrictHandlerFunc {
-	return func(c echo.Context, request any) (any, error) {
-		answer, err := next(c, request)
-		if err != nil {
-			return answer, err
-		}
-		switch r := request.(type) {
-		case ListTopicKeysRequestObject:
-			s.log.Info("access keys of a topic were shown", "topic", r.Topic, "client", c.RealIP())
-		case RegenerateTopicKeyRequestObject:
-			s.log.Info("an access key of a topic was replaced", "topic", r.Topic, "key", r.Body.KeyName, "client", c.RealIP())
-		case GetSigningSecretsRequestObject:
-			s.log.Info("signing secrets of an event subscription were shown", "topic", r.Topic, "subscription", r.Subscription, "client", c.RealIP())
-		case RotateSigningSecretRequestObject:
-			s.log.Info("the signing secret of an event subscription was replaced", "topic", r.Topic, "subscription", r.Subscription, "client", c.RealIP())
-		}
-		return answer, nil
-	}
 }

@@ -20,6 +20,7 @@ type management struct {
 	store        *store.Store
 	allow        []netip.Prefix
 	filterLimits policy.FilterLimits
+	headerLimits policy.HeaderLimits
 }
 
 var _ StrictServerInterface = (*management)(nil)

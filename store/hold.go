@@ -33,7 +33,7 @@ func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopT
 			return nil, err
 		}
 	}
-	if sub, err = s.changeState(ctx, topic, name, pause, stopTimeToLive); err != nil {
+	if sub, err = s.changeState(ctx, auditEntry{action: auditPaused, topic: topic, subscription: name, details: map[string]any{"stopTimeToLive": stopTimeToLive}}, pause, stopTimeToLive); err != nil {
 		return nil, err
 	}
 	select { // attempts that looked before the pause have begun by then, or look again
@@ -48,7 +48,7 @@ func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopT
 func (s *Store) ResumeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
 	const resume = `UPDATE postrider_internal.event_subscription_states SET updated_at = now(), paused_since = CASE WHEN stop_time_to_live THEN paused_since END,
 		resumed_at = CASE WHEN stop_time_to_live AND paused_since IS NOT NULL THEN coalesce(resumed_at, now()) END WHERE subscription_id = $1`
-	sub, err := s.changeState(ctx, topic, name, resume)
+	sub, err := s.changeState(ctx, auditEntry{action: auditResumed, topic: topic, subscription: name}, resume)
 	s.Reach(PointRelease)
 	if err != nil || !sub.Hold.Resuming {
 		return sub, err
@@ -118,7 +118,7 @@ func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock str
 // Releasing what is not on probation is nothing. ErrNotFound; ErrPaused: a pause is ended by ResumeSubscription.
 func (s *Store) ReleaseSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
 	const release = `DELETE FROM postrider_internal.probations WHERE rest_key = $1 AND since IS NOT NULL`
-	return s.changeRest(ctx, topic, name, release)
+	return s.changeRest(ctx, auditEntry{action: auditReleased, topic: topic, subscription: name}, release)
 }
 
 // ProbeSubscription lets one delivery through a probation now instead of at its end. Its success ends the probation; its
@@ -132,10 +132,11 @@ func (s *Store) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 	if err != nil {
 		return nil, err
 	}
-	return s.changeRest(ctx, topic, name, probe)
+	return s.changeRest(ctx, auditEntry{action: auditProbed, topic: topic, subscription: name}, probe)
 }
 
-func (s *Store) changeRest(ctx context.Context, topic, name, statement string) (*Subscription, error) {
+func (s *Store) changeRest(ctx context.Context, e auditEntry, statement string) (*Subscription, error) {
+	topic, name := e.topic, e.subscription
 	sub, err := s.SubscriptionOf(ctx, topic, name)
 	switch {
 	case err != nil:
@@ -143,7 +144,13 @@ func (s *Store) changeRest(ctx context.Context, topic, name, statement string) (
 	case sub.Hold.Reason == HoldPaused || sub.Hold.Reason == HoldNotValidated:
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrPaused)
 	}
-	if _, err := s.pool.Exec(ctx, statement, s.Catalogue().restKey(sub)); err != nil {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statement, s.Catalogue().restKey(sub)); err != nil {
+			return err
+		}
+		return audit(ctx, tx, e)
+	})
+	if err != nil {
 		return nil, outage("change the probation of an event subscription", err)
 	}
 	s.Reach(PointRelease)
@@ -160,13 +167,17 @@ func (s *Store) HeldDeliveries(ctx context.Context, subscription int64) (held in
 	return held, nil
 }
 
-func (s *Store) changeState(ctx context.Context, topic, name, statement string, args ...any) (sub *Subscription, err error) {
+func (s *Store) changeState(ctx context.Context, e auditEntry, statement string, args ...any) (sub *Subscription, err error) {
+	topic, name := e.topic, e.subscription
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, statement, append([]any{sub.ID}, args...)...); err != nil {
 			return fmt.Errorf("change the state of event subscription %q: %w", name, err)
+		}
+		if err := audit(ctx, tx, e); err != nil {
+			return err
 		}
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
 		return err

@@ -131,7 +131,15 @@ func putPolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (made bool, err
 	if _, err := tx.Exec(ctx, writeProbationsStatement, probationArgs(p)); err != nil {
 		return false, fmt.Errorf("store the probation of retry policy %q: %w", p.Name, err)
 	}
-	return made, nil
+	action := auditPolicyReplaced
+	if made {
+		action = auditPolicyMade
+	}
+	return made, auditPolicy(ctx, tx, action, p.Name)
+}
+
+func auditPolicy(ctx context.Context, tx pgx.Tx, action auditAction, name string) error {
+	return audit(ctx, tx, auditEntry{action: action, details: map[string]any{"policy": name}})
 }
 
 func deletePolicy(ctx context.Context, tx pgx.Tx, name string) error {
@@ -147,7 +155,7 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string) error {
 	if _, err := tx.Exec(ctx, "UPDATE postrider_internal.retry_policies SET deleted_at = now() WHERE name = $1", name); err != nil {
 		return fmt.Errorf("delete retry policy %q: %w", name, err)
 	}
-	return nil
+	return auditPolicy(ctx, tx, auditPolicyDeleted, name)
 }
 
 // ownPolicy is nil for a policy that may be changed, else ErrNotFound or ErrBuiltIn.

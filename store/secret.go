@@ -23,7 +23,7 @@ const (
 	keyBytes    = 32
 )
 
-// Sealer encrypts the secret columns (endpoint URLs, access keys, signing secrets) with AES-256-GCM. What it seals names the key it was
+// Sealer encrypts the secret columns (endpoint URLs, custom headers, access keys, signing secrets) with AES-256-GCM. What it seals names the key it was
 // sealed with and is bound to its column, so that a value copied into another column does not open.
 type Sealer struct {
 	aead  cipher.AEAD

@@ -40,6 +40,8 @@ type SubscriptionSpec struct {
 	PreferredBatchSizeInKilobytes *int
 	// MaxConcurrentDeliveries bounds the requests in flight, of all nodes together; nil = as many as the endpoint keeps up with.
 	MaxConcurrentDeliveries *int
+	// DeliveryAttributes are the custom headers of its deliveries.
+	DeliveryAttributes []policy.DeliveryAttribute
 	// Signed: deliveries are signed, with secrets of the event subscription's own; see policy.Signing.
 	Signed bool
 }
@@ -67,7 +69,11 @@ type Subscription struct {
 	// Signing is what its deliveries are signed with; nil where they are not.
 	Signing *policy.Signing
 	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
-	EndpointHash         []byte
+	EndpointHash []byte
+	// Headers are DeliveryAttributes made ready; nil = there are none.
+	Headers *policy.HeaderSet
+	// Secrets must not be kept where its endpoint's answers repeat them; nil = there are none.
+	Secrets              *policy.Secrets
 	Hold                 HoldStatus
 	Version              int64
 	CreatedAt, UpdatedAt time.Time
@@ -109,6 +115,7 @@ type subscriptionRow struct {
 	MaxEventsPerBatch                 *int
 	PreferredBatchSizeInKilobytes     *int
 	MaxConcurrentDeliveries           *int
+	DeliveryHeadersSealed             []byte
 	SigningSealed                     []byte
 	Hold, HoldCause                   string
 	HoldSince, HoldUntil              *time.Time
@@ -122,6 +129,7 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        s.event_delivery_schema, s.retry_policy, s.max_delivery_attempts, s.event_time_to_live_in_minutes, s.filter,
        coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state,
        s.max_events_per_batch, s.preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries,
+       s.delivery_headers_sealed,
        s.signing_sealed,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
@@ -183,6 +191,10 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 	if err := json.Unmarshal(r.Filter, &sub.Filter); err != nil {
 		return nil, fmt.Errorf("read its filter: %w", err)
 	}
+	if sub.DeliveryAttributes, err = s.openAttributes(r.DeliveryHeadersSealed); err != nil {
+		return nil, err
+	}
+	sub.Headers, sub.Secrets = policy.NewHeaderSet(sub.DeliveryAttributes), policy.NewSecrets(sub.DeliveryAttributes, sub.EndpointURL)
 	return sub, nil
 }
 
@@ -214,7 +226,8 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 }
 
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
-// new settings from their next attempt on. ErrNotFound when the topic does not exist; ErrNoPolicy when the retry policy does not.
+// new settings from their next attempt on. ErrNotFound when the topic does not exist; ErrNoPolicy when the retry policy does not;
+// *policy.ValidationError when a secret header is to be kept that is not there.
 func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec) (sub *Subscription, made bool, err error) {
 	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		parent, err := s.topic(ctx, tx, topic)
@@ -233,7 +246,13 @@ func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec Su
 		case err != nil && !errors.Is(err, ErrBuiltIn):
 			return err
 		}
+		if spec.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
+			return err
+		}
 		if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing); err != nil {
+			return err
+		}
+		if err := auditPut(ctx, tx, topic, name, &spec, existing); err != nil {
 			return err
 		}
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
@@ -246,16 +265,17 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind,
 		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination,
 		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
-		signing_sealed)
+		delivery_headers_sealed, signing_sealed)
 		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
 			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
 			@batch_events, @batch_kilobytes, @concurrent,
-			@signing)`
+			@headers, @signing)`
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
 		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
 		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
 		max_events_per_batch = @batch_events, preferred_batch_size_in_kilobytes = @batch_kilobytes, max_concurrent_deliveries = @concurrent,
+		delivery_headers_sealed = @headers,
 		signing_sealed = CASE WHEN @signing::bytea IS NOT NULL THEN coalesce(signing_sealed, @signing::bytea) END
 		WHERE id = @id`
 	filter, err := json.Marshal(spec.Filter)
@@ -267,6 +287,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
 		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.sealer.Mac("endpoint " + spec.EndpointURL),
 		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes, "concurrent": spec.MaxConcurrentDeliveries,
+		"headers": s.sealAttributes(spec.DeliveryAttributes),
 		"signing": nil,
 	}
 	if spec.Signed {
@@ -292,6 +313,9 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string) erro
 			return err
 		}
 		id = sub.ID
+		if err := audit(ctx, tx, auditEntry{action: auditSubscriptionDeleted, topic: topic, subscription: name}); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), signing_sealed = NULL WHERE id = $1", id)
 		return err
 	})

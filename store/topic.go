@@ -123,6 +123,9 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec) (*Top
 		if err := s.insertTopic(ctx, tx, name, spec, keys); err != nil {
 			return err
 		}
+		if err := audit(ctx, tx, auditEntry{action: auditTopicMade, topic: name}); err != nil {
+			return err
+		}
 		topic, err = s.topic(ctx, tx, name)
 		return err
 	})
@@ -179,7 +182,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 		if _, err := tx.Exec(ctx, "UPDATE postrider_internal.topics SET deleted_at = now() WHERE id = $1", topic.ID); err != nil {
 			return fmt.Errorf("delete topic %q: %w", name, err)
 		}
-		return nil
+		return audit(ctx, tx, auditEntry{action: auditTopicDeleted, topic: name})
 	})
 }
 

@@ -85,10 +85,16 @@ func (t *Topic) Signed(text string, signature []byte) bool {
 	return SignedWith(first, text, signature)|SignedWith(other, text, signature) == 1
 }
 
-// TopicKeys opens both access keys of a topic; ErrNotFound.
-func (s *Store) TopicKeys(ctx context.Context, topic string) (*AccessKeys, error) {
-	_, keys, err := s.topicKeys(ctx, s.pool, topic)
-	return keys, err
+// TopicKeys opens both access keys of a topic, to be shown, and writes that into the audit first; ErrNotFound.
+func (s *Store) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
+	err = s.audited(ctx, auditEntry{action: auditKeysShown, topic: topic}, func(tx pgx.Tx) error {
+		_, keys, err = s.topicKeys(ctx, tx, topic)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
 }
 
 func (s *Store) topicKeys(ctx context.Context, db querier, topic string) (id int64, _ *AccessKeys, _ error) {
@@ -126,7 +132,10 @@ func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyNa
 		default:
 			return fmt.Errorf("a topic has no key named %q", name)
 		}
-		return s.writeKeys(ctx, tx, id, *keys)
+		if err := s.writeKeys(ctx, tx, id, *keys); err != nil {
+			return err
+		}
+		return auditKeys(ctx, tx, topic, name)
 	})
 	if err != nil {
 		return nil, err
@@ -141,8 +150,15 @@ func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) 
 		if err != nil {
 			return err
 		}
-		return s.writeKeys(ctx, tx, topic.ID, keys)
+		if err := s.writeKeys(ctx, tx, topic.ID, keys); err != nil {
+			return err
+		}
+		return auditKeys(ctx, tx, name, Key1, Key2)
 	})
+}
+
+func auditKeys(ctx context.Context, tx pgx.Tx, topic string, replaced ...KeyName) error {
+	return audit(ctx, tx, auditEntry{action: auditKeysReplaced, topic: topic, details: map[string]any{"keys": replaced}})
 }
 
 func (s *Store) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {

@@ -38,10 +38,12 @@ type appOptions struct {
 	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
 	filterLimits policy.FilterLimits
 	// retention is how long what is over is kept; zero for ever, as in dev.
-	retention   store.Retention
-	maxWorkers  int
-	stopTimeout time.Duration
-	log         *slog.Logger
+	retention store.Retention
+	// headerLimits bound the custom headers of event subscriptions; zero for Event Grid's.
+	headerLimits policy.HeaderLimits
+	maxWorkers   int
+	stopTimeout  time.Duration
+	log          *slog.Logger
 
 	openUI    bool   // dashboard without login: dev on loopback
 	devKey    string // well-known access key, refused unless allowDevKey
@@ -112,6 +114,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt, Retention: o.retention,
+		MaxHeaderBytes: o.headerLimits.MaxValueBytes,
 	})
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 
 func (a *app) listen(run context.Context, o appOptions) error {
 	srv, err := server.New(server.Options{
-		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
 	})
 	if err != nil {

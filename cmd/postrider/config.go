@@ -91,6 +91,22 @@ func (f retentionFlags) retention() (store.Retention, error) {
 	}, nil
 }
 
+// headerFlags bound the custom headers of each event subscription that is put from then on; the defaults are Event Grid's.
+type headerFlags struct {
+	MaxDeliveryHeaders     int `help:"Custom headers of an event subscription." default:"10" env:"POSTRIDER_MAX_DELIVERY_HEADERS"`
+	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value; one from an event that is longer is not sent." default:"4096" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
+}
+
+func (f headerFlags) limits() (policy.HeaderLimits, error) {
+	switch {
+	case f.MaxDeliveryHeaders < 1 || f.MaxDeliveryHeaders > 100:
+		return policy.HeaderLimits{}, usagef("--max-delivery-headers %d: must be 1 to 100", f.MaxDeliveryHeaders)
+	case f.MaxDeliveryHeaderBytes < 1 || f.MaxDeliveryHeaderBytes > 65_536:
+		return policy.HeaderLimits{}, usagef("--max-delivery-header-bytes %d: must be 1 to 65536", f.MaxDeliveryHeaderBytes)
+	}
+	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}, nil
+}
+
 func parsePrefixes(values []string) ([]netip.Prefix, error) {
 	prefixes := make([]netip.Prefix, 0, len(values))
 	for _, value := range values {

@@ -103,6 +103,8 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 		{"connections that are no number", []string{url, key}, []string{"--max-conns", "many"}, "--max-conns"},
 		{"no workers", []string{url, key}, []string{"--max-workers", "0"}, "--max-workers 0: must be 1 to 10000"},
 		{"no filter values", []string{url, key}, []string{"--max-filter-values", "0"}, "--max-filter-values 0: must be 1 to 10000"},
+		{"no custom headers", []string{url, key}, []string{"--max-delivery-headers", "0"}, "--max-delivery-headers 0: must be 1 to 100"},
+		{"custom headers of a megabyte", []string{url, key, "POSTRIDER_MAX_DELIVERY_HEADER_BYTES=1048576"}, nil, "--max-delivery-header-bytes 1048576: must be 1 to 65536"},
 		{"negative stop timeout", []string{url, key}, []string{"--stop-timeout=-1s"}, "--stop-timeout -1s"},
 		{"unknown log level", []string{url, key}, []string{"--log-level", "loud"}, "--log-level"},
 		{"unknown log format in the environment", []string{url, key, "POSTRIDER_LOG_FORMAT=xml"}, nil, "--log-format"},

@@ -46,7 +46,7 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 		return usagef("%s: %v", c.File, err)
 	}
 	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		made, err := store.WritePolicy(ctx, pool, p)
+		made, err := store.WritePolicy(asVerb(ctx), pool, p)
 		if err != nil {
 			return policyError(c.Name, "batching must stay true: ", err)
 		}
@@ -68,12 +68,17 @@ func (policyDeleteCmd) Help() string {
 // Run executes policy delete.
 func (c *policyDeleteCmd) Run(ctx context.Context) error {
 	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		if err := store.RemovePolicy(ctx, pool, c.Name); err != nil {
+		if err := store.RemovePolicy(asVerb(ctx), pool, c.Name); err != nil {
 			return policyError(c.Name, "", err)
 		}
 		_, err := fmt.Printf("Retry policy %s was deleted.\n", c.Name)
 		return err
 	})
+}
+
+// asVerb is for verbs that change the database themselves: whoever runs one is known only as somebody with its URL.
+func asVerb(ctx context.Context) context.Context {
+	return store.WithActor(ctx, store.Actor{Name: "cli"})
 }
 
 func builtInError(name string) error {

@@ -44,6 +44,8 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 
 	require.Equal(t, "Retry policy copied was deleted.\n", run(0, "delete", "copied").stdout)
 	require.Contains(t, run(2, "delete", "copied").stderr, `no policy "copied"`)
+	require.Equal(t, []string{"policy_made patient", "policy_replaced patient", "policy_made copied", "policy_deleted copied"},
+		one[[]string](db, "SELECT array_agg(action || ' ' || (details ->> 'policy') ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli' AND address IS NULL"))
 	require.Contains(t, run(1, "delete", "ga-2021").stderr, "built in and never changes: copy it under another name")
 	require.Contains(t, run(1, "put", "ga-2021", "-f", file).stderr, "built in and never changes: copy it under another name")
 }

@@ -19,7 +19,7 @@ type serveCmd struct {
 	databaseFlags
 	logFlags
 	Role          role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz and /readyz)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
-	EncryptionKey string        `help:"Base64 of 32 random bytes; seals endpoints and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
+	EncryptionKey string        `help:"Base64 of 32 random bytes; seals endpoints, custom headers and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
 	AdminToken    string        `help:"Token for /v1 and the dashboard; generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen        string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
 	AllowCIDR     []string      `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
@@ -30,6 +30,7 @@ type serveCmd struct {
 	tlsFlags
 	filterFlags
 	retentionFlags
+	headerFlags
 }
 
 // Help is shown by serve --help.
@@ -129,6 +130,10 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err != nil {
 		return appOptions{}, err
 	}
+	headers, err := c.headerFlags.limits()
+	if err != nil {
+		return appOptions{}, err
+	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
 		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
@@ -140,7 +145,7 @@ func (c *serveCmd) options() (appOptions, error) {
 	return appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
-		filterLimits: limits, certificate: certificate, retention: retention,
+		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
 	}, nil
 }
 

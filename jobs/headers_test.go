@@ -1,0 +1,211 @@
+package jobs_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// sending gives an event subscription custom headers.
+func sending(list ...policy.DeliveryAttribute) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) { s.DeliveryAttributes = list }
+}
+
+func staticHeader(name, value string) policy.DeliveryAttribute {
+	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, Value: &value}
+}
+
+func secretHeader(name, value string) policy.DeliveryAttribute {
+	a := staticHeader(name, value)
+	a.IsSecret = true
+	return a
+}
+
+func dynamicHeader(name, sourceField string) policy.DeliveryAttribute {
+	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeDynamic, SourceField: sourceField}
+}
+
+// custom are a request's headers that begin with X-.
+func (r request) custom() map[string]string {
+	list := map[string]string{}
+	for name, values := range r.header {
+		if strings.HasPrefix(name, "X-") {
+			list[name] = strings.Join(values, "|")
+		}
+	}
+	return list
+}
+
+func TestCustomHeadersOfEachSchema(t *testing.T) {
+	t.Parallel()
+	custom := `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},"eventType":{"sourceField":"kind"},"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
+	for _, row := range []struct {
+		schema      event.Schema
+		input       func(*testing.T) *bundle
+		contentType string
+		body        string
+		headers     []policy.DeliveryAttribute
+		want        map[string]string
+	}{
+		{
+			event.EventGrid, setup, jsonType, "[" + eventGridBody("7", `{"system":"crm","n":1.50,"deep":{"yes":true},"list":[1]}`) + "]",
+			[]policy.DeliveryAttribute{
+				staticHeader("X-Fixed", "é v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-N", "data.n"), dynamicHeader("X-Yes", "Data.deep.yes"),
+				dynamicHeader("X-Type", "eventtype"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Topic", "topic"), dynamicHeader("X-Version", "dataversion"),
+				dynamicHeader("X-None", "data.none"), dynamicHeader("X-List", "data.list"),
+			},
+			map[string]string{"X-Fixed": "é v", "X-System": "crm", "X-N": "1.50", "X-Yes": "true", "X-Type": "test", "X-Id": "7", "X-Topic": "/topics/orders", "X-Version": "2.1"},
+		},
+		{
+			event.CloudEvents, func(t *testing.T) *bundle { return setupTopic(t, event.CloudEvents) }, structuredType,
+			`{"specversion":"1.0","id":"7","source":"/s","type":"t","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`,
+			[]policy.DeliveryAttribute{
+				staticHeader("X-Fixed", "v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-Key", "partitionkey"), dynamicHeader("X-Sampled", "sampled"),
+				dynamicHeader("X-Source", "source"), dynamicHeader("X-Type", "type"), dynamicHeader("X-Subject", "subject"), dynamicHeader("X-EventType", "eventType"),
+			},
+			map[string]string{"X-Fixed": "v", "X-System": "crm", "X-Key": "p1", "X-Sampled": "5", "X-Source": "/s", "X-Type": "t"},
+		},
+		{
+			event.CustomInput, func(t *testing.T) *bundle { return setupCustom(t, custom) }, jsonType,
+			`{"no":7,"at":"2026-01-01T01:00:00.123456789+01:00","kind":"order","who":"me","total":1e3}`,
+			[]policy.DeliveryAttribute{
+				dynamicHeader("X-Id", "id"), dynamicHeader("X-Time", "eventTime"), dynamicHeader("X-Type", "eventType"), dynamicHeader("X-Total", "total"), dynamicHeader("X-Data", "data.total"),
+			},
+			map[string]string{"X-Id": "7", "X-Time": "2026-01-01T00:00:00.123456Z", "X-Type": "order", "X-Total": "1e3", "X-Data": "1e3"},
+		},
+	} {
+		t.Run(string(row.schema), func(t *testing.T) {
+			t.Parallel()
+			b := row.input(t)
+			e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+			b.subscribe(t, "all", e.URL, both(delivering(row.schema), sending(row.headers...)))
+			b.start(t, nil)
+			b.publish(t, row.contentType, row.body)
+			b.attempt(t)
+			b.travel(t)
+			b.attempt(t)
+			seen := e.requests()
+			require.Len(t, seen, 2)
+			require.Equal(t, row.want, seen[0].custom())
+			require.Equal(t, row.want, seen[1].custom(), "a retry sends what the first attempt sent")
+			require.Equal(t, event.ContentType(row.schema, false), seen[0].header.Get("Content-Type"))
+		})
+	}
+}
+
+// Of several events the first one's values are sent.
+func TestCustomHeadersOfBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.subscribe(t, "all", e.URL, both(batching(10, 64), sending(staticHeader("X-Fixed", "v"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Late", "data.late"))))
+	b.publish(t, jsonType, "["+eventGridBody("1", "{}")+","+eventGridBody("2", `{"late":1}`)+"]")
+	b.start(t, nil)
+	b.attempt(t)
+	b.travel(t)
+	b.attempt(t)
+	for _, r := range e.requests() {
+		require.Equal(t, []string{"1", "2"}, r.ids(t))
+		require.Equal(t, map[string]string{"X-Fixed": "v", "X-Id": "1"}, r.custom())
+	}
+	b.publishOne(t, "lone")
+	b.attempt(t)
+	require.Equal(t, map[string]string{"X-Fixed": "v", "X-Id": "lone"}, e.requests()[2].custom(), "a batch of one")
+	require.NotEmpty(t, e.requests()[2].header.Get("Aeg-Output-Event-Id"))
+}
+
+func TestCustomUserAgent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL+"/own", sending(staticHeader("user-agent", "shop/1"), secretHeader("authorization", "Bearer t")))
+	b.subscribe(t, "none", e.URL+"/none", nil)
+	b.start(t, func(o *jobs.Options) { o.UserAgent = "postrider/test" })
+	b.publishOne(t, "1")
+	b.attemptsMade(t, 2)
+	for _, r := range e.requests() {
+		if r.uri == "/own" {
+			require.Equal(t, []string{"shop/1"}, r.header["User-Agent"])
+			require.Equal(t, []string{"Bearer t"}, r.header["Authorization"])
+			continue
+		}
+		require.Equal(t, []string{"postrider/test"}, r.header["User-Agent"])
+		require.NotContains(t, r.header, "Authorization", "no other event subscription's")
+	}
+}
+
+// What was stored before a name became ours does not replace our header.
+func TestCustomHeaderNeverReplacesOurs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, sending(staticHeader("Aeg-Event-Type", "theirs"), staticHeader("content-type", "text/plain"), staticHeader("X-A", "v")))
+	b.start(t, nil)
+	b.publishOne(t, "1")
+	b.attempt(t)
+	r := requireOneRequest(t, e)
+	require.Equal(t, []string{"Notification"}, r.header["Aeg-Event-Type"])
+	require.Equal(t, []string{"application/json; charset=utf-8"}, r.header["Content-Type"])
+	require.Equal(t, map[string]string{"X-A": "v"}, r.custom())
+}
+
+// A value from an event that no header can carry must not keep the event from being delivered.
+func TestDynamicHeaderThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, sending(dynamicHeader("X-A", "data.a"), dynamicHeader("X-B", "data.b")))
+	b.start(t, func(o *jobs.Options) { o.MaxHeaderBytes = 5 })
+	for _, a := range []string{`"a\r\nX-C: c"`, `"\u0000"`, `"\u007f"`, `"\ud800"`, `"123456"`, `{}`, `null`} {
+		b.publish(t, jsonType, "["+eventGridBody("1", `{"a":`+a+`,"b":"12345"}`)+"]")
+		require.Equal(t, http.StatusOK, b.attempt(t).Result.Status, a)
+	}
+	for _, r := range e.requests() {
+		require.Equal(t, map[string]string{"X-B": "12345"}, r.custom(), r.body)
+	}
+}
+
+// A changed setting holds from the next attempt on; the ready headers are the catalogue's.
+func TestCustomHeadersChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.subscribe(t, "all", e.URL, sending(staticHeader("X-A", "one")))
+	b.start(t, nil)
+	b.publishOne(t, "1")
+	b.attempt(t)
+	for _, next := range [][]policy.DeliveryAttribute{{staticHeader("X-A", "two")}, nil} {
+		b.subscribe(t, "all", e.URL, sending(next...))
+		b.travel(t)
+		b.attempt(t)
+	}
+	seen := e.requests()
+	require.Len(t, seen, 3)
+	require.Equal(t, []map[string]string{{"X-A": "one"}, {"X-A": "two"}, {}}, []map[string]string{seen[0].custom(), seen[1].custom(), seen[2].custom()})
+}
+
+// Only what is a secret is left out of the answers that are kept, and only where there is one.
+func TestSecretsAreLeftOutOfAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		w.Header().Set("X-Echo", r.header.Get("X-Secret"))
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte("got " + r.header.Get("X-Secret") + " and " + r.header.Get("X-Open") + " at " + r.uri))
+	})
+	b.subscribe(t, "secret", e.URL+"/?code=12345678", sending(secretHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
+	b.subscribe(t, "open", e.URL+"/?code=1234567", sending(staticHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
+	b.start(t, nil)
+	b.publishOne(t, "1")
+	b.attemptsMade(t, 2)
+	const kept = `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND response_excerpt = $2 AND response_headers LIKE '%X-Echo: ' || $3 || '%'`
+	require.Equal(t, 1, b.count(t, kept, "secret", "got *** and open at /?code=***", "***"))
+	require.Equal(t, 1, b.count(t, kept, "open", "got hush and open at /?code=1234567", "hush"))
+}

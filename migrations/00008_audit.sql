@@ -1,0 +1,30 @@
+-- +goose Up
+-- Who changed what, and who was shown a secret. A row is written in the transaction of the change itself, or committed before
+-- a secret is answered: what the audit does not have did not happen. Names and not ids, for it outlives what it tells of.
+CREATE TABLE postrider_internal.audit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT now(),
+    actor        text NOT NULL,
+    address      text,
+    action       text NOT NULL,
+    topic        text,
+    subscription text,
+    details      jsonb NOT NULL DEFAULT '{}'
+);
+CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
+
+CREATE VIEW postrider.audit AS
+SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details FROM postrider_internal.audit a;
+COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, and who was shown a secret. No secret is in it.';
+COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
+COMMENT ON COLUMN postrider.audit.at IS 'When.';
+COMMENT ON COLUMN postrider.audit.actor IS 'Who: admin (the admin token), cli (a verb of the program that writes into the database), postrider (the program itself, as dev does with its demo).';
+COMMENT ON COLUMN postrider.audit.address IS 'Address that the request came from; a proxy''s where there is one. NULL = no request.';
+COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_paused, subscription_resumed, subscription_released, subscription_probed, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted.';
+COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';
+COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL where the action is about none.';
+COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), keys, stopTimeToLive, policy. Never a value that may be a secret.';
+
+-- +goose Down
+DROP VIEW postrider.audit;
+DROP TABLE postrider_internal.audit;

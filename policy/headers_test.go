@@ -1,0 +1,268 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+func static(name, value string) policy.DeliveryAttribute {
+	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, Value: &value}
+}
+
+func secret(name, value string) policy.DeliveryAttribute {
+	a := static(name, value)
+	a.IsSecret = true
+	return a
+}
+
+// withheld is a secret as reading shows it.
+func withheld(name string) policy.DeliveryAttribute {
+	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, IsSecret: true}
+}
+
+func dynamic(name, sourceField string) policy.DeliveryAttribute {
+	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeDynamic, SourceField: sourceField}
+}
+
+// mistakes are "field message", in order.
+func mistakes(found []policy.ValidationError) []string {
+	list := []string{}
+	for _, f := range found {
+		list = append(list, f.Field+" "+f.Message)
+	}
+	return list
+}
+
+func TestDeliveryAttributesThatAreSound(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string][]policy.DeliveryAttribute{
+		"none":                       nil,
+		"the page's own":             {static("staticproperty1", "somestaticvalue2"), dynamic("dynamicproperty1", "data.key1")},
+		"an Authorization header":    {secret("Authorization", "BEARER SlAV32hkKG")},
+		"a secret that is withheld":  {withheld("x-kept")},
+		"User-Agent":                 {static("User-Agent", "shop/1")},
+		"every character of a token": {static("!#$%&'*+-.^_`|~09azAZ", "v")},
+		"the longest name":           {static(strings.Repeat("n", 256), "v")},
+		"the longest value":          {static("X-A", strings.Repeat("v", 4096))},
+		"a tab and a space inside":   {static("X-A", "a\tb c")},
+		"beyond ASCII":               {static("X-A", "é")},
+		"names that begin like ours": {static("aeg", "v"), static("contents", "v"), static("webhook", "v"), static("hosts", "v")},
+		"ten":                        {static("a", "v"), static("b", "v"), static("c", "v"), static("d", "v"), static("e", "v"), static("f", "v"), static("g", "v"), static("h", "v"), static("i", "v"), static("j", "v")},
+	} {
+		require.Empty(t, policy.HeaderLimits{}.Mistakes(list, []policy.DeliveryAttribute{secret("X-Kept", "v")}), name)
+	}
+}
+
+func TestDeliveryAttributesThatAreNot(t *testing.T) {
+	t.Parallel()
+	const own = ": those headers are postrider's and HTTP's own"
+	of := func(a policy.DeliveryAttribute, change func(*policy.DeliveryAttribute)) []policy.DeliveryAttribute {
+		change(&a)
+		return []policy.DeliveryAttribute{a}
+	}
+	for name, row := range map[string]struct {
+		list []policy.DeliveryAttribute
+		says []string
+	}{
+		"no name":          {[]policy.DeliveryAttribute{static("", "v")}, []string{"[0].name is required"}},
+		"a long name":      {[]policy.DeliveryAttribute{static(strings.Repeat("n", 257), "v")}, []string{"[0].name must be 1 to 256 characters long, is 257"}},
+		"a blank name":     {[]policy.DeliveryAttribute{static("X A", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"a line in a name": {[]policy.DeliveryAttribute{static("X-A\r\nX-B", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"a colon":          {[]policy.DeliveryAttribute{static("X-A:", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"an umlaut":        {[]policy.DeliveryAttribute{static("Ä", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"repeated": {
+			[]policy.DeliveryAttribute{static("X-A", "v"), static("X-B", "v"), dynamic("x-a", "id")},
+			[]string{"[2].name repeats deliveryAttributeMappings[0].name; names are compared without regard to case"},
+		},
+		"no type":    {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = "" }), []string{"[0].type must be Static or Dynamic"}},
+		"lower case": {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = "static" }), []string{"[0].type must be Static or Dynamic"}},
+		"no value":   {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Value = nil }), []string{"[0].properties.value is required by a Static header"}},
+		"an empty value": {
+			[]policy.DeliveryAttribute{static("X-A", "")}, []string{"[0].properties.value must be 1 to 4096 bytes long, is 0"},
+		},
+		"a long value": {
+			[]policy.DeliveryAttribute{secret("X-A", strings.Repeat("v", 4097))}, []string{"[0].properties.value must be 1 to 4096 bytes long, is 4097"},
+		},
+		"a line break": {
+			[]policy.DeliveryAttribute{static("X-A", "v\r\nX-B: w")}, []string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
+		},
+		"DEL": {
+			[]policy.DeliveryAttribute{static("X-A", "\x7f")}, []string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
+		},
+		"not UTF-8": {
+			[]policy.DeliveryAttribute{static("X-A", "\xff")}, []string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
+		},
+		"a blank at the end": {
+			[]policy.DeliveryAttribute{static("X-A", "v ")}, []string{"[0].properties.value must not begin or end with a space or tab, which no header can carry"},
+		},
+		"a source of a Static one": {
+			of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.SourceField = "id" }),
+			[]string{"[0].properties.sourceField must be absent: a Static header has its value in value"},
+		},
+		"a value of a Dynamic one": {
+			of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = policy.AttributeDynamic }),
+			[]string{"[0].properties.value must be absent: a Dynamic header has its value from sourceField"},
+		},
+		"a Dynamic secret": {
+			of(dynamic("X-A", "id"), func(a *policy.DeliveryAttribute) { a.IsSecret = true }),
+			[]string{"[0].properties.isSecret must be absent or false: only a Static header can be a secret"},
+		},
+		"no source":    {[]policy.DeliveryAttribute{dynamic("X-A", "")}, []string{"[0].properties.sourceField is required"}},
+		"an empty one": {[]policy.DeliveryAttribute{dynamic("X-A", "data..a")}, []string{"[0].properties.sourceField must be names with a dot between them, none of them empty"}},
+		"a long source": {
+			[]policy.DeliveryAttribute{dynamic("X-A", strings.Repeat("k", 513))}, []string{"[0].properties.sourceField must be 1 to 512 characters long"},
+		},
+		"several mistakes": {
+			[]policy.DeliveryAttribute{static("", ""), dynamic("X-B", ""), withheld("X-A"), withheld("X-C"), withheld("X-D")},
+			[]string{
+				"[0].name is required", "[0].properties.value must be 1 to 4096 bytes long, is 0", "[1].properties.sourceField is required",
+				"[3].properties.value is required: no value is stored for this header that could be kept",
+				"[4].properties.value is required: no value is stored for this header that could be kept",
+			},
+		},
+		"eleven": {
+			make([]policy.DeliveryAttribute, 11), []string{" must have at most 10 entries, has 11"},
+		},
+		"Event Grid's own": {[]policy.DeliveryAttribute{static("AEG-Event-Type", "v")}, []string{"[0].name must not begin with aeg-, content-, proxy-, webhook-" + own}},
+	} {
+		require.Equal(t, row.says, strip(mistakes(policy.HeaderLimits{}.Mistakes(row.list, []policy.DeliveryAttribute{dynamic("X-D", "id"), secret("X-A", "v")}))), name)
+	}
+}
+
+// strip leaves the property's own name out.
+func strip(list []string) []string {
+	for i := range list {
+		list[i] = strings.TrimPrefix(list[i], "deliveryAttributeMappings")
+	}
+	return list
+}
+
+func TestHeadersThatAreNotForCustomValues(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"Content-Type", "content-length", "Content-Encoding", "Proxy-Authorization", "aeg-anything", "webhook-id", "Webhook-Timestamp", "webhook-signature",
+		"WebHook-Request-Origin", "Host", "Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Date", "Origin",
+		"Traceparent", "tracestate", "Accept-Encoding", "HTTP2-Settings",
+	} {
+		found := policy.HeaderLimits{}.Mistakes([]policy.DeliveryAttribute{static(name, "v")}, nil)
+		require.Len(t, found, 1, name)
+		require.Equal(t, "deliveryAttributeMappings[0].name", found[0].Field)
+		require.Contains(t, found[0].Message, "must not", name)
+	}
+}
+
+func TestHeaderLimitsOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	limits := policy.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 2}
+	require.Empty(t, limits.Mistakes([]policy.DeliveryAttribute{static("X-A", "vv")}, nil))
+	require.Equal(t, []string{"deliveryAttributeMappings must have at most 1 entries, has 2"}, mistakes(limits.Mistakes(make([]policy.DeliveryAttribute, 2), nil)))
+	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value must be 1 to 2 bytes long, is 3"}, mistakes(limits.Mistakes([]policy.DeliveryAttribute{static("X-A", "vvv")}, nil)))
+}
+
+func TestKeepSecrets(t *testing.T) {
+	t.Parallel()
+	stored := []policy.DeliveryAttribute{dynamic("X-D", "id"), secret("X-A", "one"), static("X-B", "two")}
+	given := []policy.DeliveryAttribute{withheld("x-a"), withheld("X-B"), secret("X-C", "three")}
+	kept, err := policy.KeepSecrets(given, stored)
+	require.NoError(t, err)
+	require.Equal(t, []policy.DeliveryAttribute{secret("x-a", "one"), secret("X-B", "two"), secret("X-C", "three")}, kept)
+	require.Nil(t, given[0].Value, "what was given is not changed")
+
+	for _, list := range [][]policy.DeliveryAttribute{{withheld("X-A"), withheld("X-C")}, {static("X-A", "v"), withheld("X-D")}} {
+		_, err = policy.KeepSecrets(list, stored)
+		var mistake *policy.ValidationError
+		require.ErrorAs(t, err, &mistake)
+		require.Equal(t, "deliveryAttributeMappings[1].properties.value", mistake.Field)
+	}
+}
+
+// headersOf are what a set makes of an event.
+func headersOf(list []policy.DeliveryAttribute, view policy.EventView, most int) map[string]string {
+	got := map[string]string{}
+	policy.NewHeaderSet(list).Each(&view, most, func(name, value string) { got[name] = value })
+	return got
+}
+
+func TestDynamicHeaders(t *testing.T) {
+	t.Parallel()
+	grid := policy.EventView{
+		ID: "7", Type: "Shop.OrderPlaced", Subject: "orders/7", Topic: "/topics/orders", DataVersion: "2.1",
+		Body: []byte(`{"id":"7","subject":"orders/7","eventType":"Shop.OrderPlaced","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","topic":"mine",
+			"data":{"system":"crm","n":12345678901234567890.50,"e":1E+2,"yes":true,"no":false,"null":null,"list":[1],"object":{"a":1},"deep":{"er":{"est":"x"}},
+			"lines":"a\r\nb","nul":"a\u0000b","tab":"a\tb","lone":"\ud800","accent":"\u00e9é","blank":"  x\t","empty":"","long":"` + strings.Repeat("v", 4097) + `","full":"` + strings.Repeat("v", 4096) + `"}}`),
+	}
+	cloud := policy.EventView{
+		CloudEvent: true, ID: "7", Type: "shop.order", Source: "/shop", Subject: "orders/7",
+		Body: []byte(`{"specversion":"1.0","id":"7","type":"shop.order","source":"/shop","subject":"orders/7","time":"2026-01-01T00:00:00Z","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`),
+	}
+	custom := policy.EventView{
+		Custom: true, ID: "7", Type: "order", Subject: "s", Topic: "/topics/orders", EventTime: "2026-01-01T00:00:00Z",
+		Body: []byte(`{"no":7,"kind":{"name":"order"},"subject":"another"}`),
+	}
+	for _, row := range []struct {
+		view  policy.EventView
+		field string
+		want  string // "-" for none
+	}{
+		{grid, "id", "7"},
+		{grid, "ID", "7"},
+		{grid, "Subject", "orders/7"},
+		{grid, "eventtype", "Shop.OrderPlaced"},
+		{grid, "dataversion", "2.1"},
+		{grid, "topic", "/topics/orders"},
+		{grid, "eventTime", "2026-01-01T00:00:00Z"},
+		{grid, "data.system", "crm"},
+		{grid, "Data.system", "crm"},
+		{grid, "data.System", "-"},
+		{grid, "data.n", "12345678901234567890.50"},
+		{grid, "data.e", "1E+2"},
+		{grid, "data.yes", "true"},
+		{grid, "data.no", "false"},
+		{grid, "data.deep.er.est", "x"},
+		{grid, "data.null", "-"},
+		{grid, "data.list", "-"},
+		{grid, "data.object", "-"},
+		{grid, "data", "-"},
+		{grid, "data.missing", "-"},
+		{grid, "source", "-"},
+		{grid, "data.lines", "-"},
+		{grid, "data.nul", "-"},
+		{grid, "data.lone", "-"},
+		{grid, "data.tab", "a\tb"},
+		{grid, "data.accent", "éé"},
+		{grid, "data.blank", "x"},
+		{grid, "data.empty", ""},
+		{grid, "data.long", "-"},
+		{grid, "data.full", strings.Repeat("v", 4096)},
+		{cloud, "id", "7"},
+		{cloud, "source", "/shop"},
+		{cloud, "type", "shop.order"},
+		{cloud, "time", "2026-01-01T00:00:00Z"},
+		{cloud, "partitionkey", "p1"},
+		{cloud, "sampled", "5"},
+		{cloud, "data.system", "crm"},
+		{cloud, "specversion", "1.0"},
+		{cloud, "eventType", "-"},
+		{custom, "id", "7"},
+		{custom, "subject", "s"},
+		{custom, "eventTime", "2026-01-01T00:00:00Z"},
+		{custom, "no", "7"},
+		{custom, "data.no", "7"},
+		{custom, "kind.name", "order"},
+		{custom, "data.subject", "another"},
+	} {
+		want := map[string]string{"X-S": "always", "X-D": row.want}
+		if row.want == "-" {
+			delete(want, "X-D")
+		}
+		require.Equal(t, want, headersOf([]policy.DeliveryAttribute{dynamic("X-D", row.field), static("X-S", "always")}, row.view, 0), row.field)
+	}
+	require.Equal(t, map[string]string{"X-D": "7"}, headersOf([]policy.DeliveryAttribute{dynamic("X-D", "id"), dynamic("X-E", "subject")}, grid, 4))
+	both := headersOf([]policy.DeliveryAttribute{dynamic("X-D", "data.system"), dynamic("X-E", "data.system"), dynamic("X-F", "data.deep.er.est")}, grid, 0)
+	require.Equal(t, map[string]string{"X-D": "crm", "X-E": "crm", "X-F": "x"}, both, "two headers may have one source")
+	require.Nil(t, policy.NewHeaderSet(nil))
+}

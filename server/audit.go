@@ -1,0 +1,46 @@
+package server
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// adminName is what the audit calls whoever has the admin token.
+const adminName = "admin"
+
+// actsAs gives the request an identity: the store writes it into the audit of whatever is done.
+func actsAs(c echo.Context, name string) {
+	r := c.Request()
+	c.SetRequest(r.WithContext(store.WithActor(r.Context(), store.Actor{Name: name, Address: c.RealIP()})))
+}
+
+// secrets keeps answers that hold secrets out of caches, and writes a line at level info for each of them, without the secrets.
+func (s *Server) secrets(next StrictHandlerFunc, _ string) StrictHandlerFunc {
+	return func(c echo.Context, request any) (any, error) {
+		answer, err := next(c, request)
+		if err != nil {
+			return answer, err
+		}
+		what, about := "", []any{}
+		switch r := request.(type) {
+		case ListTopicKeysRequestObject:
+			what, about = "access keys of a topic were shown", []any{"topic", r.Topic}
+		case RegenerateTopicKeyRequestObject:
+			what, about = "an access key of a topic was replaced", []any{"topic", r.Topic, "key", r.Body.KeyName}
+		case RevealSubscriptionEndpointRequestObject:
+			what, about = "the endpoint of an event subscription was shown in full", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case RevealSubscriptionHeadersRequestObject:
+			what, about = "secret headers of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case GetSigningSecretsRequestObject:
+			what, about = "signing secrets of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case RotateSigningSecretRequestObject:
+			what, about = "the signing secret of an event subscription was replaced", []any{"topic", r.Topic, "subscription", r.Subscription}
+		}
+		if what != "" {
+			c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+			s.log.Info(what, append(about, "client", c.RealIP())...)
+		}
+		return answer, nil
+	}
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const headersColumn = "event_subscriptions.delivery_headers_sealed"
+
+// sealAttributes is nil, SQL's NULL, for none. The whole list is sealed: a header's name and source may tell something, too.
+func (s *Store) sealAttributes(list []policy.DeliveryAttribute) []byte {
+	if len(list) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(list) // strings and booleans can always be written
+	return s.sealer.Seal(headersColumn, string(text))
+}
+
+func (s *Store) openAttributes(sealed []byte) (list []policy.DeliveryAttribute, err error) {
+	if sealed == nil {
+		return nil, nil
+	}
+	text, err := s.sealer.Open(headersColumn, sealed)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("read its custom headers: %w", err)
+	}
+	return list, nil
+}
+
+// keepSecrets asks what is stored as the change's own transaction sees it: the one that is replaced may have changed since it
+// was read.
+func keepSecrets(given []policy.DeliveryAttribute, existing *Subscription) ([]policy.DeliveryAttribute, error) {
+	var stored []policy.DeliveryAttribute
+	if existing != nil {
+		stored = existing.DeliveryAttributes
+	}
+	return policy.KeepSecrets(given, stored)
+}
+
+// RevealEndpoint reads an event subscription, for its endpoint's whole URL to be shown, and writes that into the audit first.
+// ErrNotFound.
+func (s *Store) RevealEndpoint(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.reveal(ctx, topic, name, auditEndpointShown)
+}
+
+// RevealDeliveryAttributes is the same for the values of its secret headers. ErrNotFound.
+func (s *Store) RevealDeliveryAttributes(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.reveal(ctx, topic, name, auditAttributesShown)
+}
+
+// RevealSigningSecrets is the same for what its deliveries are signed with. ErrNotFound.
+func (s *Store) RevealSigningSecrets(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.reveal(ctx, topic, name, auditSigningShown)
+}
+
+func (s *Store) reveal(ctx context.Context, topic, name string, action auditAction) (sub *Subscription, err error) {
+	err = s.audited(ctx, auditEntry{action: action, topic: topic, subscription: name}, func(tx pgx.Tx) error {
+		sub, err = s.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sub, nil
+}

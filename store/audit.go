@@ -1,0 +1,151 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Actor is who changes the configuration or asks for a secret, as the audit tells it.
+type Actor struct {
+	// Name of the person, program or credential.
+	Name string
+	// Address the request came from; "" where there is no request.
+	Address string
+}
+
+type actorKey struct{}
+
+// WithActor says in whose name the store is used under ctx. Without it, the program itself acts: "postrider".
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+func actorOf(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
+		return a
+	}
+	return Actor{Name: "postrider"}
+}
+
+// auditAction is what was done; see the comment on postrider.audit.action.
+type auditAction string
+
+const (
+	auditTopicMade            auditAction = "topic_made"
+	auditTopicDeleted         auditAction = "topic_deleted"
+	auditKeysShown            auditAction = "topic_keys_shown"
+	auditKeysReplaced         auditAction = "topic_keys_replaced"
+	auditSubscriptionMade     auditAction = "subscription_made"
+	auditSubscriptionReplaced auditAction = "subscription_replaced"
+	auditSubscriptionDeleted  auditAction = "subscription_deleted"
+	auditPaused               auditAction = "subscription_paused"
+	auditResumed              auditAction = "subscription_resumed"
+	auditReleased             auditAction = "subscription_released"
+	auditProbed               auditAction = "subscription_probed"
+	auditEndpointShown        auditAction = "endpoint_url_shown"
+	auditAttributesShown      auditAction = "delivery_attributes_shown"
+	auditSigningShown         auditAction = "signing_secrets_shown"
+	auditSigningRotated       auditAction = "signing_secret_rotated"
+	auditPolicyMade           auditAction = "policy_made"
+	auditPolicyReplaced       auditAction = "policy_replaced"
+	auditPolicyDeleted        auditAction = "policy_deleted"
+)
+
+// auditEntry is one row of the audit. No secret may be in it.
+type auditEntry struct {
+	action              auditAction
+	topic, subscription string // "" where the action is about none
+	details             map[string]any
+}
+
+// audit writes a row in the transaction of what it tells of.
+func audit(ctx context.Context, tx pgx.Tx, e auditEntry) error {
+	const insert = `INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
+		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'))`
+	var details *string
+	if e.details != nil {
+		text, err := json.Marshal(e.details)
+		if err != nil {
+			return fmt.Errorf("write the audit: %w", err)
+		}
+		details = new(string(text))
+	}
+	who := actorOf(ctx)
+	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.action), e.topic, e.subscription, details); err != nil {
+		return fmt.Errorf("write the audit: %w", err)
+	}
+	return nil
+}
+
+// auditPut tells which settings a new event subscription has, or which differ now in one that was there.
+func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, existing *Subscription) error {
+	e := auditEntry{action: auditSubscriptionMade, topic: topic, subscription: name}
+	before := &SubscriptionSpec{}
+	if existing != nil {
+		e.action, before = auditSubscriptionReplaced, &existing.SubscriptionSpec
+	}
+	e.details = map[string]any{"settings": differentSettings(before, spec)}
+	return audit(ctx, tx, e)
+}
+
+// audited reads something that is a secret. The audit is committed first: what cannot be written down is not shown.
+func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := read(tx); err != nil {
+			return err
+		}
+		return audit(ctx, tx, e)
+	})
+	if err != nil && isOutage(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
+var settingNames = map[string]string{
+	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
+	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
+	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
+}
+
+// differentSettings names the settings that differ, as the REST API spells them. A struct's own fields are looked at one by one.
+func differentSettings(old, fresh *SubscriptionSpec) []string {
+	return differing(reflect.ValueOf(*old), reflect.ValueOf(*fresh), "", []string{})
+}
+
+func differing(old, fresh reflect.Value, path string, found []string) []string {
+	for i := range old.NumField() {
+		field := old.Type().Field(i)
+		name, listed := settingNames[field.Name]
+		if !listed {
+			name = strings.ToLower(field.Name[:1]) + field.Name[1:]
+		}
+		_, whole := old.Field(i).Interface().(json.Marshaler)
+		switch {
+		case name == "":
+		case field.Type.Kind() == reflect.Struct && !whole:
+			found = differing(old.Field(i), fresh.Field(i), path+name+".", found)
+		case !sameSetting(old.Field(i), fresh.Field(i)):
+			found = append(found, path+name)
+		}
+	}
+	return found
+}
+
+// sameSetting compares as JSON, which is how settings come and are kept. Null and an empty list are one.
+func sameSetting(old, fresh reflect.Value) bool {
+	before, err := json.Marshal(old.Interface())
+	after, err2 := json.Marshal(fresh.Interface())
+	if err != nil || err2 != nil {
+		return false
+	}
+	unset := func(text []byte) bool { return string(text) == "null" || string(text) == "[]" }
+	return bytes.Equal(before, after) || unset(before) && unset(after)
+}
