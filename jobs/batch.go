@@ -39,11 +39,8 @@ func (d *batchDeliverer) Timeout(job *river.Job[BatchArgs]) time.Duration {
 }
 
 func (e *Engine) timeout(subscription int64) time.Duration {
-	catalogue := e.store.Catalogue()
-	if sub, ok := catalogue.Subscription(subscription); ok {
-		if p, ok := catalogue.Policy(sub.RetryPolicy); ok {
-			return p.AckTimeout + recordAllowance
-		}
+	if rules, ok := e.store.Catalogue().Rules(subscription); ok {
+		return rules.Policy.AckTimeout + recordAllowance
 	}
 	return time.Minute
 }
@@ -174,10 +171,10 @@ func (a *batchAttempt) stays(m *store.Member, alone bool) (verdict policy.Verdic
 	case a.reruns >= maxReruns:
 		return policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: policy.ReasonTooManyReruns}, false
 	}
-	if verdict, due := policy.Due(a.policy, m.OwedSince, a.work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
+	if verdict, due := policy.Due(a.policy, m.OwedSince, a.work.Now(), a.rules.Limits, a.rules.DeadLetter); !due {
 		return verdict, false
 	}
-	if a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.sub.HasDeadLetter()) {
+	if a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.rules.DeadLetter) {
 		return a.giveUp(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true

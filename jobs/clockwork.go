@@ -18,6 +18,7 @@ const (
 	reclaimInterval   = time.Second
 	housekeepInterval = time.Minute
 	drainInterval     = 5 * time.Second
+	expireInterval    = time.Second
 	// A statement of the clockwork that takes longer is stuck; the next tick tries again.
 	clockworkTimeout = 10 * time.Second
 )
@@ -143,6 +144,11 @@ func (e *Engine) clean(ctx context.Context) {
 // drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
 func (e *Engine) drain(ctx context.Context) {
 	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Drain)
+}
+
+// expire deletes event subscriptions whose time has come. They have matched nothing since that moment, on every node.
+func (e *Engine) expire(ctx context.Context) {
+	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.store.ExpireSubscriptions)
 }
 
 // KeepPartitions makes partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it by

@@ -100,10 +100,10 @@ type attempt struct {
 
 	work   *store.Work
 	sub    *store.Subscription
-	policy *policy.Policy
-	limits policy.Limits
-	leave  func() // gives the place at the endpoint back, once
-	events int    // of a batch
+	rules  policy.Rules
+	policy *policy.Policy // that of rules
+	leave  func()         // gives the place at the endpoint back, once
+	events int            // of a batch
 }
 
 func (a *attempt) run(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (a *attempt) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !found:
-		return a.record(policy.Verdict{Action: store.Cancel, Reason: policy.ReasonEventSubscriptionDeleted})
+		return a.cancel(ctx)
 	case work.EventMissing:
 		return a.record(policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing})
 	case a.reruns >= maxReruns:
@@ -162,11 +162,11 @@ func (a *attempt) turn() (verdict policy.Verdict, due bool) {
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return hold, false
 	}
-	if verdict, due := policy.Due(a.policy, a.work.OwedSince, a.work.Now(), a.limits, a.sub.HasDeadLetter()); !due {
+	if verdict, due := policy.Due(a.policy, a.work.OwedSince, a.work.Now(), a.rules.Limits, a.rules.DeadLetter); !due {
 		return verdict, false
 	}
 	switch {
-	case a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.sub.HasDeadLetter()):
+	case a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.rules.DeadLetter):
 		return a.giveUp(policy.ReasonProbation), false
 	case a.work.Hold != "":
 		return hold, false
@@ -185,27 +185,38 @@ func (a *attempt) park(ctx context.Context) error {
 	})
 }
 
-// configure finds the event subscription and its policy; false when it was deleted.
+// cancel ends a delivery whose event subscription was deleted.
+func (a *attempt) cancel(ctx context.Context) error {
+	reason, err := a.engine.store.CancelReason(ctx, a.args.Subscription)
+	if err != nil {
+		return err
+	}
+	return a.record(policy.Verdict{Action: store.Cancel, Reason: reason})
+}
+
+// configure finds the event subscription and what holds for it; false when it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
-	sub, ok := a.engine.store.Catalogue().Subscription(a.args.Subscription)
+	catalogue := a.engine.store.Catalogue()
+	sub, ok := catalogue.Subscription(a.args.Subscription)
 	if !ok { // made on another node within the last second, or deleted
 		if err := a.engine.store.Reload(ctx); err != nil {
 			return false, err
 		}
-		if sub, ok = a.engine.store.Catalogue().Subscription(a.args.Subscription); !ok {
+		catalogue = a.engine.store.Catalogue()
+		if sub, ok = catalogue.Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}
 	}
 	a.sub = sub
-	if a.policy, ok = a.engine.store.Catalogue().Policy(sub.RetryPolicy); !ok {
+	if a.rules, ok = catalogue.Rules(sub.ID); !ok {
 		return false, fmt.Errorf("event subscription %q of topic %q: %w", sub.Name, sub.Topic, errNoPolicy)
 	}
-	a.limits = a.policy.Clamp(sub.MaxDeliveryAttempts, sub.EventTimeToLiveInMinutes)
+	a.policy = a.rules.Policy
 	return true, nil
 }
 
 func (a *attempt) giveUp(reason policy.Reason) policy.Verdict {
-	if a.sub.HasDeadLetter() {
+	if a.rules.DeadLetter {
 		return policy.Verdict{Action: policy.DeadLetter, Reason: reason}
 	}
 	return policy.Verdict{Action: policy.Drop, Reason: reason}
@@ -320,10 +331,8 @@ func (a *attempt) judged(started, now time.Time, met answer) policy.Attempt {
 	return policy.Attempt{
 		Result: met.result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
 		OwedSince: a.work.OwedSince, FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
-		Limits: a.limits, DeadLetter: a.sub.HasDeadLetter(),
-		// Honoured under every policy unless an event subscription asks for the documented behaviour: an endpoint that
-		// says when to come back is right more often than a schedule.
-		HonorRetryAfter: true, RetryAfter: retryAfter(met.retryAfter, now),
+		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
+		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: retryAfter(met.retryAfter, now),
 		Jitter: a.engine.options.Jitter(),
 	}
 }

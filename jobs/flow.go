@@ -115,13 +115,13 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Wait
 		_, err := e.store.Refill(ctx, w.SubscriptionID, sub.Batching(), room)
 		return err
 	}
-	p, known := catalogue.Policy(sub.RetryPolicy)
+	rules, known := catalogue.Rules(sub.ID)
 	if !known {
 		return nil
 	}
-	limits := p.Clamp(sub.MaxDeliveryAttempts, sub.EventTimeToLiveInMinutes)
-	age := p.Deadline(time.Time{}, limits.TTL).Sub(time.Time{})
-	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, catalogue.RestOf(t, sub).Cause, sub.HasDeadLetter()) {
+	p := rules.Policy
+	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
+	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, catalogue.RestOf(t, sub).Cause, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.store.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)

@@ -167,22 +167,6 @@ func TestNamespaceProbation(t *testing.T) {
 	})
 }
 
-// probation_action documented: what waits meets the end of the event that began the probation.
-func TestDocumentedProbationEndsWhatWaits(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.copyPolicy(t, "namespace-2023", "literal", `{"probation_action":"documented"}`)
-	b.exec(t, "INSERT INTO postrider_internal.retry_policy_probations SELECT 'literal', outcome, duration FROM postrider_internal.retry_policy_probations WHERE policy = 'namespace-2023'")
-	require.NoError(t, b.store.Reload(t.Context()))
-	bad := newSwitchable(t, http.StatusNotFound)
-	b.subscribe(t, "billing", bad.URL, under("literal"))
-	b.start(t, nil)
-	b.publishFailing(t, 1)
-	b.publishOne(t, "second")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'UndeliverableDueToProbationCausedByClientError' AND attempts = 0 AND event_id = 'second'")
-	require.Len(t, bad.requests(), 1)
-}
-
 // A probe whose node died before the answer hands on to another.
 func TestProbeThatGoesAwayHandsOn(t *testing.T) {
 	t.Parallel()

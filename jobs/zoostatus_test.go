@@ -139,6 +139,6 @@ func (k statusColumn) decided(met policy.Result) policy.Verdict {
 	at := time.Unix(0, 0)
 	return policy.Decide(&k.policy, policy.Attempt{
 		Result: met, Kind: k.kind, Number: 1, OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
-		Limits: k.policy.Clamp(nil, nil), DeadLetter: k.policy.DeadLetterDefault == policy.DeadLetterRows,
+		Limits: policy.Limits{MaxAttempts: k.policy.DefaultMaxAttempts, TTL: k.policy.DefaultTTL}, DeadLetter: true,
 	})
 }

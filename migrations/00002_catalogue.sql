@@ -104,6 +104,7 @@ CREATE TABLE postrider_internal.topics (
     kind         text NOT NULL CHECK (kind IN ('basic', 'namespace')),
     input_schema text NOT NULL CHECK (input_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomEventSchema')),
     input_schema_mapping jsonb CHECK ((input_schema_mapping IS NOT NULL) = (input_schema = 'CustomEventSchema')),
+    event_retention_in_days integer CHECK (event_retention_in_days BETWEEN 1 AND 7),
     key1_sealed  bytea NOT NULL,
     key2_sealed  bytea NOT NULL,
     key1_hash    bytea NOT NULL,
@@ -111,7 +112,8 @@ CREATE TABLE postrider_internal.topics (
     version      bigint NOT NULL DEFAULT 0,
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now(),
-    deleted_at   timestamptz
+    deleted_at   timestamptz,
+    CHECK ((event_retention_in_days IS NOT NULL) = (kind = 'namespace'))
 );
 CREATE UNIQUE INDEX topics_name_key ON postrider_internal.topics (name) WHERE deleted_at IS NULL;
 CREATE INDEX topics_version_idx ON postrider_internal.topics (version);
@@ -135,6 +137,10 @@ CREATE TABLE postrider_internal.event_subscriptions (
     filter                            json NOT NULL DEFAULT '{}',
     dead_letter_destination           jsonb,
     behavior                          text NOT NULL DEFAULT 'safe' CHECK (behavior IN ('safe', 'documented')),
+    -- NULL: what behavior says, which may be the policy's.
+    honor_retry_after                 boolean,
+    probation_action                  text CHECK (probation_action IN ('hold', 'documented')),
+    retry_transport_errors            boolean,
     max_events_per_batch              integer CHECK (max_events_per_batch BETWEEN 1 AND 5000),
     preferred_batch_size_in_kilobytes integer CHECK (preferred_batch_size_in_kilobytes BETWEEN 1 AND 1024),
     max_concurrent_deliveries         integer CHECK (max_concurrent_deliveries >= 1),
@@ -157,7 +163,8 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint
         event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter,
         dead_letter_destination, behavior, max_events_per_batch, preferred_batch_size_in_kilobytes,
         signing_sealed,
-        max_concurrent_deliveries, delivery_headers_sealed, labels, expiration_time_utc, provisioning_state, deleted_at
+        max_concurrent_deliveries, delivery_headers_sealed, labels, expiration_time_utc, provisioning_state, deleted_at,
+        honor_retry_after, probation_action, retry_transport_errors
     ON postrider_internal.event_subscriptions
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 

@@ -105,7 +105,7 @@ INSERT INTO postrider_internal.retry_policies (
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
     true,                    -- retry_transport_errors
-    'rows',                  -- dead_letter_default
+    'none',                  -- dead_letter_default
     '0 seconds',             -- dead_letter_delay
     '0 seconds',             -- dead_letter_give_up
     false,                   -- batching
@@ -182,7 +182,7 @@ INSERT INTO postrider_internal.retry_policies (
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
     true,                    -- retry_transport_errors
-    'rows',                  -- dead_letter_default
+    'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
     '14400 seconds',         -- dead_letter_give_up
     false,                   -- batching
@@ -261,7 +261,7 @@ INSERT INTO postrider_internal.retry_policies (
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
     true,                    -- retry_transport_errors
-    'rows',                  -- dead_letter_default
+    'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
     '14400 seconds',         -- dead_letter_give_up
     true,                    -- batching
@@ -340,7 +340,7 @@ INSERT INTO postrider_internal.retry_policies (
     10,                      -- max_max_attempts
     false,                   -- honor_retry_after
     false,                   -- retry_transport_errors
-    'rows',                  -- dead_letter_default
+    'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
     '14400 seconds',         -- dead_letter_give_up
     true,                    -- batching

@@ -7,7 +7,8 @@ CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
 
 CREATE VIEW postrider.topics AS
 SELECT t.name AS topic, t.kind, t.input_schema, t.input_schema_mapping, t.created_at, t.updated_at,
-       (SELECT count(*) FROM postrider_internal.event_subscriptions s WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions
+       (SELECT count(*) FROM postrider_internal.event_subscriptions s WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions,
+       t.event_retention_in_days
   FROM postrider_internal.topics t
  WHERE t.deleted_at IS NULL;
 COMMENT ON VIEW postrider.topics IS 'Topics that publishers post events to. Access keys are never shown.';
@@ -18,14 +19,18 @@ COMMENT ON COLUMN postrider.topics.input_schema_mapping IS 'Of CustomEventSchema
 COMMENT ON COLUMN postrider.topics.created_at IS 'When the topic was made.';
 COMMENT ON COLUMN postrider.topics.updated_at IS 'When the topic was last changed.';
 COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscriptions the topic has now.';
+COMMENT ON COLUMN postrider.topics.event_retention_in_days IS 'Of a namespace topic: no event is delivered for longer, whatever time to live an event subscription asks for. Otherwise NULL.';
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_kind, s.event_delivery_schema, s.retry_policy,
        CASE WHEN s.max_delivery_attempts IS NULL THEN p.default_max_attempts
             ELSE least(greatest(s.max_delivery_attempts, p.min_max_attempts), p.max_max_attempts) END AS max_delivery_attempts,
-       (postrider_internal.seconds(CASE WHEN s.event_time_to_live_in_minutes IS NULL THEN p.default_ttl
-            ELSE least(greatest(make_interval(mins => s.event_time_to_live_in_minutes), p.min_ttl), p.max_ttl) END) / 60)::integer AS event_time_to_live_in_minutes,
-       s.filter::jsonb AS filter, coalesce(s.dead_letter_destination, '{"endpointType": "Rows"}'::jsonb) AS dead_letter_destination,
+       (postrider_internal.seconds(least(CASE WHEN s.event_time_to_live_in_minutes IS NULL THEN p.default_ttl
+            ELSE least(greatest(make_interval(mins => s.event_time_to_live_in_minutes), p.min_ttl), p.max_ttl) END,
+            make_interval(days => t.event_retention_in_days))) / 60)::integer AS event_time_to_live_in_minutes,
+       s.filter::jsonb AS filter,
+       coalesce(s.dead_letter_destination, jsonb_build_object('endpointType',
+            CASE WHEN s.behavior = 'documented' AND p.dead_letter_default = 'none' THEN 'None' ELSE 'Rows' END)) AS dead_letter_destination,
        s.behavior, CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN coalesce(s.max_events_per_batch, 1) ELSE coalesce(s.max_events_per_batch, 10) END AS max_events_per_batch,
        coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries, s.provisioning_state,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
@@ -35,7 +40,11 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
        s.signing_sealed IS NOT NULL AS signed,
-       s.labels, s.created_at, s.updated_at
+       s.labels, s.created_at, s.updated_at,
+       coalesce(s.honor_retry_after, s.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
+       coalesce(s.probation_action, CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
+       coalesce(s.retry_transport_errors, p.retry_transport_errors) AS retry_transport_errors,
+       s.expiration_time_utc
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -53,7 +62,11 @@ COMMENT ON COLUMN postrider.event_subscriptions.max_delivery_attempts IS 'Effect
 COMMENT ON COLUMN postrider.event_subscriptions.event_time_to_live_in_minutes IS 'Effective time to live of an event in minutes.';
 COMMENT ON COLUMN postrider.event_subscriptions.filter IS 'Which events it wants; {} = all.';
 COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS 'Effective destination of events that are given up: endpointType Rows or None.';
-COMMENT ON COLUMN postrider.event_subscriptions.behavior IS 'safe, or documented: Event Grid''s behaviour taken literally.';
+COMMENT ON COLUMN postrider.event_subscriptions.behavior IS 'safe, or documented: the policy''s columns taken literally; those of the built-in policies are Event Grid''s own.';
+COMMENT ON COLUMN postrider.event_subscriptions.honor_retry_after IS 'Effective honorRetryAfter: an endpoint''s Retry-After puts off the next attempt.';
+COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS 'Effective probationAction, of events whose turn comes during a probation: hold, or documented: some end without an attempt.';
+COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS 'Effective retryTransportErrors: where there was no answer, another attempt is made even where the policy''s table says never.';
+COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS 'When it gets no more events and is deleted; NULL = never.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS 'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
 COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS 'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS 'maxConcurrentDeliveries as set: requests in flight at most, shared by the nodes; NULL = as many as the endpoint keeps up with.';
@@ -65,7 +78,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'Of a probation: w
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is under way.';
 COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
 COMMENT ON COLUMN postrider.event_subscriptions.signed IS 'Whether its deliveries are signed (Standard Webhooks). The secrets are never shown.';
-COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels.';
+COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels, as they were set.';
 COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was made.';
 COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';
 
@@ -288,14 +301,14 @@ COMMENT ON COLUMN postrider.retry_policies.min_max_attempts IS 'Least limit that
 COMMENT ON COLUMN postrider.retry_policies.max_max_attempts IS 'Highest limit that may be set.';
 COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS 'Whether the page says that Retry-After is honoured; behavior safe honours it always.';
 COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS 'Whether timeouts and socket errors are retried.';
-COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS 'rows or none: what explain assumes where no destination is named.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS 'rows or none: what becomes of events that are given up under behavior documented, where no destination is named; behavior safe keeps them as rows.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS 'Delay between the last attempt and the write of a dead letter to an outside location.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried.';
 COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS 'How long after its start a success that came too late still counts, by the page.';
 COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS 'What rests after failures: none, endpoint or event_subscription.';
 COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that begin the rest.';
-COMMENT ON COLUMN postrider.retry_policies.probation_action IS 'hold, or documented: some causes dead-letter without an attempt.';
+COMMENT ON COLUMN postrider.retry_policies.probation_action IS 'hold, or documented: some causes end deliveries without an attempt; behavior safe holds always.';
 COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS 'First rest; doubled each time the probe fails.';
 COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest rest.';
 COMMENT ON COLUMN postrider.retry_policies.probation_by_outcome IS 'Rests in seconds by the outcome of the failure, instead of the first and the longest; NULL = the cause does not matter.';

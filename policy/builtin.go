@@ -31,7 +31,8 @@ func classicSteps() []time.Duration {
 }
 
 // classic holds what the policies up to 2021 have in common. The pages say "a small randomization" of all intervals and
-// give no size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property.
+// give no size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property. Dead letters are off
+// unless a place for them is named; the first page does not have them at all.
 func classic(name, source string) Policy {
 	return Policy{
 		Name: name, Source: source, BuiltIn: true,
@@ -41,7 +42,7 @@ func classic(name, source string) Policy {
 		DefaultTTL: day, MinTTL: time.Minute, MaxTTL: day,
 		DefaultMaxAttempts: 30, MinMaxAttempts: 1, MaxMaxAttempts: 30,
 		RetryTransportErrors: true,
-		DeadLetterDefault:    DeadLetterRows,
+		DeadLetterDefault:    DeadLetterNone,
 		Probation:            Probation{Scope: ProbationNone, Action: ProbationHold},
 	}
 }
@@ -53,7 +54,6 @@ func preview2017() Policy {
 	p.AckTimeout = time.Minute
 	p.DefaultTTL = 2 * time.Hour
 	p.DefaultMaxAttempts = 0
-	p.DeadLetterDefault = DeadLetterNone
 	p.Cells = bothKinds(
 		on(ActionSuccess, 0, "200", "202"),
 		on(ActionRetry, 0, "400", "401", "404", "408", "414", "500", "503", "504", conditionOther),

@@ -40,10 +40,10 @@ func TestBuiltinValues(t *testing.T) {
 		batching                               bool
 	}{
 		{"preview-2017", 60 * s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
-		{"ga-2018", 60 * s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "rows", false},
-		{"ga-2019", 30 * s, 3 * m, h, 24 * h, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "rows", false},
-		{"ga-2021", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h, 3 * h, 6 * h}, "gap", "next_attempt", 0.1, "rows", true},
-		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m}, "offset", "next_attempt", 0, "rows", true},
+		{"ga-2018", 60 * s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
+		{"ga-2019", 30 * s, 3 * m, h, 24 * h, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
+		{"ga-2021", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h, 3 * h, 6 * h}, "gap", "next_attempt", 0.1, "none", true},
+		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m}, "offset", "next_attempt", 0, "none", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestReasonSentences(t *testing.T) {
 	require.Equal(t, "Maximum delivery attempts was exceeded.", policy.Reason("MaxDeliveryAttemptsExceeded").Sentence())
 	for _, r := range []policy.Reason{
 		policy.ReasonTimeToLiveExceeded, policy.ReasonHTTPBadRequest, policy.ReasonClientError, policy.ReasonProbation,
-		policy.ReasonTooManyReruns, policy.ReasonEventSubscriptionDeleted,
+		policy.ReasonTooManyReruns, policy.ReasonEventSubscriptionDeleted, policy.ReasonEventSubscriptionExpired, policy.ReasonEventMissing,
 	} {
 		require.Regexp(t, `^[A-Z].* .*\.$`, r.Sentence())
 	}

@@ -24,7 +24,8 @@ type ExplainOptions struct {
 	Result      Result       // what every attempt meets; the zero Result = status 500
 	MaxAttempts *int         // nil = the policy's default
 	TTLMinutes  *int         // nil = the policy's default
-	DeadLetter  *bool        // nil = the policy's default
+	Behavior    Behavior     // "" = safe
+	DeadLetter  *bool        // nil = what Behavior says
 }
 
 // Explanation is the course of a delivery, in seconds from publishing.
@@ -57,12 +58,13 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if err := o.validate(); err != nil {
 		return Explanation{}, err
 	}
-	limits, err := p.Limits(o.MaxAttempts, o.TTLMinutes)
-	if err != nil {
+	if _, err := p.Limits(o.MaxAttempts, o.TTLMinutes); err != nil {
 		return Explanation{}, err
 	}
+	rules := p.Resolve(Wishes{Behavior: o.Behavior, DeadLetter: o.DeadLetter, MaxAttempts: o.MaxAttempts, TTLMinutes: o.TTLMinutes})
+	p, limits := rules.Policy, rules.Limits
 	published := time.Unix(0, 0).UTC()
-	a := o.attempt(p, limits, published)
+	a := o.attempt(rules, published)
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
 	for why := "published"; a.Number <= maxExplained; a.Number++ {
 		seconds := a.ScheduledAt.Sub(published).Seconds()
@@ -85,6 +87,8 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 func (o ExplainOptions) validate() error {
 	answered := o.Result.Status != 0
 	switch {
+	case !slices.Contains([]Behavior{"", BehaviorSafe, BehaviorDocumented}, o.Behavior):
+		return &ValidationError{"behavior", "must be safe or documented"}
 	case !slices.Contains([]EndpointKind{"", KindWebhook, KindAzureResource}, o.Kind):
 		return &ValidationError{"endpointKind", "must be webhook or azure-resource"}
 	case o.Result.Err != ErrorNone && !slices.Contains(errorConditions, string(o.Result.Err)):
@@ -98,20 +102,17 @@ func (o ExplainOptions) validate() error {
 	}
 }
 
-func (o ExplainOptions) attempt(p *Policy, l Limits, at time.Time) Attempt {
+func (o ExplainOptions) attempt(r Rules, at time.Time) Attempt {
 	a := Attempt{
-		Result: o.Result, Kind: o.Kind, Number: 1, Limits: l,
+		Result: o.Result, Kind: o.Kind, Number: 1, Limits: r.Limits,
 		OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
-		DeadLetter: p.DeadLetterDefault != DeadLetterNone,
+		DeadLetter: r.DeadLetter,
 	}
 	if a.Result == (Result{}) {
 		a.Result.Status = 500
 	}
 	if a.Kind == "" {
 		a.Kind = KindWebhook
-	}
-	if o.DeadLetter != nil {
-		a.DeadLetter = *o.DeadLetter
 	}
 	return a
 }

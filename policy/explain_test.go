@@ -50,13 +50,13 @@ var explainVectors = []struct {
 }{
 	{
 		"preview-2017, 2 h", "preview-2017", nil,
-		policy.ExplainOptions{},
+		policy.ExplainOptions{Behavior: policy.BehaviorDocumented},
 		classic,
 		policy.ExplainedEnd{AtSeconds: 7200, State: "dropped", Reason: expired},
 	},
 	{
 		"preview-2017, 24 h, no limit of attempts", "preview-2017", nil,
-		policy.ExplainOptions{TTLMinutes: ptr(1440)},
+		policy.ExplainOptions{TTLMinutes: ptr(1440), Behavior: policy.BehaviorDocumented},
 		slices.Concat(classic, hourly(10000, 85600)),
 		policy.ExplainedEnd{AtSeconds: 86400, State: "dropped", Reason: expired},
 	},
@@ -134,7 +134,7 @@ var explainVectors = []struct {
 	},
 	{
 		"preview-2017 read as marks", "preview-2017", onOffsets,
-		policy.ExplainOptions{},
+		policy.ExplainOptions{Behavior: policy.BehaviorDocumented},
 		classicMarks,
 		policy.ExplainedEnd{AtSeconds: 7200, State: "dropped", Reason: expired},
 	},

@@ -33,19 +33,6 @@ func (p *Policy) Limits(maxAttempts, ttlMinutes *int) (Limits, error) {
 	return l, nil
 }
 
-// Clamp returns the limits in force for a delivery: what the event subscription asks for, brought into the policy's
-// ranges. They may have been narrowed since it was made; a delivery that is owed must still end.
-func (p *Policy) Clamp(maxAttempts, ttlMinutes *int) Limits {
-	l := Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL}
-	if maxAttempts != nil {
-		l.MaxAttempts = min(max(*maxAttempts, p.MinMaxAttempts), p.MaxMaxAttempts)
-	}
-	if ttlMinutes != nil {
-		l.TTL = min(max(time.Duration(*ttlMinutes)*time.Minute, p.MinTTL), p.MaxTTL)
-	}
-	return l
-}
-
 func (p *Policy) inRange(field, unit string, value, least, most int) error {
 	if value >= least && value <= most {
 		return nil

@@ -71,10 +71,10 @@ type Policy struct {
 	DefaultMaxAttempts             int // attempts of an event subscription that sets none; 0 = no limit
 	MinMaxAttempts, MaxMaxAttempts int // range of what one may set
 
-	HonorRetryAfter      bool // no page mentions Retry-After, so no built-in policy sets it
+	HonorRetryAfter      bool // for BehaviorDocumented; no page mentions Retry-After, so no built-in policy sets it
 	RetryTransportErrors bool // true: where there is no answer, even a never-retried cell is retried after its MinDelay
 
-	DeadLetterDefault string        // where no destination is set: DeadLetterNone or DeadLetterRows
+	DeadLetterDefault string        // for BehaviorDocumented, where no destination is set: DeadLetterNone or DeadLetterRows
 	DeadLetterDelay   time.Duration // from the last attempt to the dead letter's export
 	DeadLetterGiveUp  time.Duration // how long an unavailable destination is tried
 

@@ -5,7 +5,7 @@ package policy
 type Reason string
 
 // The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead letters,
-// and TimeToLiveExceeded is formed after them. The last three are ours.
+// and TimeToLiveExceeded is formed after them. The last four are ours.
 const (
 	ReasonMaxDeliveryAttemptsExceeded Reason = "MaxDeliveryAttemptsExceeded"
 	ReasonTimeToLiveExceeded          Reason = "TimeToLiveExceeded"
@@ -14,6 +14,7 @@ const (
 	ReasonProbation                   Reason = "UndeliverableDueToProbationCausedByClientError"
 	ReasonTooManyReruns               Reason = "TooManyReruns"            // the attempt was interrupted, or failed on our side, 20 times
 	ReasonEventSubscriptionDeleted    Reason = "EventSubscriptionDeleted" // of canceled deliveries
+	ReasonEventSubscriptionExpired    Reason = "EventSubscriptionExpired" // the same, where its expirationTimeUtc did it
 	ReasonEventMissing                Reason = "EventMissing"             // of dropped deliveries: the event's row was removed by hand
 )
 
@@ -25,6 +26,7 @@ var reasonSentences = map[Reason]string{
 	ReasonProbation:                   "Undeliverable due to probation caused by client error.",
 	ReasonTooManyReruns:               "The delivery attempt was interrupted too many times.",
 	ReasonEventSubscriptionDeleted:    "The event subscription was deleted.",
+	ReasonEventSubscriptionExpired:    "The event subscription expired.",
 	ReasonEventMissing:                "The event was removed from the database.",
 }
 

@@ -16,6 +16,24 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for Behavior.
+const (
+	BehaviorDocumented Behavior = "documented"
+	BehaviorSafe       Behavior = "safe"
+)
+
+// Valid indicates whether the value is a known member of the Behavior enum.
+func (e Behavior) Valid() bool {
+	switch e {
+	case BehaviorDocumented:
+		return true
+	case BehaviorSafe:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeadLetterDestinationEndpointType.
 const (
 	DeadLetterDestinationEndpointTypeNone DeadLetterDestinationEndpointType = "None"
@@ -309,6 +327,11 @@ type AdvancedFilter struct {
 	Values []json.RawMessage `json:"values,omitempty"`
 }
 
+// Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
+// documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
+// what Event Grid's pages do.
+type Behavior string
+
 // DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
 type DeadLetterDestination struct {
 	EndpointType DeadLetterDestinationEndpointType `json:"endpointType"`
@@ -519,7 +542,7 @@ type Policy struct {
 	Batching bool `json:"batching"`
 	BuiltIn  bool `json:"builtIn"`
 
-	// DeadLetterDefault What becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
+	// DeadLetterDefault Under behavior documented, what becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
 	DeadLetterDefault PolicyDeadLetterDefault `json:"deadLetterDefault"`
 
 	// DeadLetterDelayInSeconds From the last attempt to the export of the dead letter.
@@ -534,7 +557,7 @@ type Policy struct {
 	// Expiry When a delivery past its time to live is ended: at_ttl: at that moment; next_attempt: at the next attempt, which is then not made.
 	Expiry PolicyExpiry `json:"expiry"`
 
-	// HonorRetryAfter Does an endpoint's Retry-After put off the next attempt?
+	// HonorRetryAfter Under behavior documented: does an endpoint's Retry-After put off the next attempt?
 	HonorRetryAfter bool `json:"honorRetryAfter"`
 
 	// IsDefault Taken by an event subscription that names none.
@@ -576,7 +599,7 @@ type Policy struct {
 // PolicyBasis gap: a step is the wait after an attempt; offset: a mark after the first attempt.
 type PolicyBasis string
 
-// PolicyDeadLetterDefault What becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
+// PolicyDeadLetterDefault Under behavior documented, what becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
 type PolicyDeadLetterDefault string
 
 // PolicyExpiry When a delivery past its time to live is ended: at_ttl: at that moment; next_attempt: at the next attempt, which is then not made.
@@ -618,7 +641,7 @@ type PolicySettings struct {
 	// Expiry Left out: at_ttl.
 	Expiry *PolicyExpiry `json:"expiry,omitempty"`
 
-	// HonorRetryAfter Does an endpoint's Retry-After put off the next attempt? Left out: false.
+	// HonorRetryAfter Under behavior documented: does an endpoint's Retry-After put off the next attempt? Left out: false.
 	HonorRetryAfter *bool `json:"honorRetryAfter,omitempty"`
 
 	// IsDefault Not read.
@@ -735,17 +758,27 @@ type RegenerateKeySettingsKeyName string
 
 // RetryPolicy Effective limits of a delivery.
 type RetryPolicy struct {
-	EventTimeToLiveInMinutes int `json:"eventTimeToLiveInMinutes"`
+	// EventTimeToLive On a namespace topic: the same as eventTimeToLiveInMinutes, as an ISO 8601 duration.
+	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
+	EventTimeToLiveInMinutes int     `json:"eventTimeToLiveInMinutes"`
 
 	// MaxDeliveryAttempts null means no limit.
-	MaxDeliveryAttempts *int   `json:"maxDeliveryAttempts"`
-	Policy              string `json:"policy"`
+	MaxDeliveryAttempts *int `json:"maxDeliveryAttempts"`
+
+	// MaxDeliveryCount On a namespace topic: the same as maxDeliveryAttempts, absent where there is no limit.
+	MaxDeliveryCount *int   `json:"maxDeliveryCount,omitempty"`
+	Policy           string `json:"policy"`
 }
 
 // RetryPolicySettings How often and how long an event is tried. What is left out or null is the policy's default.
 type RetryPolicySettings struct {
-	EventTimeToLiveInMinutes *int `json:"eventTimeToLiveInMinutes,omitempty"`
-	MaxDeliveryAttempts      *int `json:"maxDeliveryAttempts,omitempty"`
+	// EventTimeToLive On a namespace topic: its name of eventTimeToLiveInMinutes, as an ISO 8601 duration of days, hours and minutes, such as P1D, PT90M or P1DT2H; at most the topic's eventRetentionInDays.
+	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
+	EventTimeToLiveInMinutes *int    `json:"eventTimeToLiveInMinutes,omitempty"`
+	MaxDeliveryAttempts      *int    `json:"maxDeliveryAttempts,omitempty"`
+
+	// MaxDeliveryCount On a namespace topic: its name of maxDeliveryAttempts.
+	MaxDeliveryCount *int `json:"maxDeliveryCount,omitempty"`
 
 	// Policy Name of a retry policy; ga-2021 unless the topic is a namespace topic, then namespace-2023.
 	Policy *string `json:"policy,omitempty"`
@@ -838,6 +871,10 @@ type StatusCellSettings struct {
 
 // Subscription An event subscription with its effective settings.
 type Subscription struct {
+	// Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
+	// documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
+	// what Event Grid's pages do.
+	Behavior  Behavior  `json:"behavior"`
 	CreatedAt time.Time `json:"createdAt"`
 
 	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
@@ -852,15 +889,25 @@ type Subscription struct {
 	// EndpointKind Which column of the retry policy's status-code table applies.
 	EndpointKind EndpointKind `json:"endpointKind"`
 
+	// Etag Version of its settings, for If-Match.
+	Etag string `json:"etag"`
+
 	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
 	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
 	EventDeliverySchema DeliverySchema `json:"eventDeliverySchema"`
+
+	// ExpirationTimeUtc When it gets no more events and is deleted; null means never.
+	ExpirationTimeUtc *time.Time `json:"expirationTimeUtc"`
 
 	// Filter Which events are wanted.
 	Filter Filter `json:"filter"`
 
 	// Hold Why its deliveries wait without being attempted; null means they do not.
 	Hold *Hold `json:"hold"`
+
+	// HonorRetryAfter Whether an endpoint's Retry-After puts off the next attempt.
+	HonorRetryAfter bool     `json:"honorRetryAfter"`
+	Labels          []string `json:"labels"`
 
 	// MaxConcurrentDeliveries The most requests in flight at a time; null means as many as the endpoint keeps up with.
 	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries"`
@@ -872,11 +919,17 @@ type Subscription struct {
 	// PreferredBatchSizeInKilobytes How large the body of a batch should be.
 	PreferredBatchSizeInKilobytes int `json:"preferredBatchSizeInKilobytes"`
 
+	// ProbationAction An event whose turn comes meanwhile: hold: waits; documented: may be dead-lettered or dropped without an attempt.
+	ProbationAction ProbationAction `json:"probationAction"`
+
 	// ProvisioningState Succeeded once it is ready for deliveries.
 	ProvisioningState string `json:"provisioningState"`
 
 	// RetryPolicy Effective limits of a delivery.
 	RetryPolicy RetryPolicy `json:"retryPolicy"`
+
+	// RetryTransportErrors Whether another attempt is made where there was no answer, even where the policy says never.
+	RetryTransportErrors bool `json:"retryTransportErrors"`
 
 	// Signing With what deliveries are signed; the secrets themselves are what getSigningSecrets shows.
 	Signing   Signing   `json:"signing"`
@@ -891,8 +944,13 @@ type SubscriptionPage struct {
 	Value    []Subscription `json:"value"`
 }
 
+// SubscriptionPatch Members of SubscriptionSettings; null takes a default back.
+type SubscriptionPatch = json.RawMessage
+
 // SubscriptionSettings What may be said of an event subscription.
 type SubscriptionSettings struct {
+	// Behavior Null or left out: safe.
+	Behavior              *Behavior              `json:"behavior,omitempty"`
 	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
 
 	// DeliveryAttributeMappings Headers that every delivery carries beside postrider's own. At most 10, their values at most 4,096 bytes, unless the operator set
@@ -909,8 +967,17 @@ type SubscriptionSettings struct {
 	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
 	EventDeliverySchema *DeliverySchema `json:"eventDeliverySchema,omitempty"`
 
+	// ExpirationTimeUtc From then on it gets no more events; it is deleted, and what it is owed is canceled. A moment in the future. Null or left out: never.
+	ExpirationTimeUtc *string `json:"expirationTimeUtc,omitempty"`
+
 	// Filter Which events are wanted; all of them when nothing is said.
 	Filter *FilterSettings `json:"filter,omitempty"`
+
+	// HonorRetryAfter Whether an endpoint's Retry-After puts off the next attempt. Null or left out: what behavior says.
+	HonorRetryAfter *bool `json:"honorRetryAfter,omitempty"`
+
+	// Labels Free texts, at most 100 of 256 characters each. They are kept in their order.
+	Labels *[]string `json:"labels,omitempty"`
 
 	// MaxConcurrentDeliveries The most requests in flight at a time, of all nodes together. Null or left out: as many as the endpoint keeps up with.
 	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries,omitempty"`
@@ -922,8 +989,14 @@ type SubscriptionSettings struct {
 	// PreferredBatchSizeInKilobytes How large the body of a batch should be: a target, for one larger event still goes, alone. Null or left out: not set, and 64 where batches are on.
 	PreferredBatchSizeInKilobytes *int `json:"preferredBatchSizeInKilobytes,omitempty"`
 
+	// ProbationAction Null or left out: what behavior says.
+	ProbationAction *ProbationAction `json:"probationAction,omitempty"`
+
 	// RetryPolicy How often and how long an event is tried. What is left out or null is the policy's default.
 	RetryPolicy *RetryPolicySettings `json:"retryPolicy,omitempty"`
+
+	// RetryTransportErrors Whether another attempt is made where there was no answer, even where the policy's table says never. Null or left out: what the policy says.
+	RetryTransportErrors *bool `json:"retryTransportErrors,omitempty"`
 
 	// Signing Null or left out: deliveries are not signed, and the secrets they were signed with until then are deleted.
 	Signing *SigningSettings `json:"signing,omitempty"`
@@ -935,6 +1008,12 @@ type Topic struct {
 
 	// Endpoint Path to publish to.
 	Endpoint string `json:"endpoint"`
+
+	// Etag Version of its settings and keys, for If-Match.
+	Etag string `json:"etag"`
+
+	// EventRetentionInDays Of a namespace topic: the longest time to live, in days.
+	EventRetentionInDays *int `json:"eventRetentionInDays,omitempty"`
 
 	// InputSchema Envelope of the events that are published. CustomEventSchema is the publisher's own JSON, see inputSchemaMapping.
 	InputSchema InputSchema `json:"inputSchema"`
@@ -966,6 +1045,9 @@ type TopicPage struct {
 
 // TopicSettings What may be said of a topic.
 type TopicSettings struct {
+	// EventRetentionInDays Of a namespace topic only: no event is delivered for longer, whatever its event subscriptions ask for. Null or left out: 7.
+	EventRetentionInDays *int `json:"eventRetentionInDays,omitempty"`
+
 	// InputSchema Envelope of the events that are published. CustomEventSchema is the publisher's own JSON, see inputSchemaMapping.
 	InputSchema *InputSchema `json:"inputSchema,omitempty"`
 
@@ -978,6 +1060,12 @@ type TopicSettings struct {
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
+
+// IfMatch defines model for IfMatch.
+type IfMatch = string
+
+// IfNoneMatch defines model for IfNoneMatch.
+type IfNoneMatch = string
 
 // PageCursor defines model for PageCursor.
 type PageCursor = string
@@ -999,6 +1087,9 @@ type Conflict = ErrorAnswer
 
 // NotFound The body of every error.
 type NotFound = ErrorAnswer
+
+// PreconditionFailed The body of every error.
+type PreconditionFailed = ErrorAnswer
 
 // TooLarge The body of every error.
 type TooLarge = ErrorAnswer
@@ -1024,6 +1115,21 @@ type ListTopicsParams struct {
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// DeleteTopicParams defines parameters for DeleteTopic.
+type DeleteTopicParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutTopicParams defines parameters for PutTopic.
+type PutTopicParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*`: only make it. Where it exists already, the answer is 412.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
 // ListSubscriptionsParams defines parameters for ListSubscriptions.
 type ListSubscriptionsParams struct {
 	// Limit How many to show at most.
@@ -1031,6 +1137,27 @@ type ListSubscriptionsParams struct {
 
 	// Cursor Where to go on, as in the last answer's nextLink.
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteSubscriptionParams defines parameters for DeleteSubscription.
+type DeleteSubscriptionParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PatchSubscriptionParams defines parameters for PatchSubscription.
+type PatchSubscriptionParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutSubscriptionParams defines parameters for PutSubscription.
+type PutSubscriptionParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*`: only make it. Where it exists already, the answer is 412.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // PutPolicyJSONRequestBody defines body for PutPolicy for application/json ContentType.
@@ -1041,6 +1168,9 @@ type PutTopicJSONRequestBody = TopicSettings
 
 // RegenerateTopicKeyJSONRequestBody defines body for RegenerateTopicKey for application/json ContentType.
 type RegenerateTopicKeyJSONRequestBody = RegenerateKeySettings
+
+// PatchSubscriptionJSONRequestBody defines body for PatchSubscription for application/json ContentType.
+type PatchSubscriptionJSONRequestBody = SubscriptionPatch
 
 // PutSubscriptionJSONRequestBody defines body for PutSubscription for application/json ContentType.
 type PutSubscriptionJSONRequestBody = SubscriptionSettings
@@ -1073,13 +1203,13 @@ type ServerInterface interface {
 	ListTopics(ctx echo.Context, params ListTopicsParams) error
 	// DeleteTopic Delete a topic that has no event subscriptions
 	// (DELETE /v1/topics/{topic})
-	DeleteTopic(ctx echo.Context, topic TopicName) error
+	DeleteTopic(ctx echo.Context, topic TopicName, params DeleteTopicParams) error
 	// GetTopic Read a topic
 	// (GET /v1/topics/{topic})
 	GetTopic(ctx echo.Context, topic TopicName) error
 	// PutTopic Make a topic
 	// (PUT /v1/topics/{topic})
-	PutTopic(ctx echo.Context, topic TopicName) error
+	PutTopic(ctx echo.Context, topic TopicName, params PutTopicParams) error
 	// ListTopicKeys Show a topic's access keys
 	// (POST /v1/topics/{topic}/listKeys)
 	ListTopicKeys(ctx echo.Context, topic TopicName) error
@@ -1091,13 +1221,16 @@ type ServerInterface interface {
 	ListSubscriptions(ctx echo.Context, topic TopicName, params ListSubscriptionsParams) error
 	// DeleteSubscription Delete an event subscription and cancel what it is owed
 	// (DELETE /v1/topics/{topic}/subscriptions/{subscription})
-	DeleteSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	DeleteSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName, params DeleteSubscriptionParams) error
 	// GetSubscription Read an event subscription with its effective settings
 	// (GET /v1/topics/{topic}/subscriptions/{subscription})
 	GetSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// PatchSubscription Change some settings of an event subscription
+	// (PATCH /v1/topics/{topic}/subscriptions/{subscription})
+	PatchSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName, params PatchSubscriptionParams) error
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
-	PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName, params PutSubscriptionParams) error
 	// RevealSubscriptionHeaders Show an event subscription's custom headers with their secrets
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes)
 	RevealSubscriptionHeaders(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
@@ -1225,8 +1358,28 @@ func (w *ServerInterfaceWrapper) DeleteTopic(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteTopicParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteTopic(ctx, topic)
+	err = w.Handler.DeleteTopic(ctx, topic, params)
 	return err
 }
 
@@ -1257,8 +1410,43 @@ func (w *ServerInterfaceWrapper) PutTopic(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutTopicParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-None-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-None-Match: %s", err))
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutTopic(ctx, topic)
+	err = w.Handler.PutTopic(ctx, topic, params)
 	return err
 }
 
@@ -1345,8 +1533,28 @@ func (w *ServerInterfaceWrapper) DeleteSubscription(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteSubscriptionParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteSubscription(ctx, topic, subscription)
+	err = w.Handler.DeleteSubscription(ctx, topic, subscription, params)
 	return err
 }
 
@@ -1374,6 +1582,50 @@ func (w *ServerInterfaceWrapper) GetSubscription(ctx echo.Context) error {
 	return err
 }
 
+// PatchSubscription converts echo context to params.
+func (w *ServerInterfaceWrapper) PatchSubscription(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PatchSubscriptionParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PatchSubscription(ctx, topic, subscription, params)
+	return err
+}
+
 // PutSubscription converts echo context to params.
 func (w *ServerInterfaceWrapper) PutSubscription(ctx echo.Context) error {
 	var err error
@@ -1393,8 +1645,43 @@ func (w *ServerInterfaceWrapper) PutSubscription(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutSubscriptionParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-None-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-None-Match: %s", err))
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutSubscription(ctx, topic, subscription)
+	err = w.Handler.PutSubscription(ctx, topic, subscription, params)
 	return err
 }
 
@@ -1670,6 +1957,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions", wrapper.ListSubscriptions, options.OperationMiddlewares["listSubscriptions"]...)
 	router.DELETE(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.DeleteSubscription, options.OperationMiddlewares["deleteSubscription"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.GetSubscription, options.OperationMiddlewares["getSubscription"]...)
+	router.PATCH(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.PatchSubscription, options.OperationMiddlewares["patchSubscription"]...)
 	router.PUT(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.PutSubscription, options.OperationMiddlewares["putSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/pause", wrapper.PauseSubscription, options.OperationMiddlewares["pauseSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/resume", wrapper.ResumeSubscription, options.OperationMiddlewares["resumeSubscription"]...)
@@ -1692,6 +1980,8 @@ type BadRequestJSONResponse ErrorAnswer
 type ConflictJSONResponse ErrorAnswer
 
 type NotFoundJSONResponse ErrorAnswer
+
+type PreconditionFailedJSONResponse ErrorAnswer
 
 type TooLargeJSONResponse ErrorAnswer
 
@@ -1976,7 +2266,8 @@ func (response ListTopics401JSONResponse) VisitListTopicsResponse(w http.Respons
 }
 
 type DeleteTopicRequestObject struct {
-	Topic TopicName `json:"topic"`
+	Topic  TopicName `json:"topic"`
+	Params DeleteTopicParams
 }
 
 type DeleteTopicResponseObject interface {
@@ -1989,6 +2280,20 @@ type DeleteTopic204Response struct {
 func (response DeleteTopic204Response) VisitDeleteTopicResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type DeleteTopic400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response DeleteTopic400JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type DeleteTopic401JSONResponse struct{ UnauthorizedJSONResponse }
@@ -2033,6 +2338,20 @@ func (response DeleteTopic409JSONResponse) VisitDeleteTopicResponse(w http.Respo
 	return err
 }
 
+type DeleteTopic412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response DeleteTopic412JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTopicRequestObject struct {
 	Topic TopicName `json:"topic"`
 }
@@ -2041,15 +2360,23 @@ type GetTopicResponseObject interface {
 	VisitGetTopicResponse(w http.ResponseWriter) error
 }
 
-type GetTopic200JSONResponse Topic
+type GetTopic200ResponseHeaders struct {
+	ETag string
+}
+
+type GetTopic200JSONResponse struct {
+	Body    Topic
+	Headers GetTopic200ResponseHeaders
+}
 
 func (response GetTopic200JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2084,37 +2411,54 @@ func (response GetTopic404JSONResponse) VisitGetTopicResponse(w http.ResponseWri
 }
 
 type PutTopicRequestObject struct {
-	Topic TopicName `json:"topic"`
-	Body  *PutTopicJSONRequestBody
+	Topic  TopicName `json:"topic"`
+	Params PutTopicParams
+	Body   *PutTopicJSONRequestBody
 }
 
 type PutTopicResponseObject interface {
 	VisitPutTopicResponse(w http.ResponseWriter) error
 }
 
-type PutTopic200JSONResponse Topic
+type PutTopic200ResponseHeaders struct {
+	ETag string
+}
+
+type PutTopic200JSONResponse struct {
+	Body    Topic
+	Headers PutTopic200ResponseHeaders
+}
 
 func (response PutTopic200JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
-type PutTopic201JSONResponse Topic
+type PutTopic201ResponseHeaders struct {
+	ETag string
+}
+
+type PutTopic201JSONResponse struct {
+	Body    Topic
+	Headers PutTopic201ResponseHeaders
+}
 
 func (response PutTopic201JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2158,6 +2502,20 @@ func (response PutTopic409JSONResponse) VisitPutTopicResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopic412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response PutTopic412JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2345,6 +2703,7 @@ func (response ListSubscriptions404JSONResponse) VisitListSubscriptionsResponse(
 type DeleteSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
+	Params       DeleteSubscriptionParams
 }
 
 type DeleteSubscriptionResponseObject interface {
@@ -2357,6 +2716,20 @@ type DeleteSubscription204Response struct {
 func (response DeleteSubscription204Response) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type DeleteSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response DeleteSubscription400JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type DeleteSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
@@ -2387,6 +2760,20 @@ func (response DeleteSubscription404JSONResponse) VisitDeleteSubscriptionRespons
 	return err
 }
 
+type DeleteSubscription412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response DeleteSubscription412JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -2396,15 +2783,23 @@ type GetSubscriptionResponseObject interface {
 	VisitGetSubscriptionResponse(w http.ResponseWriter) error
 }
 
-type GetSubscription200JSONResponse Subscription
+type GetSubscription200ResponseHeaders struct {
+	ETag string
+}
+
+type GetSubscription200JSONResponse struct {
+	Body    Subscription
+	Headers GetSubscription200ResponseHeaders
+}
 
 func (response GetSubscription200JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2438,9 +2833,129 @@ func (response GetSubscription404JSONResponse) VisitGetSubscriptionResponse(w ht
 	return err
 }
 
+type PatchSubscriptionRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+	Params       PatchSubscriptionParams
+	Body         *PatchSubscriptionJSONRequestBody
+}
+
+type PatchSubscriptionResponseObject interface {
+	VisitPatchSubscriptionResponse(w http.ResponseWriter) error
+}
+
+type PatchSubscription200ResponseHeaders struct {
+	ETag string
+}
+
+type PatchSubscription200JSONResponse struct {
+	Body    Subscription
+	Headers PatchSubscription200ResponseHeaders
+}
+
+func (response PatchSubscription200JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PatchSubscription400JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PatchSubscription401JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response PatchSubscription404JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription409JSONResponse struct{ ConflictJSONResponse }
+
+func (response PatchSubscription409JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response PatchSubscription412JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PatchSubscription415JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
+	Params       PutSubscriptionParams
 	Body         *PutSubscriptionJSONRequestBody
 }
 
@@ -2448,29 +2963,45 @@ type PutSubscriptionResponseObject interface {
 	VisitPutSubscriptionResponse(w http.ResponseWriter) error
 }
 
-type PutSubscription200JSONResponse Subscription
+type PutSubscription200ResponseHeaders struct {
+	ETag string
+}
+
+type PutSubscription200JSONResponse struct {
+	Body    Subscription
+	Headers PutSubscription200ResponseHeaders
+}
 
 func (response PutSubscription200JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
-type PutSubscription201JSONResponse Subscription
+type PutSubscription201ResponseHeaders struct {
+	ETag string
+}
+
+type PutSubscription201JSONResponse struct {
+	Body    Subscription
+	Headers PutSubscription201ResponseHeaders
+}
 
 func (response PutSubscription201JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2514,6 +3045,20 @@ func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSubscription412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response PutSubscription412JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3135,6 +3680,9 @@ type StrictServerInterface interface {
 	// GetSubscription Read an event subscription with its effective settings
 	// (GET /v1/topics/{topic}/subscriptions/{subscription})
 	GetSubscription(ctx context.Context, request GetSubscriptionRequestObject) (GetSubscriptionResponseObject, error)
+	// PatchSubscription Change some settings of an event subscription
+	// (PATCH /v1/topics/{topic}/subscriptions/{subscription})
+	PatchSubscription(ctx context.Context, request PatchSubscriptionRequestObject) (PatchSubscriptionResponseObject, error)
 	// PutSubscription Make or replace an event subscription
 	// (PUT /v1/topics/{topic}/subscriptions/{subscription})
 	PutSubscription(ctx context.Context, request PutSubscriptionRequestObject) (PutSubscriptionResponseObject, error)
@@ -3326,10 +3874,11 @@ func (sh *strictHandler) ListTopics(ctx echo.Context, params ListTopicsParams) e
 }
 
 // DeleteTopic operation middleware
-func (sh *strictHandler) DeleteTopic(ctx echo.Context, topic TopicName) error {
+func (sh *strictHandler) DeleteTopic(ctx echo.Context, topic TopicName, params DeleteTopicParams) error {
 	var request DeleteTopicRequestObject
 
 	request.Topic = topic
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.DeleteTopic(ctx.Request().Context(), request.(DeleteTopicRequestObject))
@@ -3376,10 +3925,11 @@ func (sh *strictHandler) GetTopic(ctx echo.Context, topic TopicName) error {
 }
 
 // PutTopic operation middleware
-func (sh *strictHandler) PutTopic(ctx echo.Context, topic TopicName) error {
+func (sh *strictHandler) PutTopic(ctx echo.Context, topic TopicName, params PutTopicParams) error {
 	var request PutTopicRequestObject
 
 	request.Topic = topic
+	request.Params = params
 
 	var body PutTopicJSONRequestBody
 	var err error
@@ -3526,11 +4076,12 @@ func (sh *strictHandler) ListSubscriptions(ctx echo.Context, topic TopicName, pa
 }
 
 // DeleteSubscription operation middleware
-func (sh *strictHandler) DeleteSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+func (sh *strictHandler) DeleteSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName, params DeleteSubscriptionParams) error {
 	var request DeleteSubscriptionRequestObject
 
 	request.Topic = topic
 	request.Subscription = subscription
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.DeleteSubscription(ctx.Request().Context(), request.(DeleteSubscriptionRequestObject))
@@ -3577,12 +4128,63 @@ func (sh *strictHandler) GetSubscription(ctx echo.Context, topic TopicName, subs
 	return nil
 }
 
+// PatchSubscription operation middleware
+func (sh *strictHandler) PatchSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName, params PatchSubscriptionParams) error {
+	var request PatchSubscriptionRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+	request.Params = params
+
+	var body PatchSubscriptionJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PatchSubscription(ctx.Request().Context(), request.(PatchSubscriptionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PatchSubscription")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PatchSubscriptionResponseObject); ok {
+		return validResponse.VisitPatchSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // PutSubscription operation middleware
-func (sh *strictHandler) PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+func (sh *strictHandler) PutSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName, params PutSubscriptionParams) error {
 	var request PutSubscriptionRequestObject
 
 	request.Topic = topic
 	request.Subscription = subscription
+	request.Params = params
 
 	var body PutSubscriptionJSONRequestBody
 	var err error

@@ -40,6 +40,20 @@ func attributesOf(given []DeliveryAttributeSettings) []policy.DeliveryAttribute 
 	return list
 }
 
+// statedAttributes are custom headers as they were put, secrets included.
+func statedAttributes(list []policy.DeliveryAttribute) *[]DeliveryAttributeSettings {
+	stated := make([]DeliveryAttributeSettings, len(list))
+	for i, a := range list {
+		stated[i].Name, stated[i].Type = a.Name, DeliveryAttributeType(a.Type)
+		if a.Type == policy.AttributeDynamic {
+			stated[i].Properties.SourceField = &a.SourceField
+			continue
+		}
+		stated[i].Properties.Value, stated[i].Properties.IsSecret = a.Value, &a.IsSecret
+	}
+	return &stated
+}
+
 // attributesJSON shows custom headers; secrets only where they are revealed.
 func attributesJSON(list []policy.DeliveryAttribute, reveal bool) []DeliveryAttribute {
 	shown := make([]DeliveryAttribute, len(list))

@@ -21,7 +21,7 @@ type strictBinder struct{}
 
 // Bind fills target from the request's body; an empty body leaves it as it is.
 func (strictBinder) Bind(target any, c echo.Context) error {
-	if err := wantJSON(c.Request().Header.Get(echo.HeaderContentType)); err != nil {
+	if err := wantJSON(c.Request().Method, c.Request().Header.Get(echo.HeaderContentType)); err != nil {
 		return err
 	}
 	body, err := readBody(c.Request())
@@ -32,11 +32,13 @@ func (strictBinder) Bind(target any, c echo.Context) error {
 	return decodeStrictly(body.Bytes(), target)
 }
 
-func wantJSON(contentType string) error {
+// wantJSON refuses what is not said to be JSON; a patch may be said to be the merge patch that it is.
+func wantJSON(method, contentType string) error {
 	if contentType == "" {
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(contentType); err == nil && media == echo.MIMEApplicationJSON {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err == nil && (media == echo.MIMEApplicationJSON || method == http.MethodPatch && media == "application/merge-patch+json") {
 		return nil
 	}
 	return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMediaType, "send the header Content-Type: application/json")

@@ -20,7 +20,7 @@ func TestDecodeStrictly(t *testing.T) {
 	require.Equal(t, "before", got.EndpointUrl)
 
 	for name, row := range map[string]struct{ body, target, says string }{
-		"a name's case":          {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
+		"a name's case":          {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
 		"an empty name":          {`{"":1}`, "", "is not known here"},
 		"a long name":            {`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here"},
 		"an escaped name":        {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},

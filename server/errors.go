@@ -29,6 +29,7 @@ const (
 	codeNotFound             = "NotFound"
 	codeMethodNotAllowed     = "MethodNotAllowed"
 	codeConflict             = "Conflict"
+	codePreconditionFailed   = "PreconditionFailed"
 	codeTooLarge             = "RequestEntityTooLarge"
 	codeTooManyRequests      = "TooManyRequests"
 	codeUnsupportedMediaType = event.CodeUnsupportedMediaType

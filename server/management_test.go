@@ -5,7 +5,9 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,6 +82,9 @@ func TestTopicRefusals(t *testing.T) {
 		"an unknown schema":                {"orders", `{"inputSchema":"CustomInputSchema"}`, []string{"inputSchema"}},
 		"a namespace topic in Event Grid":  {"orders", `{"kind":"namespace","inputSchema":"EventGridSchema"}`, []string{"inputSchema"}},
 		"all at once":                      {"ab", `{"kind":"premium","inputSchema":"x"}`, []string{"topic", "kind", "inputSchema"}},
+		"a retention of a basic topic":     {"orders", `{"eventRetentionInDays":7}`, []string{"eventRetentionInDays"}},
+		"a retention of no day":            {"orders", `{"kind":"namespace","eventRetentionInDays":0}`, []string{"eventRetentionInDays"}},
+		"a retention of 8 days":            {"orders", `{"kind":"namespace","eventRetentionInDays":8}`, []string{"eventRetentionInDays"}},
 		"a member that is not known":       {"orders", `{"knid":"basic"}`, []string{"knid"}},
 		"a member in the wrong case":       {"orders", `{"Kind":"basic"}`, []string{"Kind"}},
 		"a member twice":                   {"orders", `{"kind":"basic","kind":"namespace"}`, []string{"kind"}},
@@ -136,12 +141,13 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil,
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
-		"signing":               map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
-		"retryPolicy":           map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
-		"filter":                map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
-		"deadLetterDestination": map[string]any{"endpointType": "Rows"},
-
+		"signing":                   map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
+		"retryPolicy":               map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
+		"filter":                    map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
+		"deadLetterDestination":     map[string]any{"endpointType": "Rows"},
 		"deliveryAttributeMappings": []any{},
+		"behavior":                  "safe", "honorRetryAfter": true, "probationAction": "hold", "retryTransportErrors": true,
+		"labels": []any{}, "expirationTimeUtc": nil, "etag": made["etag"],
 	}
 	maps.Copy(want, times)
 	require.Equal(t, want, made)
@@ -180,7 +186,7 @@ func TestSubscriptionOnCloudEventsTopics(t *testing.T) {
 	b := setup(t)
 	b.topic("shop", `{"kind":"namespace"}`)
 	made := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).json(http.StatusCreated)
-	require.Equal(t, map[string]any{"policy": "namespace-2023", "maxDeliveryAttempts": 10.0, "eventTimeToLiveInMinutes": 10080.0}, made["retryPolicy"])
+	require.Equal(t, map[string]any{"policy": "namespace-2023", "maxDeliveryAttempts": 10.0, "eventTimeToLiveInMinutes": 10080.0, "maxDeliveryCount": 10.0, "eventTimeToLive": "P7D"}, made["retryPolicy"])
 	require.Equal(t, "CloudEventSchemaV1_0", made["eventDeliverySchema"])
 	refusal := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
 	require.Equal(t, []string{"eventDeliverySchema"}, targets(refusal))
@@ -236,6 +242,23 @@ func TestSubscriptionRefusals(t *testing.T) {
 		"a batch wrong both ways":               {with(`"maxEventsPerBatch":-1,"preferredBatchSizeInKilobytes":1025`), []string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"}},
 		"a batch of text":                       {with(`"maxEventsPerBatch":"10"`), []string{"maxEventsPerBatch"}},
 		"no request in flight":                  {with(`"maxConcurrentDeliveries":0`), []string{"maxConcurrentDeliveries"}},
+		"an unknown behavior":                   {with(`"behavior":"strict"`), []string{"behavior"}},
+		"an unknown action":                     {with(`"probationAction":"drop"`), []string{"probationAction"}},
+		"a behavior and an action":              {with(`"behavior":"","probationAction":""`), []string{"behavior", "probationAction"}},
+		"Retry-After as text":                   {with(`"honorRetryAfter":"yes"`), []string{"honorRetryAfter"}},
+		"101 labels":                            {with(`"labels":["a"` + strings.Repeat(`,"a"`, 100) + `]`), []string{"labels"}},
+		"an empty label and one of null":        {with(`"labels":["a","",null]`), []string{"labels[1]", "labels[2]"}},
+		"a label of 257 characters":             {with(`"labels":["` + strings.Repeat("é", 257) + `"]`), []string{"labels[0]"}},
+		"a label that cannot be stored":         {with(`"labels":["\u0000"]`), []string{"labels[0]"}},
+		"labels that are none":                  {with(`"labels":{"a":"b"}`), []string{"labels"}},
+		"expired long ago":                      {with(`"expirationTimeUtc":"2020-01-01T00:00:00Z"`), []string{"expirationTimeUtc"}},
+		"expired just now":                      {with(`"expirationTimeUtc":"` + time.Now().Add(-time.Second).Format(time.RFC3339) + `"`), []string{"expirationTimeUtc"}},
+		"no time":                               {with(`"expirationTimeUtc":"soon"`), []string{"expirationTimeUtc"}},
+		"an empty time":                         {with(`"expirationTimeUtc":""`), []string{"expirationTimeUtc"}},
+		"a time without a zone":                 {with(`"expirationTimeUtc":"2099-01-01T00:00:00"`), []string{"expirationTimeUtc"}},
+		"a day":                                 {with(`"expirationTimeUtc":"2099-01-01"`), []string{"expirationTimeUtc"}},
+		"a time that is a number":               {with(`"expirationTimeUtc":4070908800`), []string{"expirationTimeUtc"}},
+		"limits by their namespace names":       {with(`"retryPolicy":{"maxDeliveryCount":5,"eventTimeToLive":"P1D"}`), []string{"retryPolicy.maxDeliveryCount", "retryPolicy.eventTimeToLive"}},
 		"more requests than can be counted":     {with(`"maxConcurrentDeliveries":2147483648`), []string{"maxConcurrentDeliveries"}},
 		"batches in 2019":                       {with(`"maxEventsPerBatch":2,"retryPolicy":{"policy":"ga-2019"}`), []string{"maxEventsPerBatch"}},
 		"batches in 2018, by size alone":        {with(`"preferredBatchSizeInKilobytes":64,"retryPolicy":{"policy":"ga-2018"}`), []string{"preferredBatchSizeInKilobytes"}},

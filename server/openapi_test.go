@@ -120,7 +120,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 23, tried)
+	require.Equal(t, 24, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -138,7 +138,7 @@ func TestExamples(t *testing.T) {
 	for _, id := range []string{
 		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
-		"testSubscriptionFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders",
+		"testSubscriptionFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "deleteSubscription", "deleteTopic",
 	} {
@@ -224,7 +224,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "since", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

@@ -131,12 +131,12 @@ func TestPolicyOptionsInJSON(t *testing.T) {
 		{"ga-2019", `{
 			"lateAnswerWindowInSeconds":180, "retryWindowInSeconds":86400, "jitterFraction":0.1, "jitterCapInSeconds":3,
 			"expiry":"at_ttl", "honorRetryAfter":false, "retryTransportErrors":true,
-			"deadLetterDefault":"rows", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":false,
+			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":false,
 			"probation":{"scope":"endpoint","trigger":10,"firstInSeconds":300,"maxInSeconds":14400,"action":"hold","byOutcome":{}}}`},
 		{"namespace-2023", `{
 			"lateAnswerWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0, "jitterCapInSeconds":0,
 			"expiry":"next_attempt", "honorRetryAfter":false, "retryTransportErrors":false,
-			"deadLetterDefault":"rows", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":true,
+			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":true,
 			"probation":{"scope":"event_subscription","trigger":1,"firstInSeconds":0,"maxInSeconds":0,"action":"documented","byOutcome":{
 				"Busy":10, "TimedOut":10, "SocketError":30, "NotFound":300, "ResolutionError":300, "Disabled":300, "Full":300,
 				"Unauthorized":300, "Forbidden":300, "InvalidAzureFunctionDestination":600}}}`},

@@ -99,8 +99,9 @@ func inLines(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// readPolicy fills in the defaults, which are those of ga-2021 but for the rules that would contradict what is set: without a
-// retry window of its own, a policy with a longer time to live would end at ga-2021's 24 hours.
+// readPolicy fills in the defaults, which are those of ga-2021 but for the rules that would contradict what is set (without a
+// retry window of its own, a policy with a longer time to live would end at ga-2021's 24 hours), and for dead letters: who says
+// nothing keeps them.
 func readPolicy(name string, b *PolicySettings) (*policy.Policy, error) {
 	if b == nil {
 		b = &PolicySettings{}
@@ -117,7 +118,7 @@ func readPolicy(name string, b *PolicySettings) (*policy.Policy, error) {
 		JitterFraction: optional(b.JitterFraction, base.JitterFraction), JitterCap: spanOr(b.JitterCapInSeconds, base.JitterCap),
 		Expiry:          policy.Expiry(optional(b.Expiry, PolicyExpiryAtTtl)),
 		HonorRetryAfter: optional(b.HonorRetryAfter, base.HonorRetryAfter), RetryTransportErrors: optional(b.RetryTransportErrors, base.RetryTransportErrors),
-		DeadLetterDefault: string(optional(b.DeadLetterDefault, PolicyDeadLetterDefault(base.DeadLetterDefault))),
+		DeadLetterDefault: string(optional(b.DeadLetterDefault, PolicyDeadLetterDefaultRows)),
 		DeadLetterDelay:   spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay), DeadLetterGiveUp: spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
 		Batching: optional(b.Batching, base.Batching), Probation: readProbation(b.Probation, base.Probation), Cells: base.Cells,
 	}

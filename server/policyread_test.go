@@ -73,6 +73,7 @@ func TestPolicyDefaults(t *testing.T) {
 	b := setup(t)
 	standard := without(t, b.manage(http.MethodGet, "/v1/policies/"+policy.DefaultName, "").body)
 	standard["source"], standard["lateAnswerWindowInSeconds"], standard["retryWindowInSeconds"], standard["expiry"] = "", 0.0, nil, "at_ttl"
+	standard["deadLetterDefault"] = "rows"
 	number := func(least, most int, value any) map[string]any {
 		return map[string]any{"default": value, "least": float64(least), "most": float64(most)}
 	}

@@ -40,6 +40,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/topics/:topic/subscriptions", administrators, v1.ListSubscriptions},
 		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
 		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.GetSubscription},
+		{http.MethodPatch, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PatchSubscription},
 		{http.MethodDelete, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.DeleteSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/pause", administrators, v1.PauseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", administrators, v1.ResumeSubscription},

@@ -2,8 +2,12 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"postrider/event"
 	"postrider/policy"
@@ -28,7 +32,10 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 		Filter:              filterOf(b.Filter),
 		MaxEventsPerBatch:   b.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: b.PreferredBatchSizeInKilobytes,
 		MaxConcurrentDeliveries: b.MaxConcurrentDeliveries,
-		Signed:                  signed(b.Signing),
+		Behavior:                policy.Behavior(optional(b.Behavior, BehaviorSafe)), HonorRetryAfter: b.HonorRetryAfter,
+		ProbationAction: (*policy.ProbationAction)(b.ProbationAction), RetryTransportErrors: b.RetryTransportErrors,
+		Labels: optional(b.Labels, nil),
+		Signed: signed(b.Signing),
 	}
 	spec.EndpointBaseURL = m.endpoint(&found, spec)
 	found.check(spec.Filter.ValidateWithin(m.filterLimits))
@@ -42,6 +49,9 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 		return spec, err
 	}
 	spec.DeadLetter = found.deadLetter(b.DeadLetterDestination)
+	found.behavior(b)
+	found.labels(spec.Labels)
+	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.store.Now())
 	return spec, found.err()
 }
 
@@ -96,20 +106,15 @@ func (m *management) retryPolicy(ctx context.Context, found *problems, spec *sto
 		name = namespacePolicy
 	}
 	spec.RetryPolicy = optional(b.Policy, name)
-	spec.MaxDeliveryAttempts, spec.EventTimeToLiveInMinutes = b.MaxDeliveryAttempts, b.EventTimeToLiveInMinutes
 	p, err := m.policy(ctx, spec.RetryPolicy)
 	if err != nil {
 		return err
 	}
+	found.limits(p, t, b, spec)
 	if p == nil {
 		found.unknownPolicy(m.policyNames())
 		return nil
 	}
-	// One at a time: together, the first mistake would hide the second.
-	_, err = p.Limits(spec.MaxDeliveryAttempts, nil)
-	found.check(err)
-	_, err = p.Limits(nil, spec.EventTimeToLiveInMinutes)
-	found.check(err)
 	found.batch(p, spec.MaxEventsPerBatch, spec.PreferredBatchSizeInKilobytes)
 	return nil
 }
@@ -190,4 +195,48 @@ func (p *problems) deadLetter(b *DeadLetterDestination) store.DeadLetterDestinat
 		p.value("deadLetterDestination.endpointType", "must be %s or %s", store.DeadLetterRows, store.DeadLetterNone)
 	}
 	return store.DeadLetterDestination(b.EndpointType)
+}
+
+func (p *problems) behavior(b *SubscriptionSettings) {
+	if b.Behavior != nil && !b.Behavior.Valid() {
+		p.value("behavior", "must be %s or %s", policy.BehaviorSafe, policy.BehaviorDocumented)
+	}
+	if b.ProbationAction != nil && !b.ProbationAction.Valid() {
+		p.value("probationAction", "must be %s or %s", policy.ProbationHold, policy.ProbationDocumented)
+	}
+}
+
+// Event Grid's pages name no limits of labels. These are ours: what a page can show.
+const (
+	maxLabels     = 100
+	maxLabelRunes = 256
+)
+
+func (p *problems) labels(labels []string) {
+	if len(labels) > maxLabels {
+		p.value("labels", "must be at most %d, not %d", maxLabels, len(labels))
+	}
+	for i, label := range labels {
+		switch runes := utf8.RuneCountInString(label); {
+		case runes < 1 || runes > maxLabelRunes:
+			p.value(fmt.Sprintf("labels[%d]", i), "must be 1 to %d characters long, not %d", maxLabelRunes, runes)
+		case strings.ContainsFunc(label, unicode.IsControl):
+			p.value(fmt.Sprintf("labels[%d]", i), "must have no control characters")
+		}
+	}
+}
+
+// expiration reads expirationTimeUtc, to the microsecond that PostgreSQL keeps; nil for never. now is the database's.
+func (p *problems) expiration(given *string, now time.Time) *time.Time {
+	if given == nil {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, *given)
+	switch at = at.UTC().Truncate(time.Microsecond); {
+	case err != nil:
+		p.value("expirationTimeUtc", "is an invalid expiration time: it must be a date-time as of RFC 3339, such as 2030-01-31T12:00:00Z, not %q", shorten(*given))
+	case !at.After(now):
+		p.value("expirationTimeUtc", "is an invalid expiration time: it must be in the future; by the database's clock it is %s", now.UTC().Format(time.RFC3339))
+	}
+	return &at
 }

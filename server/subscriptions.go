@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"postrider/policy"
@@ -36,6 +37,10 @@ func (m *management) ListSubscriptions(ctx context.Context, r ListSubscriptionsR
 
 // PutSubscription answers PUT /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionRequestObject) (PutSubscriptionResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
+	if err != nil {
+		return nil, err
+	}
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
@@ -44,16 +49,11 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 	if err != nil {
 		return nil, err
 	}
-	sub, made, err := m.store.PutSubscription(ctx, r.Topic, r.Subscription, spec)
-	var mistake *policy.ValidationError
-	switch {
-	case errors.As(err, &mistake): // a secret header that was to be kept was removed since it was looked at
-		return nil, invalid(mistake.Field, "%s", mistake.Message)
-	case errors.Is(err, store.ErrNoPolicy): // deleted since it was looked at
-		return nil, m.unknownPolicy()
-	case errors.Is(err, store.ErrNotFound):
-		return nil, topicNotFound(r.Topic)
-	case err != nil:
+	sub, made, err := m.store.PutSubscription(ctx, r.Topic, r.Subscription, spec, when...)
+	if errors.Is(err, store.ErrPrecondition) {
+		return nil, preconditionFailed("event subscription", r.Subscription, r.Params.IfMatch)
+	}
+	if err := m.putRefused(r.Topic, err); err != nil {
 		return nil, err
 	}
 	shown, err := m.counted(ctx, sub)
@@ -61,9 +61,23 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 	case err != nil:
 		return nil, err
 	case made:
-		return PutSubscription201JSONResponse(shown), nil
+		return PutSubscription201JSONResponse{Body: shown, Headers: PutSubscription201ResponseHeaders{ETag: shown.Etag}}, nil
 	}
-	return PutSubscription200JSONResponse(shown), nil
+	return PutSubscription200JSONResponse{Body: shown, Headers: PutSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+}
+
+// putRefused words what the store refused.
+func (m *management) putRefused(topic string, err error) error {
+	var mistake *policy.ValidationError
+	switch {
+	case errors.As(err, &mistake): // a secret header that was to be kept was removed since it was looked at
+		return invalid(mistake.Field, "%s", mistake.Message)
+	case errors.Is(err, store.ErrNoPolicy): // deleted since it was looked at
+		return m.unknownPolicy()
+	case errors.Is(err, store.ErrNotFound):
+		return topicNotFound(topic)
+	}
+	return err
 }
 
 // subscription reads one; what there cannot be is not asked for.
@@ -88,19 +102,25 @@ func (m *management) GetSubscription(ctx context.Context, r GetSubscriptionReque
 	if err != nil {
 		return nil, err
 	}
-	return GetSubscription200JSONResponse(shown), nil
+	return GetSubscription200JSONResponse{Body: shown, Headers: GetSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
 }
 
 // DeleteSubscription answers DELETE /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *management) DeleteSubscription(ctx context.Context, r DeleteSubscriptionRequestObject) (DeleteSubscriptionResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, nil)
+	if err != nil {
+		return nil, err
+	}
 	if !storable(r.Topic) || !storable(r.Subscription) {
 		return nil, subscriptionNotFound(r.Topic, r.Subscription)
 	}
-	err := m.store.DeleteSubscription(ctx, r.Topic, r.Subscription)
-	if errors.Is(err, store.ErrNotFound) {
+	err = m.store.DeleteSubscription(ctx, r.Topic, r.Subscription, when...)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return nil, subscriptionNotFound(r.Topic, r.Subscription)
-	}
-	if err != nil {
+	case errors.Is(err, store.ErrPrecondition):
+		return nil, preconditionFailed("event subscription", r.Subscription, r.Params.IfMatch)
+	case err != nil:
 		return nil, err
 	}
 	return DeleteSubscription204Response{}, nil
@@ -108,30 +128,42 @@ func (m *management) DeleteSubscription(ctx context.Context, r DeleteSubscriptio
 
 // subscriptionJSON shows an event subscription with its effective settings and without its endpoint's secrets.
 func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
+	rules := m.rules(s)
 	destination := DeadLetterDestinationEndpointTypeRows
-	if !s.HasDeadLetter() {
+	if !rules.DeadLetter {
 		destination = DeadLetterDestinationEndpointTypeNone
 	}
 	batch := s.Batch()
 	return Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
-		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: m.retryPolicyJSON(s), Filter: filterJSON(s.Filter),
+		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: retryPolicyJSON(s, rules.Limits), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
 		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
+		Behavior: Behavior(s.Behavior), HonorRetryAfter: rules.Policy.HonorRetryAfter, ProbationAction: ProbationAction(rules.Policy.Probation.Action),
+		RetryTransportErrors: rules.Policy.RetryTransportErrors, Labels: append([]string{}, s.Labels...), ExpirationTimeUtc: utcOrNull(s.ExpirationTimeUTC),
+		Etag:                      etagOf(s.Version),
 		DeliveryAttributeMappings: attributesJSON(s.DeliveryAttributes, false),
 		Signing:                   m.signingJSON(s),
 		ProvisioningState:         s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 
-// retryPolicyJSON shows the limits in force: the policy's ranges may have changed since they were set.
-func (m *management) retryPolicyJSON(s *store.Subscription) RetryPolicy {
+// rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its limits were set.
+func (m *management) rules(s *store.Subscription) policy.Rules {
 	p, known := m.store.Catalogue().Policy(s.RetryPolicy)
 	if !known { // made on another node within the last second
-		return RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts, EventTimeToLiveInMinutes: optional(s.EventTimeToLiveInMinutes, 0)}
+		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
 	}
-	limits := p.Clamp(s.MaxDeliveryAttempts, s.EventTimeToLiveInMinutes)
-	return RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts), EventTimeToLiveInMinutes: minutes(limits.TTL)}
+	return p.Resolve(s.Wishes())
+}
+
+func retryPolicyJSON(s *store.Subscription, limits policy.Limits) RetryPolicy {
+	shown := RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts), EventTimeToLiveInMinutes: minutes(limits.TTL)}
+	if s.EventRetentionInDays > 0 { // of a namespace topic
+		ttl := span(limits.TTL)
+		shown.MaxDeliveryCount, shown.EventTimeToLive = shown.MaxDeliveryAttempts, &ttl
+	}
+	return shown
 }
 
 func filterJSON(f policy.Filter) Filter {

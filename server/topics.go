@@ -49,21 +49,27 @@ func (m *management) ListTopics(ctx context.Context, r ListTopicsRequestObject) 
 
 // PutTopic answers PUT /v1/topics/{topic}.
 func (m *management) PutTopic(ctx context.Context, r PutTopicRequestObject) (PutTopicResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
+	if err != nil {
+		return nil, err
+	}
 	spec, err := topicSpec(r.Topic, r.Body)
 	if err != nil {
 		return nil, err
 	}
-	topic, keys, err := m.store.PutTopic(ctx, r.Topic, spec)
+	topic, keys, err := m.store.PutTopic(ctx, r.Topic, spec, when...)
 	switch {
+	case errors.Is(err, store.ErrPrecondition):
+		return nil, preconditionFailed("topic", r.Topic, r.Params.IfMatch)
 	case errors.Is(err, store.ErrConflict):
 		return nil, refuse(http.StatusConflict, codeConflict,
 			"topic %q exists with another kind, inputSchema or inputSchemaMapping than these, and none of them can be changed", r.Topic)
 	case err != nil:
 		return nil, err
 	case keys != nil:
-		return PutTopic201JSONResponse(topicJSON(topic, keys)), nil
+		return PutTopic201JSONResponse{Body: topicJSON(topic, keys), Headers: PutTopic201ResponseHeaders{ETag: etagOf(topic.Version)}}, nil
 	}
-	return PutTopic200JSONResponse(topicJSON(topic, nil)), nil
+	return PutTopic200JSONResponse{Body: topicJSON(topic, nil), Headers: PutTopic200ResponseHeaders{ETag: etagOf(topic.Version)}}, nil
 }
 
 // topicSpec fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
@@ -90,7 +96,21 @@ func topicSpec(name string, b *TopicSettings) (store.TopicSpec, error) {
 		found.value("inputSchema", "must be %s: a namespace topic takes CloudEvents only", event.CloudEvents)
 	}
 	mapping := found.mapping(schema, b.InputSchemaMapping)
-	return store.TopicSpec{Kind: store.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping}, found.err()
+	retention := found.retention(kind, b.EventRetentionInDays)
+	return store.TopicSpec{Kind: store.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping, EventRetentionInDays: retention}, found.err()
+}
+
+// retention reads eventRetentionInDays, which goes with namespace topics and with nothing else; 0 for the default.
+func (p *problems) retention(kind TopicKind, given *int) int {
+	switch {
+	case given == nil:
+		return 0
+	case kind != TopicKindNamespace:
+		p.value("eventRetentionInDays", "must be absent: it belongs to namespace topics")
+	case *given < 1 || *given > store.DefaultRetentionInDays:
+		p.value("eventRetentionInDays", "must be between 1 and %d, not %d", store.DefaultRetentionInDays, *given)
+	}
+	return *given
 }
 
 // mapping reads inputSchemaMapping, which goes with CustomEventSchema and with nothing else; nil for none.
@@ -134,7 +154,7 @@ func (m *management) GetTopic(ctx context.Context, r GetTopicRequestObject) (Get
 	if err != nil {
 		return nil, err
 	}
-	return GetTopic200JSONResponse(topicJSON(topic, nil)), nil
+	return GetTopic200JSONResponse{Body: topicJSON(topic, nil), Headers: GetTopic200ResponseHeaders{ETag: etagOf(topic.Version)}}, nil
 }
 
 func (m *management) topic(ctx context.Context, name string) (*store.Topic, error) {
@@ -150,11 +170,17 @@ func (m *management) topic(ctx context.Context, name string) (*store.Topic, erro
 
 // DeleteTopic answers DELETE /v1/topics/{topic}.
 func (m *management) DeleteTopic(ctx context.Context, r DeleteTopicRequestObject) (DeleteTopicResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, nil)
+	if err != nil {
+		return nil, err
+	}
 	if !storable(r.Topic) {
 		return nil, topicNotFound(r.Topic)
 	}
-	err := m.store.DeleteTopic(ctx, r.Topic)
+	err = m.store.DeleteTopic(ctx, r.Topic, when...)
 	switch {
+	case errors.Is(err, store.ErrPrecondition):
+		return nil, preconditionFailed("topic", r.Topic, r.Params.IfMatch)
 	case errors.Is(err, store.ErrNotFound):
 		return nil, topicNotFound(r.Topic)
 	case errors.Is(err, store.ErrConflict):
@@ -168,6 +194,7 @@ func (m *management) DeleteTopic(ctx context.Context, r DeleteTopicRequestObject
 func topicJSON(t *store.Topic, keys *store.AccessKeys) Topic {
 	shown := Topic{
 		Name: t.Name, Kind: TopicKind(t.Kind), InputSchema: InputSchema(t.InputSchema), InputSchemaMapping: mappingJSON(t.InputSchemaMapping),
+		EventRetentionInDays: limitOf(t.EventRetentionInDays), Etag: etagOf(t.Version),
 		Endpoint: endpointOf(t), CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
 	}
 	if keys != nil {

@@ -21,8 +21,13 @@ type Catalogue struct {
 	topics      map[string]*Topic
 	subsByTopic map[int64][]*Subscription
 	// filters are those of subsByTopic, in the same order, for the topics where an event subscription has advanced filters.
-	filters      map[int64]*policy.FilterSet
-	subs         map[int64]*Subscription
+	filters map[int64]*policy.FilterSet
+	subs    map[int64]*Subscription
+	// expiring are the topics where an event subscription has an expirationTimeUtc; now is the database's time.
+	expiring map[int64]bool
+	now      func() time.Time
+	// rules are what holds for each of subs.
+	rules        map[int64]policy.Rules
 	policies     map[string]*policy.Policy
 	policyList   []*policy.Policy
 	policiesSeen int64
@@ -31,7 +36,7 @@ type Catalogue struct {
 func emptyCatalogue() *Catalogue {
 	return &Catalogue{
 		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*policy.FilterSet{},
-		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{},
+		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{}, rules: map[int64]policy.Rules{},
 	}
 }
 
@@ -53,11 +58,24 @@ func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
 	return p, ok
 }
 
+// Rules are what holds for an event subscription's deliveries; none where it, or its retry policy, is not there.
+func (c *Catalogue) Rules(subscription int64) (policy.Rules, bool) {
+	r, ok := c.rules[subscription]
+	return r, ok
+}
+
 // Policies lists all retry policies: the built-in ones by age, then own ones by name.
 func (c *Catalogue) Policies() []*policy.Policy { return c.policyList }
 
-// Wanting lists the event subscriptions of a topic whose filter matches the event.
+// Wanting lists the event subscriptions of a topic whose filter matches the event and that have not expired.
 func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
+	if c.expiring[topicID] {
+		return c.unexpired(c.matching(topicID, e))
+	}
+	return c.matching(topicID, e)
+}
+
+func (c *Catalogue) matching(topicID int64, e *event.Event) []*Subscription {
 	subs := c.subsByTopic[topicID]
 	if filters := c.filters[topicID]; filters != nil {
 		return wantingAdvanced(subs, filters, e)
@@ -149,6 +167,7 @@ func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (
 	fresh := &Catalogue{
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyList: old.policyList, policiesSeen: old.policiesSeen,
+		expiring: maps.Clone(old.expiring), now: s.Now, rules: maps.Clone(old.rules),
 	}
 	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {
 		return nil, err
@@ -161,12 +180,21 @@ func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (
 	if err != nil {
 		return nil, err
 	}
-	fresh.apply(topics, subs)
-	return fresh, fresh.readPolicies(ctx, tx)
+	changed := fresh.apply(topics, subs)
+	if err := fresh.readPolicies(ctx, tx); err != nil {
+		return nil, err
+	}
+	if fresh.policiesSeen != old.policiesSeen {
+		changed = slices.Collect(maps.Keys(fresh.subs))
+	}
+	fresh.resolve(changed)
+	return fresh, nil
 }
 
-func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) {
+// apply takes over what changed, and says whose rules may be others now.
+func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) (changed []int64) {
 	for _, t := range topics {
+		subs = append(c.retained(t), subs...)
 		// A deleted topic's name may already belong to a newer one.
 		if known := c.topics[t.Name]; t.DeletedAt == nil {
 			c.topics[t.Name] = t
@@ -174,13 +202,41 @@ func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) {
 			delete(c.topics, t.Name)
 		}
 	}
-	changed := map[int64]bool{}
+	concerned := map[int64]bool{}
 	for _, s := range subs {
 		c.applySubscription(s)
-		changed[s.TopicID] = true
+		concerned[s.TopicID] = true
+		changed = append(changed, s.ID)
 	}
-	for topicID := range changed {
+	for topicID := range concerned {
 		c.readyFilters(topicID)
+		c.readyExpiration(topicID)
+	}
+	return changed
+}
+
+// retained are the event subscriptions of a topic with its retention, where that was changed. Those in the catalogue are being
+// read by others: these are copies.
+func (c *Catalogue) retained(t *Topic) (subs []*Subscription) {
+	for _, s := range c.subsByTopic[t.ID] {
+		if s.EventRetentionInDays != t.EventRetentionInDays {
+			again := *s
+			again.EventRetentionInDays = t.EventRetentionInDays
+			subs = append(subs, &again)
+		}
+	}
+	return subs
+}
+
+// resolve says what holds for the event subscriptions given.
+func (c *Catalogue) resolve(subscriptions []int64) {
+	for _, id := range subscriptions {
+		delete(c.rules, id)
+		if s, ok := c.subs[id]; ok {
+			if p, ok := c.policies[s.RetryPolicy]; ok {
+				c.rules[id] = p.Resolve(s.Wishes())
+			}
+		}
 	}
 }
 

@@ -55,9 +55,9 @@ const canceledEnds = `), history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
            first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, now(), 'canceled', 'EventSubscriptionDeleted', last_outcome, redelivered_from
+           first_attempt_at, last_attempt_at, now(), 'canceled', ` + deletedReason + `, last_outcome, redelivered_from
       FROM finished
-), rolled AS (` + rolledEnds + "'canceled', 'EventSubscriptionDeleted'" + rolledEndsFrom + `
+), rolled AS (` + rolledEnds + "'canceled', " + deletedReason + rolledEndsFrom + `
 `
 
 // A publish that began before a deletion may commit after it, up to commitTimeout later, and what it put on hold has no job

@@ -15,6 +15,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
 	ErrConflict = errors.New("conflict")
+	// ErrPrecondition: a Condition of the change does not hold.
+	ErrPrecondition = errors.New("it is not in the state that the change is for")
 	// ErrNoPolicy: the retry policy named does not exist, or was deleted a moment ago.
 	ErrNoPolicy = errors.New("no such retry policy")
 	// ErrPaused: an event subscription's pause stands before what was asked for.

@@ -16,7 +16,7 @@ import (
 // DeadLetterDestination says where events go that are given up.
 type DeadLetterDestination string
 
-// The destinations. The zero value is the server's default, rows.
+// The destinations. The zero value leaves it to the behavior: rows under safe, what the policy says under documented.
 const (
 	DeadLetterUnset DeadLetterDestination = ""
 	DeadLetterRows  DeadLetterDestination = "Rows"
@@ -42,6 +42,14 @@ type SubscriptionSpec struct {
 	MaxConcurrentDeliveries *int
 	// DeliveryAttributes are the custom headers of its deliveries.
 	DeliveryAttributes []policy.DeliveryAttribute
+	// Behavior is "" for safe; see policy.Wishes for it and for the three that follow, of which nil is what Behavior says.
+	Behavior             policy.Behavior
+	HonorRetryAfter      *bool
+	ProbationAction      *policy.ProbationAction
+	RetryTransportErrors *bool
+	Labels               []string
+	// ExpirationTimeUTC is when it gets no more events and is deleted; nil = never.
+	ExpirationTimeUTC *time.Time
 	// Signed: deliveries are signed, with secrets of the event subscription's own; see policy.Signing.
 	Signed bool
 }
@@ -66,6 +74,8 @@ type Subscription struct {
 	Name    string
 	SubscriptionSpec
 	ProvisioningState string
+	// EventRetentionInDays is its topic's.
+	EventRetentionInDays int
 	// Signing is what its deliveries are signed with; nil where they are not.
 	Signing *policy.Signing
 	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
@@ -95,10 +105,18 @@ type HoldStatus struct {
 	TimeToLiveStopped, Resuming bool
 }
 
-// HasDeadLetter reports whether a delivery that is given up becomes a dead letter. It does unless the event
-// subscription says None: Event Grid's default is off because a storage account must be named first; here the place
-// exists already.
-func (s *Subscription) HasDeadLetter() bool { return s.DeadLetter != DeadLetterNone }
+// Wishes are what it says of the course of its deliveries; see policy.Policy.Resolve.
+func (s *Subscription) Wishes() policy.Wishes {
+	w := policy.Wishes{
+		Behavior: s.Behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: s.ProbationAction, RetryTransportErrors: s.RetryTransportErrors,
+		MaxAttempts: s.MaxDeliveryAttempts, TTLMinutes: s.EventTimeToLiveInMinutes, MostTTL: time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
+	}
+	if s.DeadLetter != DeadLetterUnset {
+		kept := s.DeadLetter != DeadLetterNone
+		w.DeadLetter = &kept
+	}
+	return w
+}
 
 type subscriptionRow struct {
 	ID, TopicID                       int64
@@ -116,6 +134,13 @@ type subscriptionRow struct {
 	PreferredBatchSizeInKilobytes     *int
 	MaxConcurrentDeliveries           *int
 	DeliveryHeadersSealed             []byte
+	Behavior                          string
+	HonorRetryAfter                   *bool
+	ProbationAction                   *policy.ProbationAction
+	RetryTransportErrors              *bool
+	Labels                            []string
+	ExpirationTimeUTC                 *time.Time
+	EventRetentionInDays              int
 	SigningSealed                     []byte
 	Hold, HoldCause                   string
 	HoldSince, HoldUntil              *time.Time
@@ -130,6 +155,8 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state,
        s.max_events_per_batch, s.preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries,
        s.delivery_headers_sealed,
+       s.behavior, s.honor_retry_after, s.probation_action, s.retry_transport_errors, s.labels, s.expiration_time_utc,
+       coalesce(t.event_retention_in_days, 0) AS event_retention_in_days,
        s.signing_sealed,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
@@ -175,13 +202,16 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 			Reason: r.Hold, Since: r.HoldSince, Cause: r.HoldCause, Until: r.HoldUntil, Probing: r.Probing,
 			TimeToLiveStopped: r.TTLStopped, Resuming: r.Resuming,
 		},
-		Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
+		EventRetentionInDays: r.EventRetentionInDays,
+		Version:              r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
 		SubscriptionSpec: SubscriptionSpec{
 			EndpointURL: endpoint, EndpointBaseURL: r.EndpointBaseURL, EndpointKind: policy.EndpointKind(r.EndpointKind),
 			EventDeliverySchema: event.Schema(r.EventDeliverySchema), RetryPolicy: r.RetryPolicy,
 			MaxDeliveryAttempts: r.MaxDeliveryAttempts, EventTimeToLiveInMinutes: r.EventTimeToLiveInMinutes,
 			DeadLetter: DeadLetterDestination(r.DeadLetter), MaxEventsPerBatch: r.MaxEventsPerBatch,
 			PreferredBatchSizeInKilobytes: r.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: r.MaxConcurrentDeliveries,
+			Behavior: policy.Behavior(r.Behavior), HonorRetryAfter: r.HonorRetryAfter, ProbationAction: r.ProbationAction,
+			RetryTransportErrors: r.RetryTransportErrors, Labels: r.Labels, ExpirationTimeUTC: r.ExpirationTimeUTC,
 		},
 	}
 	if sub.Signing, err = s.openSigning(r.SigningSealed); err != nil {
@@ -227,8 +257,8 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
 // new settings from their next attempt on. ErrNotFound when the topic does not exist; ErrNoPolicy when the retry policy does not;
-// *policy.ValidationError when a secret header is to be kept that is not there.
-func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec) (sub *Subscription, made bool, err error) {
+// *policy.ValidationError when a secret header is to be kept that is not there; ErrPrecondition.
+func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (sub *Subscription, made bool, err error) {
 	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		parent, err := s.topic(ctx, tx, topic)
 		if err != nil {
@@ -238,6 +268,9 @@ func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec Su
 		made = errors.Is(err, ErrNotFound)
 		if err != nil && !made {
 			return err
+		}
+		if err := allow(when, existing); err != nil {
+			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		// Policies that are deleted keep their row, so that no foreign key would notice.
 		switch err := ownPolicy(ctx, tx, spec.RetryPolicy); {
@@ -265,17 +298,21 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind,
 		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination,
 		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
-		delivery_headers_sealed, signing_sealed)
+		delivery_headers_sealed,
+		behavior, honor_retry_after, probation_action, retry_transport_errors, labels, expiration_time_utc, signing_sealed)
 		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
 			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
 			@batch_events, @batch_kilobytes, @concurrent,
-			@headers, @signing)`
+			@headers,
+			coalesce(nullif(@behavior, ''), 'safe'), @honor_retry_after, @probation_action, @retry_transport_errors, @labels, @expiration, @signing)`
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
 		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
 		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
 		max_events_per_batch = @batch_events, preferred_batch_size_in_kilobytes = @batch_kilobytes, max_concurrent_deliveries = @concurrent,
 		delivery_headers_sealed = @headers,
+		behavior = coalesce(nullif(@behavior, ''), 'safe'), honor_retry_after = @honor_retry_after, probation_action = @probation_action,
+		retry_transport_errors = @retry_transport_errors, labels = @labels, expiration_time_utc = @expiration,
 		signing_sealed = CASE WHEN @signing::bytea IS NOT NULL THEN coalesce(signing_sealed, @signing::bytea) END
 		WHERE id = @id`
 	filter, err := json.Marshal(spec.Filter)
@@ -287,7 +324,9 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
 		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.sealer.Mac("endpoint " + spec.EndpointURL),
 		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes, "concurrent": spec.MaxConcurrentDeliveries,
-		"headers": s.sealAttributes(spec.DeliveryAttributes),
+		"headers":  s.sealAttributes(spec.DeliveryAttributes),
+		"behavior": string(spec.Behavior), "honor_retry_after": spec.HonorRetryAfter, "probation_action": (*string)(spec.ProbationAction),
+		"retry_transport_errors": spec.RetryTransportErrors, "labels": append([]string{}, spec.Labels...), "expiration": spec.ExpirationTimeUTC,
 		"signing": nil,
 	}
 	if spec.Signed {
@@ -304,13 +343,16 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 }
 
 // DeleteSubscription removes an event subscription and cancels what it is still owed. History and dead letters stay.
-// The name is free at once. What takes longer than drainPatience, or is cut by a crash, is left to Drain. ErrNotFound.
-func (s *Store) DeleteSubscription(ctx context.Context, topic, name string) error {
+// The name is free at once. What takes longer than drainPatience, or is cut by a crash, is left to Drain. ErrNotFound, ErrPrecondition.
+func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when ...Condition) error {
 	var id int64
 	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		sub, err := s.subscriptionOf(ctx, tx, topic, name)
 		if err != nil {
 			return err
+		}
+		if err := allow(when, sub); err != nil {
+			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		id = sub.ID
 		if err := audit(ctx, tx, auditEntry{action: auditSubscriptionDeleted, topic: topic, subscription: name}); err != nil {

@@ -30,6 +30,8 @@ type Topic struct {
 	InputSchema event.Schema
 	// InputSchemaMapping is of topics of schema event.Custom; nil for the others.
 	InputSchemaMapping *event.Mapping
+	// EventRetentionInDays, of namespace topics, bounds the time to live of their events; 0 for the others.
+	EventRetentionInDays int
 	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
 	Key1Hash, Key2Hash   []byte
 	Version              int64
@@ -38,17 +40,24 @@ type Topic struct {
 	signing              *signing // a pointer: printed, it shows no key
 }
 
-// TopicSpec is what a person may say of a topic. All of it but the keys cannot be changed later.
+// DefaultRetentionInDays is the retention of a namespace topic that states none, and the longest there is: 1 to 7 days may be set
+// (Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions). That the longest is the default is
+// ours; the time to live of namespace-2023 is as long.
+const DefaultRetentionInDays = 7
+
+// TopicSpec is what a person may say of a topic. All of it but the retention and the keys cannot be changed later.
 type TopicSpec struct {
 	Kind        TopicKind
 	InputSchema event.Schema
 	// InputSchemaMapping belongs to schema event.Custom, which must have one that passed Validate, and to no other.
 	InputSchemaMapping *event.Mapping
+	// EventRetentionInDays is of namespace topics, 1 to 7; 0 for their default, and for the others.
+	EventRetentionInDays int
 	// Keys are generated when nil; dev brings its well-known key.
 	Keys *AccessKeys
 }
 
-const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
+const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, coalesce(t.event_retention_in_days, 0), t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
        t.key1_sealed, t.key2_sealed
   FROM postrider_internal.topics t `
 
@@ -101,9 +110,12 @@ func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, 
 	return s.queryTopics(ctx, s.pool, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
-// PutTopic makes a topic, or finds that it exists with the same settings. The keys are answered only when it was
-// made. ErrConflict when it exists with another kind, schema or mapping.
-func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec) (*Topic, *AccessKeys, error) {
+// PutTopic makes a topic, or finds that it exists with the same settings; only the retention can be another. The keys are answered
+// only when it was made. ErrConflict when it exists with another kind, schema or mapping; ErrPrecondition.
+func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when ...Condition) (*Topic, *AccessKeys, error) {
+	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
+		spec.EventRetentionInDays = DefaultRetentionInDays
+	}
 	keys := spec.Keys
 	if keys == nil {
 		keys = &AccessKeys{Key1: newAccessKey(), Key2: newAccessKey()}
@@ -112,15 +124,18 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec) (*Top
 	made := false
 	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		existing, err := s.topic(ctx, tx, name)
-		switch {
-		case err == nil:
-			topic = existing
-			return existing.agreesWith(spec)
-		case !errors.Is(err, ErrNotFound):
+		if made = errors.Is(err, ErrNotFound); err != nil && !made {
 			return err
 		}
-		made = true
-		if err := s.insertTopic(ctx, tx, name, spec, keys); err != nil {
+		if err := allow(when, existing); err != nil {
+			return fmt.Errorf("topic %q: %w", name, err)
+		}
+		if made {
+			err = s.insertTopic(ctx, tx, name, spec, keys)
+		} else {
+			err = existing.become(ctx, tx, spec)
+		}
+		if err != nil {
 			return err
 		}
 		if err := audit(ctx, tx, auditEntry{action: auditTopicMade, topic: name}); err != nil {
@@ -133,6 +148,18 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec) (*Top
 		return topic, nil, err
 	}
 	return topic, keys, nil
+}
+
+// become changes what can be changed.
+func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
+	if err := t.agreesWith(spec); err != nil || t.EventRetentionInDays == spec.EventRetentionInDays {
+		return err
+	}
+	const update = "UPDATE postrider_internal.topics SET event_retention_in_days = $2 WHERE id = $1"
+	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays); err != nil {
+		return fmt.Errorf("change topic %q: %w", t.Name, err)
+	}
+	return nil
 }
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
@@ -149,14 +176,14 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 }
 
 func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
-	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash, event_retention_in_days)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0))`
 	var mapping any // SQL's NULL and not JSON's
 	if spec.InputSchemaMapping != nil {
 		mapping = spec.InputSchemaMapping
 	}
 	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
-		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
+		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2), spec.EventRetentionInDays)
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
@@ -164,12 +191,15 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 }
 
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
-// deliveries, and that must be said one by one.
-func (s *Store) DeleteTopic(ctx context.Context, name string) error {
+// deliveries, and that must be said one by one. ErrPrecondition.
+func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition) error {
 	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		topic, err := s.topic(ctx, tx, name)
 		if err != nil {
 			return err
+		}
+		if err := allow(when, topic); err != nil {
+			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		var subs int
 		const count = "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE topic_id = $1 AND deleted_at IS NULL"

@@ -96,7 +96,12 @@ type policyShowCmd struct {
 
 // Help is shown by policy show --help.
 func (policyShowCmd) Help() string {
-	return "Examples:\n  postrider policy show ga-2021\n  postrider policy show namespace-2023 -o json"
+	return `Retry-After, dead letters and what probation does to an event are what an event subscription of behavior documented takes;
+under safe, the default, Retry-After is honored, dead letters are rows, and probation holds.
+
+Examples:
+  postrider policy show ga-2021
+  postrider policy show namespace-2023 -o json`
 }
 
 // Run executes policy show.
@@ -220,7 +225,8 @@ type policyExplainCmd struct {
 	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
 	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
 	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
-	DeadLetter   string         `help:"rows or none: whether a dead-letter destination is set, instead of the policy's default." enum:",rows,none" default:"" placeholder:"rows|none"`
+	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
+	DeadLetter   string         `help:"rows or none: the event subscription's deadLetterDestination; what the behavior says where it states none." enum:",rows,none" default:"" placeholder:"rows|none"`
 }
 
 // Help is shown by policy explain --help.
@@ -230,7 +236,8 @@ func (policyExplainCmd) Help() string {
 Examples:
   postrider policy explain ga-2021 --status 503
   postrider policy explain namespace-2023 --ttl 20m -o json
-  postrider policy explain ga-2018 --status 400 --dead-letter none`
+  postrider policy explain ga-2018 --status 400 --dead-letter none
+  postrider policy explain ga-2019 --status 400 --behavior documented`
 }
 
 // Run executes policy explain.
@@ -251,7 +258,7 @@ func (c *policyExplainCmd) Run(ctx context.Context) error {
 }
 
 func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
-	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts}
+	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts}
 	if c.Status != nil {
 		if *c.Status == 0 { // package policy would take it for none
 			return o, usagef("--status 0: must be between 200 and 599")

@@ -39,7 +39,7 @@ var explainRows = []struct {
 	reason   string // "": the member is absent
 }{
 	{
-		"preview-2017: 8 attempts in 2 h", "preview-2017",
+		"preview-2017: 8 attempts in 2 h", "preview-2017 --behavior documented",
 		[]float64{0, 10, 40, 100, 400, 1000, 2800, 6400},
 		7200, "dropped", tooOld,
 	},
@@ -90,13 +90,20 @@ var explainRows = []struct {
 		100, "dropped", tooOld,
 	},
 	{
-		"preview-2017 with a dead-letter destination", "preview-2017 --dead-letter rows",
+		"preview-2017 with a dead-letter destination", "preview-2017 --behavior documented --dead-letter rows",
+		[]float64{0, 10, 40, 100, 400, 1000, 2800, 6400},
+		7200, "dead_lettered", tooOld,
+	},
+	{
+		"preview-2017, safe", "preview-2017",
 		[]float64{0, 10, 40, 100, 400, 1000, 2800, 6400},
 		7200, "dead_lettered", tooOld,
 	},
 	{"delivered", "ga-2021 --status 200", []float64{0}, 0, "delivered", ""},
-	{"201 was a failure in 2017", "preview-2017 --status 201 --max-attempts 2", []float64{0, 10}, 10, "dropped", tooMany},
+	{"201 was a failure in 2017", "preview-2017 --status 201 --max-attempts 2", []float64{0, 10}, 10, "dead_lettered", tooMany},
 	{"400 is never retried", "ga-2021 --status 400", []float64{0}, 0, "dead_lettered", "UndeliverableDueToHttpBadRequest"},
+	{"400 in 2019, safe", "ga-2019 --status 400 --behavior safe", []float64{0}, 0, "dead_lettered", "UndeliverableDueToHttpBadRequest"},
+	{"400 in 2019 as documented, without a destination", "ga-2019 --status 400 --behavior documented --max-attempts 3", []float64{0, 300, 600}, 600, "dropped", tooMany},
 	{"503 waits 30 s at least", "ga-2021 --status 503 --max-attempts 4", []float64{0, 30, 60, 120}, 120, "dead_lettered", tooMany},
 	{"404 of a webhook", "ga-2021 --endpoint-kind webhook --status 404", []float64{0}, 0, "dead_lettered", "UndeliverableDueToClientError"},
 	{
@@ -235,7 +242,7 @@ ack timeout   30s
 late answers  a success up to 3m after the send cancels the queued retry
 no answer     retried, also where the table says never
 Retry-After   not honored
-dead letters  rows, unless set otherwise; exported 5m after the last attempt; export given up after 4h
+dead letters  none, unless set otherwise; exported 5m after the last attempt; export given up after 4h
 batching      if the event subscription asks for it
 probation     endpoint, after 10 of its events failed in a row (hold): 5m, doubled up to 4h
 `,
@@ -251,7 +258,7 @@ ack timeout   30s
 late answers  not taken
 no answer     as the table says
 Retry-After   not honored
-dead letters  rows, unless set otherwise; exported 5m after the last attempt; export given up after 4h
+dead letters  none, unless set otherwise; exported 5m after the last attempt; export given up after 4h
 batching      if the event subscription asks for it
 probation     event_subscription, after one failure (documented), by outcome:
               10s after Busy TimedOut

@@ -1,0 +1,80 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/store"
+
+	"github.com/google/uuid"
+)
+
+// An event subscription that expires is deleted with what it is owed, by whichever node; no node gives it another event from that
+// moment on.
+func TestExpirationOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	subscribe := func(at time.Time) {
+		expiring := func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at }
+		b.subscribe(t, "retried", e.URL, expiring)
+		b.subscribe(t, "batched", e.URL, func(s *store.SubscriptionSpec) { expiring(s); s.MaxEventsPerBatch = new(10) })
+		b.subscribe(t, "held", e.URL, expiring)
+	}
+	subscribe(b.store.Now().Add(time.Hour))
+	b.subscribe(t, "lasting", e.URL, nil)
+	b.pause(t, "held")
+	b.start(t, nil)
+	other, _ := b.startNode(t, "node-2", nil)
+	idle, _ := newStore(t, b.url, "node-3")
+	nodes := []*store.Store{b.store, other, idle}
+	require.Equal(t, []int{4}, b.publishOne(t, "before").Matched)
+	b.attemptsMade(t, 3)
+
+	at := b.store.Now().Add(500 * time.Millisecond)
+	subscribe(at)
+	for i, s := range nodes {
+		require.NoError(t, s.Reload(t.Context()))
+		require.Eventually(t, func() bool { return !s.Now().Before(at) }, patience, time.Millisecond)
+		require.Equal(t, []int{1}, publishTo(t, s, fmt.Sprint("after-", i)).Matched, "from the moment on, before anybody has deleted it")
+	}
+	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired' AND event_id = 'before'")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT subscription) FROM postrider.deliveries WHERE event_id LIKE 'after-%'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+
+	b.subscribe(t, "retried", e.URL, nil) // its name is free
+	require.Equal(t, []int{2}, b.publishOne(t, "again").Matched)
+}
+
+// publishTo stores one Event Grid event at a node.
+func publishTo(t *testing.T, s *store.Store, id string) *store.Receipt {
+	t.Helper()
+	receipt, err := s.Publish(t.Context(), store.Publication{Topic: topicName, Parse: func(topic *store.Topic) ([]event.Event, error) {
+		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
+		return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(id, "{}")+"]"))
+	}})
+	require.NoError(t, err)
+	return receipt
+}
+
+// A publish that was under way may commit its delivery after the deletion; its attempt finds nobody, and knows why.
+func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "expired", e.URL, nil)
+	b.subscribe(t, "deleted", e.URL, nil)
+	b.publishOne(t, "e")
+	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now(), expiration_time_utc = CASE name WHEN 'expired' THEN now() ELSE now() + interval '1 hour' END")
+	require.NoError(t, b.store.Reload(t.Context()))
+	b.start(t, nil)
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'expired' AND state = 'canceled' AND reason = 'EventSubscriptionExpired'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'deleted' AND state = 'canceled' AND reason = 'EventSubscriptionDeleted'")
+	require.Empty(t, e.requests())
+}

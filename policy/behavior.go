@@ -1,0 +1,74 @@
+package policy
+
+import "time"
+
+// Behavior says how literally an event subscription takes its retry policy.
+type Behavior string
+
+// The behaviors. The zero value is BehaviorSafe.
+const (
+	// BehaviorSafe loses nothing that nobody gave up: Retry-After is honoured, probation holds, and what is given up becomes a
+	// row. It is the same under every policy: a copy of a built-in one carries columns that nobody decided on.
+	BehaviorSafe Behavior = "safe"
+	// BehaviorDocumented takes the policy's columns literally. Those of the built-in policies are what Event Grid's pages say.
+	BehaviorDocumented Behavior = "documented"
+)
+
+// Wishes are what an event subscription says of the course of its deliveries. Nil is what Behavior says, or the policy's default.
+type Wishes struct {
+	Behavior             Behavior
+	HonorRetryAfter      *bool
+	ProbationAction      *ProbationAction
+	RetryTransportErrors *bool
+	DeadLetter           *bool // whether a delivery that is given up becomes a dead letter
+	MaxAttempts          *int
+	TTLMinutes           *int
+	// MostTTL bounds the time to live, whatever else is said: a namespace topic keeps its events no longer. 0 = no bound.
+	MostTTL time.Duration
+}
+
+// Rules are what holds for the deliveries of one event subscription.
+type Rules struct {
+	// Policy has the columns that an event subscription may set (HonorRetryAfter, RetryTransportErrors and Probation.Action) as
+	// they hold for this one. It shares its lists with the policy that it was made of: it is not to be changed.
+	Policy *Policy
+	Limits Limits
+	// DeadLetter: a delivery that is given up becomes a dead letter; else it is dropped.
+	DeadLetter bool
+}
+
+// Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside p's
+// ranges are brought into them: the ranges may have been narrowed since they were set, and a delivery that is owed must
+// still end.
+func (p *Policy) Resolve(w Wishes) Rules {
+	own := *p
+	safe := w.Behavior != BehaviorDocumented
+	if safe {
+		own.HonorRetryAfter, own.Probation.Action = true, ProbationHold
+	}
+	own.HonorRetryAfter = wished(w.HonorRetryAfter, own.HonorRetryAfter)
+	own.RetryTransportErrors = wished(w.RetryTransportErrors, own.RetryTransportErrors)
+	own.Probation.Action = wished(w.ProbationAction, own.Probation.Action)
+	return Rules{Policy: &own, Limits: p.clamp(w), DeadLetter: wished(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone)}
+}
+
+func (p *Policy) clamp(w Wishes) Limits {
+	l := Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL}
+	if w.MaxAttempts != nil {
+		l.MaxAttempts = min(max(*w.MaxAttempts, p.MinMaxAttempts), p.MaxMaxAttempts)
+	}
+	if w.TTLMinutes != nil {
+		l.TTL = min(max(time.Duration(*w.TTLMinutes)*time.Minute, p.MinTTL), p.MaxTTL)
+	}
+	if w.MostTTL > 0 {
+		l.TTL = min(l.TTL, w.MostTTL)
+	}
+	return l
+}
+
+func wished[T any](wish *T, otherwise T) T {
+	if wish == nil {
+		return otherwise
+	}
+	return *wish
+}

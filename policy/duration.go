@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+var errDuration = errors.New("must be an ISO 8601 duration of whole days, hours and minutes, such as P1D, PT90M or P1DT2H")
+
+// ParseMinutes reads an ISO 8601 duration of days, hours and minutes, as eventTimeToLive of a namespace topic's event
+// subscription is written: P1D, PT90M, P1DT2H. A day is 24 hours. Years, months, weeks, fractions and signs are refused, and
+// seconds but for 0S, which the page's own P1DT0H0M0S has: one minute is the least. The error says what would be right. A
+// part has at most six digits, so that no sum of them overflows.
+//
+// Source: Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions.
+func ParseMinutes(text string) (int, error) {
+	rest, ok := strings.CutPrefix(text, "P")
+	date, clock, timed := strings.Cut(rest, "T")
+	if !ok || rest == "" || timed && clock == "" {
+		return 0, errDuration
+	}
+	days, date, dateOK := part(date, "D", 24*60)
+	hours, clock, hoursOK := part(clock, "H", 60)
+	minutes, clock, minutesOK := part(clock, "M", 1)
+	seconds, clock, secondsOK := part(clock, "S", 1)
+	if !dateOK || !hoursOK || !minutesOK || !secondsOK || seconds != 0 || date != "" || clock != "" {
+		return 0, errDuration
+	}
+	return days + hours + minutes, nil
+}
+
+// part reads a number that is followed by a designator, in units of so many minutes; nothing where there is none.
+func part(text, designator string, unit int) (minutes int, rest string, ok bool) {
+	digits, rest, found := strings.Cut(text, designator)
+	if !found {
+		return 0, text, true
+	}
+	if len(digits) == 0 || len(digits) > 6 || strings.Trim(digits, "0123456789") != "" {
+		return 0, "", false
+	}
+	n, err := strconv.Atoi(digits)
+	return n * unit, rest, err == nil
+}
+
+// FormatMinutes writes minutes as ParseMinutes reads them, in the largest units: P7D, P1DT2H, PT90M becomes PT1H30M.
+func FormatMinutes(minutes int) string {
+	var text strings.Builder
+	text.WriteByte('P')
+	if days := minutes / (24 * 60); days > 0 {
+		fmt.Fprintf(&text, "%dD", days)
+	}
+	hours, rest := minutes/60%24, minutes%60
+	if hours > 0 || rest > 0 || minutes == 0 {
+		text.WriteByte('T')
+	}
+	if hours > 0 {
+		fmt.Fprintf(&text, "%dH", hours)
+	}
+	if rest > 0 || minutes == 0 {
+		fmt.Fprintf(&text, "%dM", rest)
+	}
+	return text.String()
+}

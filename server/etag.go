@@ -1,0 +1,61 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"postrider/store"
+)
+
+// etagOf is the entity tag of a topic's or an event subscription's settings. The version is drawn anew each time they are written,
+// for all topics and event subscriptions from one row of numbers: no two states ever share one.
+func etagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+var (
+	entityTags = regexp.MustCompile(`^[ \t]*((W/)?"[^"]*"[ \t]*(,[ \t]*|$))+$`)
+	entityTag  = regexp.MustCompile(`(W/)?"[^"]*"`)
+)
+
+// conditions reads If-Match and If-None-Match (RFC 9110, 13.1); nil for absent. Of the second only * has a meaning for a change.
+func conditions(match, noneMatch *string) ([]store.Condition, error) {
+	var when []store.Condition
+	var found problems
+	switch {
+	case match == nil:
+	case *match == "*":
+		when = append(when, store.Condition{Present: true})
+	case !entityTags.MatchString(*match):
+		found.value("If-Match", `must be * or a list of entity tags, such as "17"`)
+	default:
+		when = append(when, store.Condition{Versions: versionsOf(*match)})
+	}
+	switch {
+	case noneMatch == nil:
+	case *noneMatch == "*":
+		when = append(when, store.Condition{Absent: true})
+	default:
+		found.value("If-None-Match", "must be *: only what does not exist can be asked for")
+	}
+	return when, found.err()
+}
+
+// versionsOf reads entity tags. One that is weak, or none of ours, is the tag of nothing.
+func versionsOf(list string) []int64 {
+	versions := []int64{}
+	for _, tag := range entityTag.FindAllString(list, -1) {
+		var version int64
+		if _, err := fmt.Sscanf(tag, `"%d"`, &version); err == nil && tag == etagOf(version) {
+			versions = append(versions, version)
+		}
+	}
+	return versions
+}
+
+func preconditionFailed(what, name string, match *string) error {
+	if match == nil {
+		return refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q exists already, and If-None-Match asks that it does not", what, shorten(name))
+	}
+	return refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q is in none of the versions that If-Match names: read it again", what, shorten(name))
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// patchTries is how often a patch is made anew because others changed the event subscription meanwhile. Whenever one comes too late
+// another has succeeded; a hundred at once take about that many.
+const patchTries = 200
+
+// PatchSubscription answers PATCH /v1/topics/{topic}/subscriptions/{subscription}.
+func (m *management) PatchSubscription(ctx context.Context, r PatchSubscriptionRequestObject) (PatchSubscriptionResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, nil)
+	if err != nil {
+		return nil, err
+	}
+	patch := json.RawMessage("{}")
+	if r.Body != nil && len(*r.Body) > 0 {
+		patch = *r.Body
+	}
+	// Unknown names, names given twice and values of a wrong kind are told as of a put; null is of any kind.
+	if err := decodeStrictly(patch, &SubscriptionSettings{}); err != nil {
+		return nil, err
+	}
+	for range patchTries {
+		before, after, err := m.patch(ctx, r.Topic, r.Subscription, patch, when)
+		switch late := errors.Is(err, store.ErrPrecondition); {
+		case late && !named(when, before.Version):
+			return nil, preconditionFailed("event subscription", r.Subscription, r.Params.IfMatch)
+		case late:
+			continue
+		case err != nil:
+			return nil, err
+		}
+		shown, err := m.counted(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		return PatchSubscription200JSONResponse{Body: shown, Headers: PatchSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+	}
+	return nil, refuse(http.StatusConflict, codeConflict, "event subscription %q is changed by others again and again; try again", r.Subscription)
+}
+
+// named reports whether what If-Match asks for holds in this version.
+func named(when []store.Condition, version int64) bool {
+	return !slices.ContainsFunc(when, func(c store.Condition) bool { return c.Versions != nil && !slices.Contains(c.Versions, version) })
+}
+
+// patch changes an event subscription as it is now. ErrPrecondition: somebody else did meanwhile, or it is in no version that is
+// asked for.
+func (m *management) patch(ctx context.Context, topic, name string, patch json.RawMessage, when []store.Condition) (before, after *store.Subscription, err error) {
+	if before, err = m.subscription(ctx, topic, name); err != nil {
+		return nil, nil, err
+	}
+	parent, err := m.topic(ctx, topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	settings, err := patched(&before.SubscriptionSpec, patch)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := m.subscriptionSpec(ctx, parent, name, settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, _, err = m.store.PutSubscription(ctx, topic, name, spec, append(slices.Clone(when), store.Condition{Versions: []int64{before.Version}})...)
+	return before, after, m.putRefused(topic, err)
+}
+
+// patched are the settings that a patch makes of those stated.
+func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*SubscriptionSettings, error) {
+	stated := statedSettings(spec)
+	var named struct{ RetryPolicy map[string]json.RawMessage }
+	_ = json.Unmarshal(patch, &named)
+	if _, other := named.RetryPolicy["maxDeliveryCount"]; other {
+		stated.RetryPolicy.MaxDeliveryAttempts = nil
+	}
+	if _, other := named.RetryPolicy["eventTimeToLive"]; other {
+		stated.RetryPolicy.EventTimeToLiveInMinutes = nil
+	}
+	text, err := plainJSON(stated)
+	if err != nil {
+		return nil, err
+	}
+	if text, err = merge(text, patch); err != nil {
+		return nil, err
+	}
+	settings := new(SubscriptionSettings)
+	return settings, decodeStrictly(text, settings)
+}
+
+// statedSettings are an event subscription's settings as they were put. What was left out and has a default of its own by now, such as
+// the delivery schema, is stated.
+func statedSettings(s *store.SubscriptionSpec) *SubscriptionSettings {
+	kind, schema, behavior := EndpointKind(s.EndpointKind), DeliverySchema(s.EventDeliverySchema), Behavior(s.Behavior)
+	stated := &SubscriptionSettings{
+		EndpointUrl: s.EndpointURL, EndpointKind: &kind, EventDeliverySchema: &schema, Filter: statedFilter(&s.Filter),
+		RetryPolicy:       &RetryPolicySettings{Policy: &s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts, EventTimeToLiveInMinutes: s.EventTimeToLiveInMinutes},
+		MaxEventsPerBatch: s.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: s.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
+		Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: (*ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
+		Labels: &s.Labels, Signing: &SigningSettings{Enabled: &s.Signed}, DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
+	}
+	if s.DeadLetter != store.DeadLetterUnset {
+		stated.DeadLetterDestination = &DeadLetterDestination{EndpointType: DeadLetterDestinationEndpointType(s.DeadLetter)}
+	}
+	if s.ExpirationTimeUTC != nil {
+		at := s.ExpirationTimeUTC.UTC().Format(time.RFC3339Nano)
+		stated.ExpirationTimeUtc = &at
+	}
+	return stated
+}
+
+func statedFilter(f *policy.Filter) *FilterSettings {
+	filters := advancedFiltersJSON(f.AdvancedFilters)
+	return &FilterSettings{
+		IncludedEventTypes: &f.IncludedEventTypes, SubjectBeginsWith: &f.SubjectBeginsWith, SubjectEndsWith: &f.SubjectEndsWith,
+		IsSubjectCaseSensitive: &f.IsSubjectCaseSensitive, AdvancedFilters: &filters, EnableAdvancedFilteringOnArrays: &f.EnableAdvancedFilteringOnArrays,
+	}
+}
+
+// merge applies a JSON merge patch (RFC 7396, section 2). Values are copied as they are written: no number is read.
+func merge(target, patch json.RawMessage) (json.RawMessage, error) {
+	var changes map[string]json.RawMessage
+	if json.Unmarshal(patch, &changes) != nil || changes == nil {
+		return patch, nil // no object: it takes the target's place
+	}
+	members := map[string]json.RawMessage{}
+	if json.Unmarshal(target, &members) != nil || members == nil {
+		members = map[string]json.RawMessage{}
+	}
+	for name, change := range changes {
+		if string(change) == "null" {
+			delete(members, name)
+			continue
+		}
+		merged, err := merge(members[name], change)
+		if err != nil {
+			return nil, err
+		}
+		members[name] = merged
+	}
+	return plainJSON(members)
+}
+
+// plainJSON writes JSON without the escapes that are for HTML: text is kept as it was put.
+func plainJSON(v any) (json.RawMessage, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"postrider/policy"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// expired reports whether an event subscription has come to its expirationTimeUtc.
+func (s *Subscription) expired(now time.Time) bool {
+	return s.ExpirationTimeUTC != nil && !now.Before(*s.ExpirationTimeUTC)
+}
+
+// readyExpiration notes whether some of a topic's event subscriptions expire: matching asks for the time only there.
+func (c *Catalogue) readyExpiration(topicID int64) {
+	delete(c.expiring, topicID)
+	if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.ExpirationTimeUTC != nil }) {
+		c.expiring[topicID] = true
+	}
+}
+
+// unexpired takes out who has expired.
+func (c *Catalogue) unexpired(wanting []*Subscription) []*Subscription {
+	now := c.now()
+	return slices.DeleteFunc(wanting, func(s *Subscription) bool { return s.expired(now) })
+}
+
+// anyExpired reports whether somebody is to be deleted.
+func (c *Catalogue) anyExpired() bool {
+	for topicID := range c.expiring {
+		now := c.now()
+		if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.expired(now) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has come, and cancels what they are still owed, as
+// DeleteSubscription does. It asks the database only where the catalogue has one.
+func (s *Store) ExpireSubscriptions(ctx context.Context) error {
+	const expire = `UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE deleted_at IS NULL AND expiration_time_utc <= now() RETURNING id`
+	if !s.Catalogue().anyExpired() {
+		return nil
+	}
+	var ids []int64
+	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, expire)
+		if err == nil {
+			ids, err = collectIDs(rows)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete expired event subscriptions: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.drainSubscription(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletedReason says why a deleted event subscription's deliveries are canceled: one whose time had come has expired, whoever
+// deleted it. $1 is the event subscription.
+const deletedReason = `(SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired' ELSE 'EventSubscriptionDeleted' END
+      FROM postrider_internal.event_subscriptions s WHERE s.id = $1)`
+
+// CancelReason says why the deliveries of an event subscription that is not in the catalogue are canceled.
+func (s *Store) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
+	reason := policy.ReasonEventSubscriptionDeleted
+	if err := s.pool.QueryRow(ctx, "SELECT coalesce("+deletedReason+", $2)", subscription, string(reason)).Scan(&reason); err != nil {
+		return "", outage("look why an event subscription was deleted", err)
+	}
+	return reason, nil
+}

@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// Matching stops at the moment itself, where no worker runs too, and where another node's catalogue is the older one.
+func TestExpirationStopsMatching(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	at := b.store.Now().Add(700 * time.Millisecond)
+	b.subscription(t, "orders", "brief", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	b.subscription(t, "orders", "lasting", nil)
+	advanced := policy.Filter{AdvancedFilters: []policy.AdvancedFilter{{OperatorType: "IsNotNull", Key: "subject"}}}
+	require.Equal(t, []int{2}, b.publish(t, "orders", "a", 1).Matched)
+	require.Eventually(t, func() bool { return !b.store.Now().Before(at) }, 10*time.Second, time.Millisecond)
+	require.Equal(t, []int{1}, b.publish(t, "orders", "b", 1).Matched)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "nobody has deleted it yet")
+	b.subscription(t, "orders", "advanced", func(s *store.SubscriptionSpec) { s.Filter = advanced })
+	require.Equal(t, []int{2}, b.publish(t, "orders", "c", 1).Matched, "with filters that are made ready, too")
+	later := at.Add(time.Hour)
+	b.subscription(t, "orders", "brief", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &later })
+	require.Equal(t, []int{3}, b.publish(t, "orders", "d", 1).Matched, "put again with a later moment, it goes on")
+}
+
+// Two nodes that find it at once delete it once.
+func TestExpireSubscriptions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	at := b.store.Now().Add(300 * time.Millisecond)
+	b.subscription(t, "orders", "alone", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	b.subscription(t, "orders", "batched", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC, s.MaxEventsPerBatch = &at, new(2) })
+	b.subscription(t, "orders", "lasting", nil)
+	b.publish(t, "orders", "e", 3)
+	require.NoError(t, b.store.ExpireSubscriptions(t.Context()))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "their time has not come")
+	other, _ := newStore(t, b.url, "node-2")
+	require.Eventually(t, func() bool { return b.store.Now().After(at.Add(50 * time.Millisecond)) }, 10*time.Second, time.Millisecond)
+	var group sync.WaitGroup
+	for _, s := range []*store.Store{b.store, other} {
+		group.Go(func() {
+			if err := s.ExpireSubscriptions(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired'"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND subscription = 'lasting'"))
+	require.Equal(t, 6, b.count(t, "SELECT coalesce(sum(count), 0)::int FROM (SELECT (unnest(entries)).* FROM postrider_internal.rollup_deltas) r WHERE detail = 'EventSubscriptionExpired'"))
+}
+
+func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	topic := store.TopicSpec{Kind: store.TopicNamespace, InputSchema: event.CloudEvents}
+	_, _, err := b.store.PutTopic(t.Context(), "shop", topic)
+	require.NoError(t, err)
+	b.subscription(t, "shop", "first", func(s *store.SubscriptionSpec) { s.RetryPolicy = "namespace-2023" })
+	other, _ := newStore(t, b.url, "node-2")
+	sub := b.subscription(t, "shop", "second", func(s *store.SubscriptionSpec) {
+		s.RetryPolicy, s.EventTimeToLiveInMinutes = "namespace-2023", new(7*1440)
+	})
+	rules := func() policy.Rules {
+		require.NoError(t, other.Reload(t.Context()))
+		r, known := other.Catalogue().Rules(sub.ID)
+		require.True(t, known)
+		return r
+	}
+	require.Equal(t, 7*24*time.Hour, rules().Limits.TTL)
+	topic.EventRetentionInDays = 2
+	changed, keys, err := b.store.PutTopic(t.Context(), "shop", topic)
+	require.NoError(t, err)
+	require.Nil(t, keys)
+	require.Equal(t, 2, changed.EventRetentionInDays)
+	require.Equal(t, 48*time.Hour, rules().Limits.TTL, "the topic was changed, not the event subscription")
+
+	own, _ := policy.Builtin("namespace-2023")
+	own.Name, own.BuiltIn, own.DefaultMaxAttempts = "mine", false, 7
+	_, err = b.store.PutPolicy(t.Context(), &own)
+	require.NoError(t, err)
+	sub = b.subscription(t, "shop", "second", func(s *store.SubscriptionSpec) { s.RetryPolicy = "mine" })
+	require.Equal(t, 7, rules().Limits.MaxAttempts)
+	own.DefaultMaxAttempts = 4
+	_, err = b.store.PutPolicy(t.Context(), &own)
+	require.NoError(t, err)
+	require.Equal(t, 4, rules().Limits.MaxAttempts, "the policy was changed, not the event subscription")
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), "shop", "second"))
+	require.NoError(t, other.Reload(t.Context()))
+	_, known := other.Catalogue().Rules(sub.ID)
+	require.False(t, known)
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	put := func(when ...store.Condition) error {
+		_, _, err := b.store.PutSubscription(t.Context(), "orders", "billing", spec(), when...)
+		return err
+	}
+	require.ErrorIs(t, put(store.Condition{Present: true}), store.ErrPrecondition)
+	require.ErrorIs(t, put(store.Condition{Versions: []int64{1}}), store.ErrPrecondition)
+	require.NoError(t, put(store.Condition{Absent: true}))
+	require.ErrorIs(t, put(store.Condition{Absent: true}), store.ErrPrecondition)
+	sub, err := b.store.SubscriptionOf(t.Context(), "orders", "billing")
+	require.NoError(t, err)
+	require.ErrorIs(t, put(store.Condition{Versions: []int64{}}), store.ErrPrecondition)
+	require.ErrorIs(t, put(store.Condition{}, store.Condition{Versions: []int64{sub.Version + 1}}), store.ErrPrecondition)
+	require.NoError(t, put(store.Condition{Present: true}, store.Condition{Versions: []int64{1, sub.Version}}))
+	require.ErrorIs(t, put(store.Condition{Versions: []int64{sub.Version}}), store.ErrPrecondition, "it has another by now")
+	require.ErrorIs(t, b.store.DeleteSubscription(t.Context(), "orders", "billing", store.Condition{Versions: []int64{sub.Version}}), store.ErrPrecondition)
+	require.ErrorIs(t, b.store.DeleteSubscription(t.Context(), "orders", "nothing", store.Condition{Present: true}), store.ErrNotFound)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+
+	var group sync.WaitGroup
+	var lock sync.Mutex
+	sub, err = b.store.SubscriptionOf(t.Context(), "orders", "billing")
+	require.NoError(t, err)
+	done := 0
+	for range 8 {
+		group.Go(func() {
+			if put(store.Condition{Versions: []int64{sub.Version}}) == nil {
+				lock.Lock()
+				defer lock.Unlock()
+				done++
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 1, done, "of eight that saw the same version")
+}
