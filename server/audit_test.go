@@ -34,12 +34,15 @@ func TestAudit(t *testing.T) {
 	}{
 		{"PUT", "/v1/topics/orders", "", 201, []string{"topic_made orders/- {}"}},
 		{"PUT", "/v1/topics/orders", "", 200, []string{}},
+		{"PUT", "/v1/topics/wide", `{"kind":"namespace"}`, 201, []string{"topic_made wide/- {}"}},
+		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{`topic_replaced wide/- {"settings":["eventRetentionInDays"]}`}},
+		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{}},
 		{"POST", "/v1/topics/orders/listKeys", "", 200, []string{"topic_keys_shown orders/- {}"}},
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key2"}`, 200, []string{`topic_keys_replaced orders/- {"keys":["key2"]}`}},
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, 400, []string{}},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, 201,
-			[]string{`subscription_made orders/billing {"settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy"]}`},
+			[]string{`subscription_made orders/billing {"settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy","behavior"]}`},
 		},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a","includedEventTypes":[]},"retryPolicy":{"maxDeliveryAttempts":3},
@@ -51,6 +54,8 @@ func TestAudit(t *testing.T) {
 				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":null,"isSecret":true}}]}`, 200,
 			[]string{`subscription_replaced orders/billing {"settings":[]}`},
 		},
+		{"PATCH", billing, `{"expirationTimeUtc":"2099-01-01T00:00:00Z","labels":["a"]}`, 200, []string{`subscription_replaced orders/billing {"settings":["labels","expirationTimeUtc"]}`}},
+		{"PATCH", billing, `{"expirationTimeUtc":null,"labels":null}`, 200, []string{`subscription_replaced orders/billing {"settings":["labels","expirationTimeUtc"]}`}},
 		{"PUT", billing, `{"endpointUrl":"nowhere"}`, 400, []string{}},
 		{"GET", billing, "", 200, []string{}},
 		{"POST", billing + "/getFullUrl", "", 200, []string{"endpoint_url_shown orders/billing {}"}},

@@ -38,12 +38,14 @@ type auditAction string
 
 const (
 	auditTopicMade            auditAction = "topic_made"
+	auditTopicReplaced        auditAction = "topic_replaced"
 	auditTopicDeleted         auditAction = "topic_deleted"
 	auditKeysShown            auditAction = "topic_keys_shown"
 	auditKeysReplaced         auditAction = "topic_keys_replaced"
 	auditSubscriptionMade     auditAction = "subscription_made"
 	auditSubscriptionReplaced auditAction = "subscription_replaced"
 	auditSubscriptionDeleted  auditAction = "subscription_deleted"
+	auditSubscriptionExpired  auditAction = "subscription_expired"
 	auditPaused               auditAction = "subscription_paused"
 	auditResumed              auditAction = "subscription_resumed"
 	auditReleased             auditAction = "subscription_released"
@@ -111,7 +113,8 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 // settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
 var settingNames = map[string]string{
 	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
-	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
+	"ExpirationTimeUTC": "expirationTimeUtc",
+	"RetryPolicy":       "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
 	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -44,23 +45,31 @@ func (c *Catalogue) anyExpired() bool {
 // ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has come, and cancels what they are still owed, as
 // DeleteSubscription does. It asks the database only where the catalogue has one.
 func (s *Store) ExpireSubscriptions(ctx context.Context) error {
-	const expire = `UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE deleted_at IS NULL AND expiration_time_utc <= now() RETURNING id`
+	const expire = `UPDATE postrider_internal.event_subscriptions s SET deleted_at = now() FROM postrider_internal.topics t
+		WHERE t.id = s.topic_id AND s.deleted_at IS NULL AND s.expiration_time_utc <= now() RETURNING s.id, t.name AS topic, s.name`
 	if !s.Catalogue().anyExpired() {
 		return nil
 	}
-	var ids []int64
+	type expired struct {
+		ID          int64
+		Topic, Name string
+	}
+	var ended []expired
 	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, expire)
 		if err == nil {
-			ids, err = collectIDs(rows)
+			ended, err = pgx.CollectRows(rows, pgx.RowToStructByName[expired])
+		}
+		for _, sub := range ended {
+			err = errors.Join(err, audit(ctx, tx, auditEntry{action: auditSubscriptionExpired, topic: sub.Topic, subscription: sub.Name}))
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("delete expired event subscriptions: %w", err)
 	}
-	for _, id := range ids {
-		if err := s.drainSubscription(ctx, id); err != nil {
+	for _, sub := range ended {
+		if err := s.drainSubscription(ctx, sub.ID); err != nil {
 			return err
 		}
 	}

@@ -59,6 +59,7 @@ func TestExpireSubscriptions(t *testing.T) {
 	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired'"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND subscription = 'lasting'"))
 	require.Equal(t, 6, b.count(t, "SELECT coalesce(sum(count), 0)::int FROM (SELECT (unnest(entries)).* FROM postrider_internal.rollup_deltas) r WHERE detail = 'EventSubscriptionExpired'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_expired' AND topic IS NOT NULL AND subscription IS NOT NULL"))
 }
 
 func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {

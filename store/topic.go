@@ -138,9 +138,6 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when 
 		if err != nil {
 			return err
 		}
-		if err := audit(ctx, tx, auditEntry{action: auditTopicMade, topic: name}); err != nil {
-			return err
-		}
 		topic, err = s.topic(ctx, tx, name)
 		return err
 	})
@@ -159,7 +156,7 @@ func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays); err != nil {
 		return fmt.Errorf("change topic %q: %w", t.Name, err)
 	}
-	return nil
+	return audit(ctx, tx, auditEntry{action: auditTopicReplaced, topic: t.Name, details: map[string]any{"settings": []string{"eventRetentionInDays"}}})
 }
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
@@ -187,7 +184,7 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
-	return nil
+	return audit(ctx, tx, auditEntry{action: auditTopicMade, topic: name})
 }
 
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
