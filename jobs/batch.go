@@ -88,6 +88,7 @@ func (a *batchAttempt) run(ctx context.Context) error {
 			return err
 		}
 		a.batch, a.work = batch, &batch.Work
+		a.holdUnvalidated()
 		ready, err := a.turn()
 		if ready && (batch.Fresh() || try == loadTries) {
 			defer batch.Release()

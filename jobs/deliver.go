@@ -207,12 +207,29 @@ func (a *attempt) configure(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 	}
+	if sub.NotValidated() && (a.work == nil || a.work.Hold == "") { // perhaps no longer, since less than a second
+		if err := a.engine.store.Reload(ctx); err != nil {
+			return false, err
+		}
+		if sub, ok = a.engine.store.Catalogue().Subscription(a.args.Subscription); !ok {
+			return false, nil
+		}
+	}
 	a.sub = sub
+	a.holdUnvalidated()
 	if a.rules, ok = catalogue.Rules(sub.ID); !ok {
 		return false, fmt.Errorf("event subscription %q of topic %q: %w", sub.Name, sub.Topic, errNoPolicy)
 	}
 	a.policy = a.rules.Policy
 	return true, nil
+}
+
+// holdUnvalidated: an endpoint that was named after the delivery was loaded, and has not shown that it wants events, gets none. The
+// endpoint and whether it was validated are of one moment, that of the catalogue.
+func (a *attempt) holdUnvalidated() {
+	if a.work != nil && a.work.Hold == "" && a.sub.NotValidated() {
+		a.work.Hold = store.HoldNotValidated
+	}
 }
 
 func (a *attempt) giveUp(reason policy.Reason) policy.Verdict {

@@ -59,6 +59,11 @@ func (e *endpoint) requests() []request {
 	return slices.Clone(e.seen)
 }
 
+// delivered are the requests that brought events, and not words of ours.
+func (e *endpoint) delivered() []request {
+	return slices.DeleteFunc(e.requests(), func(r request) bool { return r.header.Get("Aeg-Event-Type") != "Notification" })
+}
+
 // answering gives the status to everyone.
 func answering(status int) func(http.ResponseWriter, request) {
 	return func(w http.ResponseWriter, _ request) { w.WriteHeader(status) }

@@ -18,6 +18,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/migrations"
+	"postrider/policy"
 	"postrider/store"
 )
 
@@ -53,6 +54,13 @@ type Options struct {
 	PollOnly bool
 	// UserAgent of the requests; default "postrider".
 	UserAgent string
+	// WebhookOrigin is who asks endpoints of CloudEvents for permission; default eventgrid.azure.net. WebhookRequestRate is how many
+	// requests a minute it is asked for; 0 = that is not said.
+	WebhookOrigin      string
+	WebhookRequestRate int
+	// HandshakeTimeout is how long an endpoint may take to answer one request of a handshake, default 30 s; HandshakePause is the
+	// time between two of them, default 5 s.
+	HandshakeTimeout, HandshakePause time.Duration
 	// Retention is how long what is over is kept; its zero value keeps everything.
 	Retention store.Retention
 	// MaxHeaderBytes bounds the value of a custom header that comes from an event; Event Grid's 4,096 for zero.
@@ -76,6 +84,15 @@ func (o *Options) withDefaults() {
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = "postrider"
+	}
+	if o.WebhookOrigin == "" {
+		o.WebhookOrigin = DefaultWebhookOrigin
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = policy.HandshakeTimeout
+	}
+	if o.HandshakePause == 0 {
+		o.HandshakePause = policy.HandshakePause
 	}
 }
 
@@ -130,6 +147,9 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the batch worker: %w", err)
 	}
+	if err := river.AddWorkerSafely(workers, &handshaker{engine: e}); err != nil {
+		return nil, fmt.Errorf("add the handshake worker: %w", err)
+	}
 	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), e.hands, o.PollOnly}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
@@ -138,10 +158,13 @@ func New(o Options) (*Engine, error) {
 
 func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	return &river.Config{
-		ID:                  e.store.Node(),
-		Schema:              migrations.Schema,
-		Workers:             workers,
-		Queues:              map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval}},
+		ID:      e.store.Node(),
+		Schema:  migrations.Schema,
+		Workers: workers,
+		Queues: map[string]river.QueueConfig{
+			store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
+			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll()},
+		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
 		FetchOnlyKnownKinds: true,
@@ -194,7 +217,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.refill, e.sweep, e.mergeRollups, e.vacuum, e.watchRoutes} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.refill, e.expireHandshakes, e.sweep, e.mergeRollups, e.vacuum, e.watchRoutes} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

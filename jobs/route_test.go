@@ -135,7 +135,7 @@ func TestRoutedEventsObeyWhatChangedMeanwhile(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'sub-0'"))
 	b.resume(t, "sub-1")
 	b.become(t, 20, deliveredQuery)
-	require.Len(t, e.requests(), 20)
+	require.Len(t, e.delivered(), 20)
 }
 
 // With the real threshold: the publisher does not wait until 12,000 deliveries are made.

@@ -149,7 +149,11 @@ CREATE TABLE postrider_internal.event_subscriptions (
     signing_sealed                    bytea,
     labels                            text[] NOT NULL DEFAULT '{}',
     expiration_time_utc               timestamptz,
-    provisioning_state                text NOT NULL DEFAULT 'Succeeded',
+    provisioning_state                text NOT NULL DEFAULT 'Succeeded'
+                                      CHECK (provisioning_state IN ('Creating', 'Updating', 'Deleting', 'Succeeded', 'Canceled', 'Failed', 'AwaitingManualAction')),
+    -- What has validated the endpoint, or is to: the newest handshake that it was stored with.
+    endpoint_validation               text NOT NULL DEFAULT 'skip' CHECK (endpoint_validation IN ('required', 'skip')),
+    handshake_id                      bigint,
     version                           bigint NOT NULL DEFAULT 0,
     created_at                        timestamptz NOT NULL DEFAULT now(),
     updated_at                        timestamptz NOT NULL DEFAULT now(),
@@ -158,11 +162,13 @@ CREATE TABLE postrider_internal.event_subscriptions (
 );
 CREATE UNIQUE INDEX event_subscriptions_name_key ON postrider_internal.event_subscriptions (topic_id, name) WHERE deleted_at IS NULL;
 CREATE INDEX event_subscriptions_version_idx ON postrider_internal.event_subscriptions (version);
+CREATE INDEX event_subscriptions_handshake_idx ON postrider_internal.event_subscriptions (handshake_id) WHERE handshake_id IS NOT NULL;
 CREATE INDEX event_subscriptions_undrained_idx ON postrider_internal.event_subscriptions (id) WHERE deleted_at IS NOT NULL AND drained_at IS NULL;
 CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_kind,
         event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter,
         dead_letter_destination, behavior, max_events_per_batch, preferred_batch_size_in_kilobytes,
         signing_sealed,
+        endpoint_validation,
         max_concurrent_deliveries, delivery_headers_sealed, labels, expiration_time_utc, provisioning_state, deleted_at,
         honor_retry_after, probation_action, retry_transport_errors
     ON postrider_internal.event_subscriptions

@@ -40,6 +40,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
        s.signing_sealed IS NOT NULL AS signed,
+       s.endpoint_validation,
        s.labels, s.created_at, s.updated_at,
        coalesce(s.honor_retry_after, s.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
        coalesce(s.probation_action, CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
@@ -70,7 +71,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS 'When it 
 COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS 'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
 COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS 'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS 'maxConcurrentDeliveries as set: requests in flight at most, shared by the nodes; NULL = as many as the endpoint keeps up with.';
-COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Grid''s provisioning state; Succeeded once it is ready for deliveries.';
+COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Grid''s provisioning state. Succeeded: ready for deliveries. Creating, Updating: the validation handshake is under way. AwaitingManualAction: somebody has to open its validationUrl. Failed: the endpoint was not validated.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold IS 'Why its deliveries wait without being attempted; NULL = they do not.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
@@ -78,6 +79,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'Of a probation: w
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is under way.';
 COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
 COMMENT ON COLUMN postrider.event_subscriptions.signed IS 'Whether its deliveries are signed (Standard Webhooks). The secrets are never shown.';
+COMMENT ON COLUMN postrider.event_subscriptions.endpoint_validation IS 'required: the endpoint has to answer the validation handshake before anything is delivered, see postrider.handshakes; skip: somebody vouched for it.';
 COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels, as they were set.';
 COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was made.';
 COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';

@@ -109,6 +109,24 @@ func (e EndpointKind) Valid() bool {
 	}
 }
 
+// Defines values for EndpointValidation.
+const (
+	EndpointValidationRequired EndpointValidation = "required"
+	EndpointValidationSkip     EndpointValidation = "skip"
+)
+
+// Valid indicates whether the value is a known member of the EndpointValidation enum.
+func (e EndpointValidation) Valid() bool {
+	switch e {
+	case EndpointValidationRequired:
+		return true
+	case EndpointValidationSkip:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HoldReason.
 const (
 	HoldReasonNotValidated HoldReason = "not_validated"
@@ -286,6 +304,39 @@ func (e StatusCellAction) Valid() bool {
 	}
 }
 
+// Defines values for SubscriptionProvisioningState.
+const (
+	SubscriptionProvisioningStateAwaitingManualAction SubscriptionProvisioningState = "AwaitingManualAction"
+	SubscriptionProvisioningStateCanceled             SubscriptionProvisioningState = "Canceled"
+	SubscriptionProvisioningStateCreating             SubscriptionProvisioningState = "Creating"
+	SubscriptionProvisioningStateDeleting             SubscriptionProvisioningState = "Deleting"
+	SubscriptionProvisioningStateFailed               SubscriptionProvisioningState = "Failed"
+	SubscriptionProvisioningStateSucceeded            SubscriptionProvisioningState = "Succeeded"
+	SubscriptionProvisioningStateUpdating             SubscriptionProvisioningState = "Updating"
+)
+
+// Valid indicates whether the value is a known member of the SubscriptionProvisioningState enum.
+func (e SubscriptionProvisioningState) Valid() bool {
+	switch e {
+	case SubscriptionProvisioningStateAwaitingManualAction:
+		return true
+	case SubscriptionProvisioningStateCanceled:
+		return true
+	case SubscriptionProvisioningStateCreating:
+		return true
+	case SubscriptionProvisioningStateDeleting:
+		return true
+	case SubscriptionProvisioningStateFailed:
+		return true
+	case SubscriptionProvisioningStateSucceeded:
+		return true
+	case SubscriptionProvisioningStateUpdating:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TopicKind.
 const (
 	TopicKindBasic     TopicKind = "basic"
@@ -298,6 +349,30 @@ func (e TopicKind) Valid() bool {
 	case TopicKindBasic:
 		return true
 	case TopicKindNamespace:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ValidationState.
+const (
+	ValidationStateAwaiting  ValidationState = "awaiting"
+	ValidationStateFailed    ValidationState = "failed"
+	ValidationStatePending   ValidationState = "pending"
+	ValidationStateSucceeded ValidationState = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the ValidationState enum.
+func (e ValidationState) Valid() bool {
+	switch e {
+	case ValidationStateAwaiting:
+		return true
+	case ValidationStateFailed:
+		return true
+	case ValidationStatePending:
+		return true
+	case ValidationStateSucceeded:
 		return true
 	default:
 		return false
@@ -392,6 +467,10 @@ type DynamicDeliveryAttribute struct {
 
 // EndpointKind Which column of the retry policy's status-code table applies.
 type EndpointKind string
+
+// EndpointValidation required: the endpoint has to show that it wants events before any is delivered. skip: you vouch for it. Null or left out: required,
+// and under `postrider dev` skip where the endpoint is on this machine.
+type EndpointValidation string
 
 // Error defines model for Error.
 type Error struct {
@@ -889,6 +968,10 @@ type Subscription struct {
 	// EndpointKind Which column of the retry policy's status-code table applies.
 	EndpointKind EndpointKind `json:"endpointKind"`
 
+	// EndpointValidation required: the endpoint has to show that it wants events before any is delivered. skip: you vouch for it. Null or left out: required,
+	// and under `postrider dev` skip where the endpoint is on this machine.
+	EndpointValidation EndpointValidation `json:"endpointValidation"`
+
 	// Etag Version of its settings, for If-Match.
 	Etag string `json:"etag"`
 
@@ -922,8 +1005,9 @@ type Subscription struct {
 	// ProbationAction An event whose turn comes meanwhile: hold: waits; documented: may be dead-lettered or dropped without an attempt.
 	ProbationAction ProbationAction `json:"probationAction"`
 
-	// ProvisioningState Succeeded once it is ready for deliveries.
-	ProvisioningState string `json:"provisioningState"`
+	// ProvisioningState Succeeded: ready for deliveries. Creating, Updating: the validation handshake is under way. AwaitingManualAction: somebody has to open
+	// validationUrl. Failed: the endpoint was not validated. Deleting and Canceled are Event Grid's and not met here.
+	ProvisioningState SubscriptionProvisioningState `json:"provisioningState"`
 
 	// RetryPolicy Effective limits of a delivery.
 	RetryPolicy RetryPolicy `json:"retryPolicy"`
@@ -935,7 +1019,14 @@ type Subscription struct {
 	Signing   Signing   `json:"signing"`
 	Topic     string    `json:"topic"`
 	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Validation The last handshake with its endpoint; null where there was none, and in a list.
+	Validation *Validation `json:"validation"`
 }
+
+// SubscriptionProvisioningState Succeeded: ready for deliveries. Creating, Updating: the validation handshake is under way. AwaitingManualAction: somebody has to open
+// validationUrl. Failed: the endpoint was not validated. Deleting and Canceled are Event Grid's and not met here.
+type SubscriptionProvisioningState string
 
 // SubscriptionPage One page of event subscriptions.
 type SubscriptionPage struct {
@@ -961,7 +1052,8 @@ type SubscriptionSettings struct {
 	EndpointKind *EndpointKind `json:"endpointKind,omitempty"`
 
 	// EndpointUrl Absolute http or https URL, 2,048 characters at most. Never shown again in full.
-	EndpointUrl string `json:"endpointUrl"`
+	EndpointUrl        string              `json:"endpointUrl"`
+	EndpointValidation *EndpointValidation `json:"endpointValidation,omitempty"`
 
 	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
 	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
@@ -1056,6 +1148,46 @@ type TopicSettings struct {
 
 	// Kind basic is Event Grid's custom topic, namespace its namespace topic.
 	Kind *TopicKind `json:"kind,omitempty"`
+}
+
+// Validation A handshake with an endpoint.
+type Validation struct {
+	// ConcludedAt When it succeeded or failed; null until then.
+	ConcludedAt *time.Time `json:"concludedAt"`
+
+	// ExpiresAt While it is awaiting: until when validationUrl may be opened. Otherwise null.
+	ExpiresAt *time.Time `json:"expiresAt"`
+
+	// Message How it stands, in words.
+	Message   string           `json:"message"`
+	StartedAt time.Time        `json:"startedAt"`
+	State     ValidationState  `json:"state"`
+	Steps     []ValidationStep `json:"steps"`
+
+	// ValidationUrl While it is awaiting: opening this URL, by GET or POST and without a credential, completes it. Otherwise null.
+	ValidationUrl *string `json:"validationUrl"`
+}
+
+// ValidationState defines model for Validation.State.
+type ValidationState string
+
+// ValidationStep What happened in a handshake.
+type ValidationStep struct {
+	// Answer Body of the answer, its first 4 KiB, without the code; null where it was empty.
+	Answer *string   `json:"answer"`
+	At     time.Time `json:"at"`
+
+	// Error Why there was none.
+	Error *string `json:"error"`
+
+	// Sent What was sent.
+	Sent string `json:"sent"`
+
+	// Status HTTP status of the answer; null means there was none.
+	Status *int `json:"status"`
+
+	// Verdict What it was taken for.
+	Verdict string `json:"verdict"`
 }
 
 // IdempotencyKey defines model for IdempotencyKey.
@@ -1258,6 +1390,9 @@ type ServerInterface interface {
 	// TestSubscriptionFilter Which events does the filter want, and why?
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
 	TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// ValidateSubscription Run the validation handshake again
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/validate)
+	ValidateSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -1901,6 +2036,30 @@ func (w *ServerInterfaceWrapper) TestSubscriptionFilter(ctx echo.Context) error 
 	return err
 }
 
+// ValidateSubscription converts echo context to params.
+func (w *ServerInterfaceWrapper) ValidateSubscription(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ValidateSubscription(ctx, topic, subscription)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -1965,6 +2124,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/probe", wrapper.ProbeSubscription, options.OperationMiddlewares["probeSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getFullUrl", wrapper.RevealSubscriptionEndpoint, options.OperationMiddlewares["revealSubscriptionEndpoint"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", wrapper.RevealSubscriptionHeaders, options.OperationMiddlewares["revealSubscriptionHeaders"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/validate", wrapper.ValidateSubscription, options.OperationMiddlewares["validateSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", wrapper.GetSigningSecrets, options.OperationMiddlewares["getSigningSecrets"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", wrapper.RotateSigningSecret, options.OperationMiddlewares["rotateSigningSecret"]...)
@@ -3639,6 +3799,85 @@ func (response TestSubscriptionFilter503JSONResponse) VisitTestSubscriptionFilte
 	return err
 }
 
+type ValidateSubscriptionRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type ValidateSubscriptionResponseObject interface {
+	VisitValidateSubscriptionResponse(w http.ResponseWriter) error
+}
+
+type ValidateSubscription200JSONResponse Subscription
+
+func (response ValidateSubscription200JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ValidateSubscription400JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ValidateSubscription401JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ValidateSubscription404JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription409JSONResponse struct{ ConflictJSONResponse }
+
+func (response ValidateSubscription409JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListPolicies List the retry policies
@@ -3713,6 +3952,9 @@ type StrictServerInterface interface {
 	// TestSubscriptionFilter Which events does the filter want, and why?
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
 	TestSubscriptionFilter(ctx context.Context, request TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error)
+	// ValidateSubscription Run the validation handshake again
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/validate)
+	ValidateSubscription(ctx context.Context, request ValidateSubscriptionRequestObject) (ValidateSubscriptionResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -4534,6 +4776,32 @@ func (sh *strictHandler) TestSubscriptionFilter(ctx echo.Context, topic TopicNam
 		return err
 	} else if validResponse, ok := response.(TestSubscriptionFilterResponseObject); ok {
 		return validResponse.VisitTestSubscriptionFilterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ValidateSubscription operation middleware
+func (sh *strictHandler) ValidateSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request ValidateSubscriptionRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ValidateSubscription(ctx.Request().Context(), request.(ValidateSubscriptionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ValidateSubscription")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ValidateSubscriptionResponseObject); ok {
+		return validResponse.VisitValidateSubscriptionResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -42,7 +42,7 @@ func TestAudit(t *testing.T) {
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, 400, []string{}},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, 201,
-			[]string{`subscription_made orders/billing {"settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy","behavior"]}`},
+			[]string{`subscription_made orders/billing {"settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy","behavior","endpointValidation"]}`},
 		},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a","includedEventTypes":[]},"retryPolicy":{"maxDeliveryAttempts":3},

@@ -63,6 +63,9 @@ func (m *management) change(ctx context.Context, topic, name string, change hold
 		return Subscription{}, subscriptionNotFound(topic, name)
 	case errors.Is(err, store.ErrPaused):
 		return Subscription{}, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q is paused: resume it first", name, topic)
+	case errors.Is(err, store.ErrNotValidated):
+		return Subscription{}, refuse(http.StatusConflict, codeConflict,
+			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, and endpointValidation skip does without", name, topic)
 	case errors.Is(err, store.ErrNoProbation):
 		return Subscription{}, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
 	case err != nil:
@@ -71,9 +74,12 @@ func (m *management) change(ctx context.Context, topic, name string, change hold
 	return m.counted(ctx, sub)
 }
 
-// counted shows one event subscription with the number of deliveries that it holds.
-func (m *management) counted(ctx context.Context, s *store.Subscription) (Subscription, error) {
-	shown := m.subscriptionJSON(s)
+// counted shows one event subscription with the number of deliveries that it holds, and the handshake it goes by.
+func (m *management) counted(ctx context.Context, s *store.Subscription) (shown Subscription, err error) {
+	shown = m.subscriptionJSON(s)
+	if shown.Validation, err = m.validated(ctx, s); err != nil {
+		return Subscription{}, err
+	}
 	if shown.Hold == nil {
 		return shown, nil
 	}

@@ -139,7 +139,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	times := map[string]any{"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
 	want := map[string]any{
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
-		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "hold": nil,
+		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip", "validation": nil, "hold": nil,
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
 		"signing":                   map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
 		"retryPolicy":               map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},

@@ -120,7 +120,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 24, tried)
+	require.Equal(t, 25, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -133,6 +133,8 @@ func TestExamples(t *testing.T) {
 		byID[op.OperationID] = op
 	}
 	delete(byID, "publishCloudEvents") // the examples have no namespace topic: TestPublishToNamespaceTopics
+	delete(byID, "openValidationUrl")  // nor an endpoint that would answer: TestValidationURL
+	delete(byID, "postValidationUrl")
 	// The event that is published finds the endpoint on probation, and is the one delivery that the examples show on hold.
 	before := map[string]func(){"publishEvents": func() { b.probation("orders", "billing") }}
 	for _, id := range []string{
@@ -140,7 +142,7 @@ func TestExamples(t *testing.T) {
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
 		"testSubscriptionFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
-		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "deleteSubscription", "deleteTopic",
+		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "validateSubscription", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
 			prepare()

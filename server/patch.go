@@ -73,7 +73,7 @@ func (m *management) patch(ctx context.Context, topic, name string, patch json.R
 	if err != nil {
 		return nil, nil, err
 	}
-	after, _, err = m.store.PutSubscription(ctx, topic, name, spec, append(slices.Clone(when), store.Condition{Versions: []int64{before.Version}})...)
+	after, _, err = m.put(ctx, parent, name, spec, append(slices.Clone(when), store.Condition{Versions: []int64{before.Version}})...)
 	return before, after, m.putRefused(topic, err)
 }
 
@@ -102,12 +102,12 @@ func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*Subscription
 // statedSettings are an event subscription's settings as they were put. What was left out and has a default of its own by now, such as
 // the delivery schema, is stated.
 func statedSettings(s *store.SubscriptionSpec) *SubscriptionSettings {
-	kind, schema, behavior := EndpointKind(s.EndpointKind), DeliverySchema(s.EventDeliverySchema), Behavior(s.Behavior)
+	kind, schema, behavior, validation := EndpointKind(s.EndpointKind), DeliverySchema(s.EventDeliverySchema), Behavior(s.Behavior), EndpointValidation(s.EndpointValidation)
 	stated := &SubscriptionSettings{
 		EndpointUrl: s.EndpointURL, EndpointKind: &kind, EventDeliverySchema: &schema, Filter: statedFilter(&s.Filter),
 		RetryPolicy:       &RetryPolicySettings{Policy: &s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts, EventTimeToLiveInMinutes: s.EventTimeToLiveInMinutes},
 		MaxEventsPerBatch: s.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: s.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
-		Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: (*ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
+		EndpointValidation: &validation, Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: (*ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
 		Labels: &s.Labels, Signing: &SigningSettings{Enabled: &s.Signed}, DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
 	}
 	if s.DeadLetter != store.DeadLetterUnset {

@@ -25,11 +25,16 @@ type route struct {
 
 // routes are all there are.
 func (s *Server) routes() []route {
-	m := &management{store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits}
-	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets})}
+	m := &management{
+		store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits,
+		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
+	}
+	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}
 	return []route{
 		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
 		{http.MethodPost, "/topics/:operation", publishers, s.publishToNamespace},
+		{http.MethodGet, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
+		{http.MethodPost, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
 
 		{http.MethodGet, "/v1/topics", administrators, v1.ListTopics},
 		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
@@ -46,6 +51,7 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", administrators, v1.ResumeSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/validate", administrators, v1.ValidateSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", administrators, v1.TestSubscriptionFilter},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators, v1.RevealSubscriptionEndpoint},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", administrators, v1.RevealSubscriptionHeaders},

@@ -28,6 +28,13 @@ type Options struct {
 	FilterLimits policy.FilterLimits
 	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
 	HeaderLimits policy.HeaderLimits
+	// PublicURL is how the world reaches this service, such as https://events.example.com: what validationUrl begins with. Default:
+	// what the management request was sent to.
+	PublicURL string
+	// DefaultValidation is endpointValidation of who states none, by the endpoint's host; nil for required.
+	DefaultValidation func(host string) store.EndpointValidation
+	// ValidationWait is how long the answer of a PUT waits for the handshake at most; default 15 s.
+	ValidationWait time.Duration
 	// DevKey is the access key that everybody knows. It is refused unless AllowDevKey, also where a topic has it: a
 	// database that was made by dev may later be served to the world.
 	DevKey      string
@@ -81,6 +88,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.ValidationWait == 0 {
+		o.ValidationWait = defaultValidationWait
 	}
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)

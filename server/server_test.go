@@ -78,6 +78,9 @@ func openStore(t *testing.T, url string) *store.Store {
 	return s
 }
 
+// vouched: these tests have no endpoints that could be asked, see validation_test.go.
+func vouched(string) store.EndpointValidation { return store.ValidationSkip }
+
 // bundle is a server on a database of its own.
 type bundle struct {
 	t      *testing.T
@@ -92,7 +95,7 @@ func setup(t *testing.T, change ...func(*server.Options)) *bundle {
 	t.Helper()
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
 	b.store = openStore(t, b.dbURL)
-	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler)}
+	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond}
 	for _, c := range change {
 		c(&options)
 	}

@@ -52,6 +52,7 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 	found.behavior(b)
 	found.labels(spec.Labels)
 	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.store.Now())
+	spec.EndpointValidation = m.endpointValidation(&found, b.EndpointValidation, spec.EndpointBaseURL)
 	return spec, found.err()
 }
 

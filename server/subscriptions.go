@@ -49,7 +49,7 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 	if err != nil {
 		return nil, err
 	}
-	sub, made, err := m.store.PutSubscription(ctx, r.Topic, r.Subscription, spec, when...)
+	sub, made, err := m.put(ctx, topic, r.Subscription, spec, when...)
 	if errors.Is(err, store.ErrPrecondition) {
 		return nil, preconditionFailed("event subscription", r.Subscription, r.Params.IfMatch)
 	}
@@ -144,7 +144,7 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		Etag:                      etagOf(s.Version),
 		DeliveryAttributeMappings: attributesJSON(s.DeliveryAttributes, false),
 		Signing:                   m.signingJSON(s),
-		ProvisioningState:         s.ProvisioningState, Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		ProvisioningState:         SubscriptionProvisioningState(s.ProvisioningState), EndpointValidation: EndpointValidation(s.EndpointValidation), Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 }
 

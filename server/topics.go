@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"postrider/event"
@@ -21,6 +22,9 @@ type management struct {
 	allow        []netip.Prefix
 	filterLimits policy.FilterLimits
 	headerLimits policy.HeaderLimits
+	// See Options.
+	defaultValidation func(host string) store.EndpointValidation
+	validationWait    time.Duration
 }
 
 var _ StrictServerInterface = (*management)(nil)

@@ -111,6 +111,11 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 		return n, err
 	}
 	n += routes
+	handshakes, err := s.reclaimHandshakes(ctx, 0, whose, args...)
+	if err != nil {
+		return n, err
+	}
+	n += handshakes
 	if n > 0 {
 		s.notifier.poke()
 	}
@@ -144,6 +149,9 @@ func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, 
 	return n, err
 }
 
+// handshakeOff is how long a request of a handshake is put off that could not begin.
+const handshakeOff = 2 * time.Second
+
 // PutOff is a job of this node whose run has ended without an outcome.
 type PutOff struct {
 	Job   int64
@@ -166,5 +174,9 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("put jobs off: %w", err)
 	}
-	return n, nil
+	if n == len(jobs) {
+		return n, nil
+	}
+	handshakes, err := s.reclaimHandshakes(ctx, handshakeOff, mine, ids, s.node)
+	return n + handshakes, err
 }

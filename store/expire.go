@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -45,30 +44,28 @@ func (c *Catalogue) anyExpired() bool {
 // ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has come, and cancels what they are still owed, as
 // DeleteSubscription does. It asks the database only where the catalogue has one.
 func (s *Store) ExpireSubscriptions(ctx context.Context) error {
-	const expire = `UPDATE postrider_internal.event_subscriptions s SET deleted_at = now() FROM postrider_internal.topics t
-		WHERE t.id = s.topic_id AND s.deleted_at IS NULL AND s.expiration_time_utc <= now() RETURNING s.id, t.name AS topic, s.name`
 	if !s.Catalogue().anyExpired() {
 		return nil
 	}
-	type expired struct {
-		ID          int64
-		Topic, Name string
-	}
-	var ended []expired
-	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, expire)
-		if err == nil {
-			ended, err = pgx.CollectRows(rows, pgx.RowToStructByName[expired])
+	var expired []*Subscription
+	err := s.changeCatalogue(ctx, func(tx pgx.Tx) (err error) {
+		if expired, err = s.querySubscriptions(ctx, tx, "WHERE s.deleted_at IS NULL AND s.expiration_time_utc <= now()"); err != nil {
+			return err
 		}
-		for _, sub := range ended {
-			err = errors.Join(err, audit(ctx, tx, auditEntry{action: auditSubscriptionExpired, topic: sub.Topic, subscription: sub.Name}))
+		for _, sub := range expired {
+			if err := s.remove(ctx, tx, sub, auditSubscriptionExpired); err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("delete expired event subscriptions: %w", err)
 	}
-	for _, sub := range ended {
+	if len(expired) > 0 {
+		s.pokeHandshakes(ctx)
+	}
+	for _, sub := range expired {
 		if err := s.drainSubscription(ctx, sub.ID); err != nil {
 			return err
 		}

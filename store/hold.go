@@ -36,11 +36,16 @@ func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopT
 	if sub, err = s.changeState(ctx, auditEntry{action: auditPaused, topic: topic, subscription: name, details: map[string]any{"stopTimeToLive": stopTimeToLive}}, pause, stopTimeToLive); err != nil {
 		return nil, err
 	}
-	select { // attempts that looked before the pause have begun by then, or look again
+	waitForLooks(ctx)
+	return sub, nil
+}
+
+// waitForLooks is what the answer to a new hold waits for: attempts that looked before it have begun by then, or look again.
+func waitForLooks(ctx context.Context) {
+	select {
 	case <-time.After(handoverAge):
 	case <-ctx.Done():
 	}
-	return sub, nil
 }
 
 // ResumeSubscription ends a pause. The deliveries it held are released in waves, see Refill. Resuming what is not paused
@@ -115,14 +120,14 @@ func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock str
 
 // ReleaseSubscription ends an event subscription's probation at once, without waiting for a probe's success: what is held is
 // released in waves. Where the policy rests the endpoint as a whole, so it does for all event subscriptions that share it.
-// Releasing what is not on probation is nothing. ErrNotFound; ErrPaused: a pause is ended by ResumeSubscription.
+// Releasing what is not on probation is nothing. ErrNotFound; ErrPaused: a pause is ended by ResumeSubscription; ErrNotValidated.
 func (s *Store) ReleaseSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
 	const release = `DELETE FROM postrider_internal.probations WHERE rest_key = $1 AND since IS NOT NULL`
 	return s.changeRest(ctx, auditEntry{action: auditReleased, topic: topic, subscription: name}, release)
 }
 
 // ProbeSubscription lets one delivery through a probation now instead of at its end. Its success ends the probation; its
-// failure begins the next one. ErrNotFound; ErrPaused; ErrNoProbation: there is nothing to probe for.
+// failure begins the next one. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation: there is nothing to probe for.
 func (s *Store) ProbeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
 	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now() WHERE rest_key = $1 AND since IS NOT NULL`
 	sub, err := s.SubscriptionOf(ctx, topic, name)
@@ -141,7 +146,9 @@ func (s *Store) changeRest(ctx context.Context, e auditEntry, statement string) 
 	switch {
 	case err != nil:
 		return nil, err
-	case sub.Hold.Reason == HoldPaused || sub.Hold.Reason == HoldNotValidated:
+	case sub.Hold.Reason == HoldNotValidated:
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotValidated)
+	case sub.Hold.Reason == HoldPaused:
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrPaused)
 	}
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

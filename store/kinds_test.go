@@ -83,7 +83,7 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 			b.age(t)
 			row.do(t, b)
 			require.Equal(t, row.state, b.futureStates(t))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE queue = 'deliveries'"))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id WHERE d.reruns = 0"))
 		})
 	}

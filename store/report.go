@@ -18,14 +18,17 @@ type SubscriptionLine struct {
 	Hold, HoldCause                                                                      *string
 	HoldUntil                                                                            *time.Time
 	Probing                                                                              bool
+	Validation                                                                           *string // how its handshake stands; nil where it is over
 	CreatedAt                                                                            time.Time
 }
 
 // SubscriptionLines lists event subscriptions by topic and name, at most limit of them.
 func (s *Store) SubscriptionLines(ctx context.Context, limit int) ([]SubscriptionLine, error) {
 	const query = `SELECT topic, subscription, endpoint_base_url, endpoint_kind, event_delivery_schema, retry_policy, max_delivery_attempts,
-		event_time_to_live_in_minutes, dead_letter_destination ->> 'endpointType' AS dead_letter_destination, provisioning_state, hold, hold_cause, hold_until, coalesce(probing, false) AS probing, created_at
-		FROM postrider.event_subscriptions ORDER BY topic, subscription LIMIT $1`
+		event_time_to_live_in_minutes, dead_letter_destination ->> 'endpointType' AS dead_letter_destination, provisioning_state, hold, hold_cause, hold_until, coalesce(probing, false) AS probing, created_at,
+		CASE WHEN provisioning_state <> 'Succeeded' THEN
+			(SELECT h.message FROM postrider.handshakes h WHERE h.current AND h.topic = s.topic AND h.subscription = s.subscription LIMIT 1) END AS validation
+		FROM postrider.event_subscriptions s ORDER BY topic, subscription LIMIT $1`
 	return collect[SubscriptionLine](ctx, s.pool, query, limit)
 }
 

@@ -52,6 +52,8 @@ type SubscriptionSpec struct {
 	ExpirationTimeUTC *time.Time
 	// Signed: deliveries are signed, with secrets of the event subscription's own; see policy.Signing.
 	Signed bool
+	// EndpointValidation says whether the endpoint must be validated before anything is delivered.
+	EndpointValidation EndpointValidation
 }
 
 // Batching reports whether events are delivered in batches.
@@ -73,11 +75,13 @@ type Subscription struct {
 	Topic   string
 	Name    string
 	SubscriptionSpec
-	ProvisioningState string
 	// EventRetentionInDays is its topic's.
 	EventRetentionInDays int
 	// Signing is what its deliveries are signed with; nil where they are not.
-	Signing *policy.Signing
+	Signing           *policy.Signing
+	ProvisioningState ProvisioningState
+	// HandshakeID is the handshake it goes by; 0 = none.
+	HandshakeID int64
 	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
 	EndpointHash []byte
 	// Headers are DeliveryAttributes made ready; nil = there are none.
@@ -118,6 +122,9 @@ func (s *Subscription) Wishes() policy.Wishes {
 	return w
 }
 
+// NotValidated reports whether nothing may be delivered, because the endpoint has not shown that it wants events.
+func (s *Subscription) NotValidated() bool { return s.ProvisioningState != ProvisioningSucceeded }
+
 type subscriptionRow struct {
 	ID, TopicID                       int64
 	Topic, Name                       string
@@ -148,6 +155,8 @@ type subscriptionRow struct {
 	Version                           int64
 	CreatedAt, UpdatedAt              time.Time
 	DeletedAt                         *time.Time
+	EndpointValidation                string
+	HandshakeID                       int64
 }
 
 const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_hash, s.endpoint_kind,
@@ -158,6 +167,7 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        s.behavior, s.honor_retry_after, s.probation_action, s.retry_transport_errors, s.labels, s.expiration_time_utc,
        coalesce(t.event_retention_in_days, 0) AS event_retention_in_days,
        s.signing_sealed,
+       s.endpoint_validation, coalesce(s.handshake_id, 0) AS handshake_id,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
        CASE WHEN st.hold IS NULL THEN coalesce(r.cause, '') ELSE '' END AS hold_cause, CASE WHEN st.hold IS NULL THEN r.until END AS hold_until,
@@ -197,7 +207,7 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 		return nil, err
 	}
 	sub := &Subscription{
-		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: r.ProvisioningState, EndpointHash: r.EndpointHash,
+		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: ProvisioningState(r.ProvisioningState), HandshakeID: r.HandshakeID, EndpointHash: r.EndpointHash,
 		Hold: HoldStatus{
 			Reason: r.Hold, Since: r.HoldSince, Cause: r.HoldCause, Until: r.HoldUntil, Probing: r.Probing,
 			TimeToLiveStopped: r.TTLStopped, Resuming: r.Resuming,
@@ -212,6 +222,7 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 			PreferredBatchSizeInKilobytes: r.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: r.MaxConcurrentDeliveries,
 			Behavior: policy.Behavior(r.Behavior), HonorRetryAfter: r.HonorRetryAfter, ProbationAction: r.ProbationAction,
 			RetryTransportErrors: r.RetryTransportErrors, Labels: r.Labels, ExpirationTimeUTC: r.ExpirationTimeUTC,
+			EndpointValidation: EndpointValidation(r.EndpointValidation),
 		},
 	}
 	if sub.Signing, err = s.openSigning(r.SigningSealed); err != nil {
@@ -258,7 +269,16 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
 // new settings from their next attempt on. ErrNotFound when the topic does not exist; ErrNoPolicy when the retry policy does not;
 // *policy.ValidationError when a secret header is to be kept that is not there; ErrPrecondition.
+// ErrNotValidated when the endpoint has to be validated first: see BeginValidation.
 func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (sub *Subscription, made bool, err error) {
+	return s.PutValidated(ctx, topic, name, spec, 0, when...)
+}
+
+// PutValidated is PutSubscription with the handshake that BeginValidation has begun with this endpoint. Once it has succeeded,
+// all is as ever. While it is pending or awaits somebody, the event subscription is stored and its deliveries are held until the
+// handshake ends. *ValidationFailedError: it failed, and nothing was changed.
+func (s *Store) PutValidated(ctx context.Context, topic, name string, spec SubscriptionSpec, handshake int64, when ...Condition) (sub *Subscription, made bool, err error) {
+	var by validation
 	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		parent, err := s.topic(ctx, tx, topic)
 		if err != nil {
@@ -282,29 +302,43 @@ func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec Su
 		if spec.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
 			return err
 		}
-		if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing); err != nil {
+		if by, err = s.validationOf(ctx, tx, &spec, existing, handshake); err != nil {
+			return err
+		}
+		if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing, by); err != nil {
 			return err
 		}
 		if err := auditPut(ctx, tx, topic, name, &spec, existing); err != nil {
 			return err
 		}
+		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil || !by.touches(existing) {
+			return err
+		}
+		if err := by.hold(ctx, tx, sub.ID); err != nil {
+			return err
+		}
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
 		return err
 	})
+	if err == nil {
+		s.stored(ctx, &spec, sub, made)
+	}
 	return sub, made, err
 }
 
-func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription) error {
+func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription, by validation) error {
 	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind,
 		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination,
 		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
 		delivery_headers_sealed,
-		behavior, honor_retry_after, probation_action, retry_transport_errors, labels, expiration_time_utc, signing_sealed)
+		behavior, honor_retry_after, probation_action, retry_transport_errors, labels, expiration_time_utc, signing_sealed,
+		endpoint_validation, provisioning_state, handshake_id)
 		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
 			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
 			@batch_events, @batch_kilobytes, @concurrent,
 			@headers,
-			coalesce(nullif(@behavior, ''), 'safe'), @honor_retry_after, @probation_action, @retry_transport_errors, @labels, @expiration, @signing)`
+			coalesce(nullif(@behavior, ''), 'safe'), @honor_retry_after, @probation_action, @retry_transport_errors, @labels, @expiration, @signing,
+			@validation, @provisioning, @handshake)`
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
 		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
@@ -313,7 +347,8 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		delivery_headers_sealed = @headers,
 		behavior = coalesce(nullif(@behavior, ''), 'safe'), honor_retry_after = @honor_retry_after, probation_action = @probation_action,
 		retry_transport_errors = @retry_transport_errors, labels = @labels, expiration_time_utc = @expiration,
-		signing_sealed = CASE WHEN @signing::bytea IS NOT NULL THEN coalesce(signing_sealed, @signing::bytea) END
+		signing_sealed = CASE WHEN @signing::bytea IS NOT NULL THEN coalesce(signing_sealed, @signing::bytea) END,
+		endpoint_validation = @validation, provisioning_state = @provisioning, handshake_id = @handshake
 		WHERE id = @id`
 	filter, err := json.Marshal(spec.Filter)
 	if err != nil {
@@ -322,12 +357,13 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 	args := pgx.NamedArgs{
 		"topic_id": topicID, "name": name, "endpoint_sealed": s.sealer.Seal(endpointColumn, spec.EndpointURL),
 		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
-		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.sealer.Mac("endpoint " + spec.EndpointURL),
+		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.endpointHash(spec.EndpointURL),
 		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes, "concurrent": spec.MaxConcurrentDeliveries,
 		"headers":  s.sealAttributes(spec.DeliveryAttributes),
 		"behavior": string(spec.Behavior), "honor_retry_after": spec.HonorRetryAfter, "probation_action": (*string)(spec.ProbationAction),
 		"retry_transport_errors": spec.RetryTransportErrors, "labels": append([]string{}, spec.Labels...), "expiration": spec.ExpirationTimeUTC,
-		"signing": nil,
+		"signing":    nil,
+		"validation": string(by.setting), "provisioning": string(by.state), "handshake": nullInt(by.handshake),
 	}
 	if spec.Signed {
 		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.secretTime()))
@@ -343,7 +379,8 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 }
 
 // DeleteSubscription removes an event subscription and cancels what it is still owed. History and dead letters stay.
-// The name is free at once. What takes longer than drainPatience, or is cut by a crash, is left to Drain. ErrNotFound, ErrPrecondition.
+// The name is free at once. An endpoint that was ready for deliveries is told. What takes longer than drainPatience, or is cut by a crash, is left to Drain. ErrNotFound,
+// ErrPrecondition.
 func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when ...Condition) error {
 	var id int64
 	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
@@ -355,19 +392,33 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		id = sub.ID
-		if err := audit(ctx, tx, auditEntry{action: auditSubscriptionDeleted, topic: topic, subscription: name}); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), signing_sealed = NULL WHERE id = $1", id)
-		return err
+		return s.remove(ctx, tx, sub, auditSubscriptionDeleted)
 	})
 	if err != nil {
 		return err
 	}
+	s.pokeHandshakes(ctx)
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 	if err := s.drainSubscription(ctx, id); err != nil {
 		s.log.Warn("deliveries of a deleted event subscription are canceled in the background", "topic", topic, "subscription", name, "error", err)
+	}
+	return nil
+}
+
+// remove marks an event subscription as deleted, and tells its endpoint.
+func (s *Store) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why auditAction) error {
+	if err := audit(ctx, tx, auditEntry{action: why, topic: sub.Topic, subscription: sub.Name}); err != nil {
+		return err
+	}
+	if !sub.NotValidated() {
+		if err := s.insertGoodbye(ctx, tx, sub); err != nil {
+			return err
+		}
+	}
+	const deleted = "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), signing_sealed = NULL WHERE id = $1"
+	if _, err := tx.Exec(ctx, deleted, sub.ID); err != nil {
+		return fmt.Errorf("delete event subscription %q of topic %q: %w", sub.Name, sub.Topic, err)
 	}
 	return nil
 }

@@ -115,6 +115,8 @@ type Swept struct {
 	Removed int
 	// Routes had no live job and have one again.
 	Routes int
+	// Handshakes had no live job and have one again.
+	Handshakes int
 }
 
 // SweeperFinds counts what the sweeper has found since the process began.
@@ -126,7 +128,7 @@ var errSweeping = errors.New("another node sweeps")
 // Sweep passes once over all unfinished deliveries and all jobs and brings together what came apart. What was touched in
 // the last 60 s is left alone. One node at a time: while another is at it, this is nothing.
 func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
-	defer func() { s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes)) }()
+	defer func() { s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes + found.Handshakes)) }()
 	ranges, err := s.suspectRanges(ctx)
 	if err == nil && len(ranges) > 0 {
 		found.Mended, err = s.mend(ctx, ranges)
@@ -136,6 +138,9 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 	}
 	if err == nil {
 		found.Routes, err = s.mendRoutes(ctx)
+	}
+	if err == nil {
+		found.Handshakes, err = s.mendHandshakes(ctx)
 	}
 	if err == nil {
 		var n int

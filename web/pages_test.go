@@ -215,3 +215,20 @@ func TestForeignPlacesAreRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestSubscriptionsThatAreNotValidatedSayHowItStands(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe(t, "orders", "billing")
+	sub, err := b.store.SubscriptionOf(t.Context(), "orders", "billing")
+	require.NoError(t, err)
+	topic, err := b.store.Topic(t.Context(), "orders")
+	require.NoError(t, err)
+	spec := sub.SubscriptionSpec
+	spec.EndpointValidation = store.ValidationRequired
+	id, err := b.store.BeginValidation(t.Context(), topic, "asked", &spec, "https://example.com")
+	require.NoError(t, err)
+	_, _, err = b.store.PutValidated(t.Context(), "orders", "asked", spec, id)
+	require.NoError(t, err)
+	require.Regexp(t, `asked .*Creating hold: not_validated nothing was answered yet orders billing .*Succeeded`, text(b.page(t, "/ui/subscriptions")))
+}

@@ -45,6 +45,11 @@ type appOptions struct {
 	stopTimeout  time.Duration
 	log          *slog.Logger
 
+	publicURL string
+	webhook   webhookFlags
+	// defaultValidation is endpointValidation of who states none; nil for required.
+	defaultValidation func(host string) store.EndpointValidation
+
 	openUI    bool   // dashboard without login: dev on loopback
 	devKey    string // well-known access key, refused unless allowDevKey
 	allowDev  bool
@@ -115,6 +120,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes,
+		WebhookOrigin:  o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
 	})
 	if err != nil {
 		return err
@@ -130,6 +136,7 @@ func (a *app) listen(run context.Context, o appOptions) error {
 	srv, err := server.New(server.Options{
 		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
+		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation,
 	})
 	if err != nil {
 		return err

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"os"
+	"strings"
 
 	"postrider/policy"
 	"postrider/store"
@@ -105,6 +107,27 @@ func (f headerFlags) limits() (policy.HeaderLimits, error) {
 		return policy.HeaderLimits{}, usagef("--max-delivery-header-bytes %d: must be 1 to 65536", f.MaxDeliveryHeaderBytes)
 	}
 	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}, nil
+}
+
+// webhookFlags are about the validation handshake with endpoints, see docs/delivery-and-retry.md.
+type webhookFlags struct {
+	PublicURL          string `name:"public-url" help:"How endpoints reach this service: what a handshake's validationUrl begins with. Default: what the management request was sent to." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
+	WebhookOrigin      string `help:"Who asks endpoints of CloudEvents for permission (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
+	WebhookRequestRate int    `help:"Requests a minute that endpoints of CloudEvents are asked for (WebHook-Request-Rate); 0 does not ask." default:"0" env:"POSTRIDER_WEBHOOK_REQUEST_RATE"`
+}
+
+// parse judges the flags and returns the public URL without a slash at its end.
+func (f webhookFlags) parse() (publicURL string, err error) {
+	u, err := url.Parse(f.PublicURL)
+	switch {
+	case f.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != ""):
+		return "", usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
+	case f.WebhookOrigin == "" || strings.ContainsFunc(f.WebhookOrigin, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)
+	case f.WebhookRequestRate < 0:
+		return "", usagef("--webhook-request-rate %d: must not be negative", f.WebhookRequestRate)
+	}
+	return strings.TrimRight(f.PublicURL, "/"), nil
 }
 
 func parsePrefixes(values []string) ([]netip.Prefix, error) {

@@ -14,6 +14,7 @@ import (
 
 	"postrider/bench"
 	"postrider/pgdev"
+	"postrider/server"
 	"postrider/store"
 )
 
@@ -41,6 +42,7 @@ type devCmd struct {
 	TLSListen  string     `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
 	PGPort     int        `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
 	ReadyFile  string     `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
+	Validate   bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
 	LogLevel   slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
@@ -159,12 +161,17 @@ func (d *dev) startService(ctx context.Context) error {
 	}
 	local := d.local()
 	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
+	validation := server.SkipOnLoopback
+	if d.options.Validate {
+		validation = nil
+	}
 	d.app, err = startApp(ctx, appOptions{
 		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken,
 		listener: d.api, secureListener: d.secure, certificate: certificate,
 		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		stopTimeout: devStopTimeout, log: log,
-		openUI: local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
+		defaultValidation: validation,
+		openUI:            local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
 	})
 	return err
 }

@@ -94,7 +94,22 @@ func TestDev(t *testing.T) {
 	requireFirstEvent(t, d, first)
 	requireSample(t, d, first)
 	requireAttemptsCounted(t, d)
+	requireValidation(t, d, "skip Succeeded", 0)
 	requireCleanEnd(t, d)
+}
+
+// requireValidation makes an event subscription on this machine and says nothing of validation; the demo endpoint would answer the handshake.
+func requireValidation(t *testing.T, d *devRun, want string, handshakes int) {
+	t.Helper()
+	d.manage(http.StatusCreated, http.MethodPut, "/v1/topics/demo/subscriptions/silent", fmt.Sprintf(`{"endpointUrl":%q}`, d.info.Sink+"/ok"))
+	const found = "SELECT endpoint_validation || ' ' || provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'silent'"
+	require.Equal(t, want, one[string](d.db, found))
+	require.Equal(t, handshakes, one[int](d.db, "SELECT count(*) FROM postrider.handshakes WHERE current"))
+}
+
+func TestDevValidatesWhenItIsToldTo(t *testing.T) {
+	t.Parallel()
+	requireValidation(t, startDev(t, "--validate"), "required Succeeded", 1)
 }
 
 func requireReadyInfo(t *testing.T, info readyInfo) {

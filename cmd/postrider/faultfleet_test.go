@@ -125,7 +125,7 @@ func (f *faultFleet) subscribe() (key string) {
 	key = first.topic("orders")
 	for _, lane := range faultLanes {
 		first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+lane.name, fmt.Sprintf(
-			`{"endpointUrl":%q,"filter":{"includedEventTypes":["%s"]},"maxEventsPerBatch":%d,"retryPolicy":{"policy":%q,"maxDeliveryAttempts":10}}`,
+			`{"endpointUrl":%q,"endpointValidation":"skip","filter":{"includedEventTypes":["%s"]},"maxEventsPerBatch":%d,"retryPolicy":{"policy":%q,"maxDeliveryAttempts":10}}`,
 			f.sink.url+"/"+lane.name, strings.Join(lane.types, `","`), max(lane.batch, 1), lane.policy))
 	}
 	return key

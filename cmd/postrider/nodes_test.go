@@ -37,7 +37,7 @@ func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, ke
 	subscription := fmt.Sprintf("/v1/topics/orders/subscriptions/round-%d", round)
 	id := func(what string) string { return fmt.Sprintf("%s-%d", what, round) }
 
-	this.manage(http.StatusCreated, http.MethodPut, subscription, fmt.Sprintf(`{"endpointUrl":%q}`, sink.url))
+	this.manage(http.StatusCreated, http.MethodPut, subscription, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, sink.url))
 	other.publish("orders", key, cloudEvent(id("owed")))
 	require.Equal(t, 1, one[int](db, matched, id("owed")))
 

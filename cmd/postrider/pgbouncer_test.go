@@ -144,6 +144,8 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 		require.Zero(t, asked.code, asked.stderr)
 		require.JSONEq(t, `{"subscription":"refused"}`, asked.stdout)
 	}
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked", fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
+	require.Equal(t, "Succeeded", one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"), "nobody was woken; the fetchers poll")
 	n.manage(http.StatusNoContent, http.MethodDelete, "/v1/topics/orders/subscriptions/accepted", "")
 	code, _ := n.stop()
 	require.Zero(t, code)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +33,9 @@ func TestRoles(t *testing.T) {
 	require.Equal(t, []string{worker.name}, one[[]string](db, "SELECT array_agg(id) FROM postrider_internal.nodes"))
 	requireHealthOnly(t, worker)
 
+	api.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked", fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
+	require.Equal(t, "Succeeded", one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"), "the worker asked, the other waited")
+
 	api.publish("orders", key, cloudEvent("e3"))
 	db.drained()
 	require.ElementsMatch(t, []string{"e1", "e2", "e3"}, sink.arrivalsSoFar())
@@ -40,6 +45,14 @@ func TestRoles(t *testing.T) {
 		require.Empty(t, complaints(n))
 	}
 	require.Zero(t, one[int](db, leasesQuery))
+}
+
+// permits is an endpoint that gives whoever asks permission.
+func permits(t *testing.T) string {
+	t.Helper()
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("WebHook-Allowed-Origin", "*") }))
+	t.Cleanup(e.Close)
+	return e.URL
 }
 
 func requireHealthOnly(t *testing.T, n *node) {

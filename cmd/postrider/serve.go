@@ -31,6 +31,7 @@ type serveCmd struct {
 	filterFlags
 	retentionFlags
 	headerFlags
+	webhookFlags
 }
 
 // Help is shown by serve --help.
@@ -134,6 +135,10 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err != nil {
 		return appOptions{}, err
 	}
+	publicURL, err := c.webhookFlags.parse()
+	if err != nil {
+		return appOptions{}, err
+	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
 		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
@@ -146,6 +151,7 @@ func (c *serveCmd) options() (appOptions, error) {
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
 		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
+		publicURL: publicURL, webhook: c.webhookFlags,
 	}, nil
 }
 

@@ -24,7 +24,7 @@ func filteredService(t *testing.T) (*database, *node) {
 	n := startNode(t, db, "--role", "api")
 	key := n.topic("orders")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		`{"endpointUrl":"http://127.0.0.1:1/","filter":{"subjectEndsWith":"1","advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
+		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","filter":{"subjectEndsWith":"1","advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
 	for id, total := range map[string]int{"1": 20, "2": 5} {
 		n.publish("orders", key, order(id, total))
 	}

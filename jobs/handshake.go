@@ -1,0 +1,245 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// DefaultWebhookOrigin is the name that receivers of Event Grid's CloudEvents know, such as Azure Functions, which answer with
+// nothing else.
+const DefaultWebhookOrigin = "eventgrid.azure.net"
+
+const (
+	// handshakeWorkers is how many requests of handshakes one node has in flight. They mostly wait for an endpoint, at most 30 s;
+	// what is beyond waits for its turn, and no delivery with it.
+	handshakeWorkers = 200
+	// handshakePollInterval is the net under notifications, and how late a further request may be. Where nobody listens, somebody
+	// waits for handshakePollOnly.
+	handshakePollInterval = time.Second
+	handshakePollOnly     = 100 * time.Millisecond
+	// awaitInterval is how late a handshake may end whose validationUrl was not opened.
+	awaitInterval = 5 * time.Second
+)
+
+// The pauses of a request that could not be written down. It is tried until the process stops: made again, it would ask an
+// endpoint that has answered.
+const (
+	handshakeMinPause = 100 * time.Millisecond
+	handshakeMaxPause = 5 * time.Second
+)
+
+func (e *Engine) handshakePoll() time.Duration {
+	if e.options.PollOnly {
+		return handshakePollOnly
+	}
+	return handshakePollInterval
+}
+
+// HandshakeArgs name a handshake.
+type HandshakeArgs struct {
+	Handshake int64 `json:"h"`
+}
+
+// Kind implements river.JobArgs.
+func (HandshakeArgs) Kind() string { return store.HandshakeKind }
+
+// handshaker is the River worker of handshakes. Its job is one request.
+type handshaker struct {
+	river.WorkerDefaults[HandshakeArgs]
+	engine *Engine
+}
+
+// Timeout implements river.Worker: none. The request has a limit of its own.
+func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -1 }
+
+// Work implements river.Worker. An endpoint that does not answer is a result and no error.
+func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
+	release := w.engine.held.add(job.ID)
+	defer release()
+	h, err := w.engine.store.LoadHandshake(ctx, job.Args.Handshake, job.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil // concluded meanwhile, or given to another job
+	case err != nil && !errors.Is(err, context.Canceled):
+		w.engine.log.Warn("a handshake could not be read, trying again", "handshake", job.Args.Handshake, "in", beginPause, "error", err)
+		return river.JobSnooze(beginPause)
+	case err == nil:
+		err = w.engine.shake(ctx, h, job.ID)
+	}
+	switch {
+	case err == nil:
+		w.engine.ended.add(job.ID)
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		w.engine.interrupted.add(job.ID)
+	}
+	return err
+}
+
+// shake makes one request and writes down what it came to.
+func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error {
+	ask := e.asking(h)
+	met, took, err := e.endpoint.ask(ask, e.options.HandshakeTimeout)
+	if err != nil {
+		return err
+	}
+	outcome, why := judge(h, met, e.options.WebhookOrigin)
+	r := &store.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: store.HandshakeStep{
+		At: h.ReadAt, Sent: ask.words, Status: met.Status, Error: met.Err, Answer: excerptOf(met.Body, h.Code), Verdict: why, Duration: took,
+	}}
+	r.State, r.Message = standing(h, outcome, why)
+	e.log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription, "endpoint", h.EndpointBaseURL,
+		"try", h.Tries+1, "sent", ask.words, "status", met.Status, "verdict", why, "state", r.State)
+	return e.recordHandshake(ctx, r)
+}
+
+// standing is the handshake's state after an answer.
+func standing(h *store.Handshake, outcome policy.HandshakeOutcome, why string) (state store.HandshakeState, message string) {
+	switch {
+	case outcome == policy.HandshakeAccepted:
+		return store.HandshakeSucceeded, why
+	case outcome == policy.HandshakeAwaits:
+		return store.HandshakeAwaiting, fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
+			why, int(store.CallbackLifetime.Minutes()))
+	case h.Tries+1 < policy.HandshakeTries:
+		return store.HandshakePending, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
+	}
+	return store.HandshakeFailed, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
+}
+
+func judge(h *store.Handshake, met policy.HandshakeAnswer, origin string) (outcome policy.HandshakeOutcome, why string) {
+	switch {
+	case h.Purpose == store.PurposeDeletion:
+		return policy.HandshakeAcknowledged(met)
+	case h.Schema == event.CloudEvents:
+		return policy.HandshakeByOrigin(met, origin, h.Callback)
+	}
+	return policy.HandshakeByCode(met, h.Code)
+}
+
+// recordHandshake repeats until it is written down or the process stops. Repeating is safe: a job that is gone changes nothing.
+func (e *Engine) recordHandshake(ctx context.Context, r *store.HandshakeResult) error {
+	for pause := handshakeMinPause; ; pause = min(2*pause, handshakeMaxPause) {
+		err := e.store.RecordHandshake(ctx, r)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e.log.Warn("a handshake could not be recorded, trying again", "handshake", r.Handshake.ID, "in", pause, "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// question is one request of a handshake.
+type question struct {
+	method, url string
+	header      http.Header
+	body        []byte
+	words       string
+}
+
+func (e *Engine) asking(h *store.Handshake) question {
+	if h.Purpose == store.PurposeValidation && h.Schema == event.CloudEvents {
+		return e.askingPermission(h)
+	}
+	self := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
+	a := question{method: http.MethodPost, url: h.EndpointURL, header: systemHeader(h)}
+	if h.Purpose == store.PurposeDeletion {
+		a.header.Set("Aeg-Event-Type", "SubscriptionDeletion")
+		a.body, a.words = event.DeletedBody(self, h.Schema), "POST of a deletion event"
+		return a
+	}
+	a.header.Set("Aeg-Event-Type", "SubscriptionValidation")
+	a.body, a.words = event.ValidationBody(self, h.Code, h.ValidationURL()), "POST of a validation event"
+	return a
+}
+
+// systemHeader is a delivery's, as far as it makes sense.
+func systemHeader(h *store.Handshake) http.Header {
+	header := http.Header{}
+	header.Set("Content-Type", event.ContentType(h.Schema, false))
+	header.Set("Aeg-Subscription-Name", strings.ToUpper(h.Subscription))
+	header.Set("Aeg-Delivery-Count", strconv.Itoa(h.Tries))
+	header.Set("Aeg-Metadata-Version", event.MetadataVersion(h.Schema))
+	if h.Schema != event.CloudEvents {
+		header.Set("Aeg-Data-Version", "1")
+	}
+	return header
+}
+
+// askingPermission writes the headers' names as their specification does: HTTP/1.1 sends them so.
+func (e *Engine) askingPermission(h *store.Handshake) question {
+	a := question{method: http.MethodOptions, url: h.EndpointURL, header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}}}
+	a.words = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
+	if h.Callback {
+		a.header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
+		a.words += " and WebHook-Request-Callback"
+	}
+	if rate := e.options.WebhookRequestRate; rate > 0 {
+		a.header["WebHook-Request-Rate"] = []string{strconv.Itoa(rate)}
+		a.words += fmt.Sprintf(" and WebHook-Request-Rate: %d", rate)
+	}
+	return a
+}
+
+// ask makes one request by the rules of every other: guarded addresses, no redirect, no proxy. The error is errInterrupted or nil.
+func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.HandshakeAnswer, took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(c.requests, timeout)
+	defer cancel()
+	k := newCall(a.url, a.header, nil)
+	req, err := http.NewRequestWithContext(ctx, a.method, a.url, bytes.NewReader(a.body))
+	if err != nil {
+		return policy.HandshakeAnswer{Err: err.Error()}, 0, nil
+	}
+	req.Header = a.header
+	req.Header.Set("User-Agent", c.userAgent)
+	resp, err := c.transport.RoundTrip(req)
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }()
+		met.Status, met.AllowedOrigin, met.AllowedRate = resp.StatusCode, resp.Header.Values("WebHook-Allowed-Origin"), resp.Header.Values("WebHook-Allowed-Rate")
+		met.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
+	}
+	switch {
+	case err == nil:
+	case c.requests.Err() != nil:
+		return met, k.elapsed(), errInterrupted
+	case ctx.Err() != nil:
+		met.Err = fmt.Sprintf("timed out after %s", timeout)
+	default:
+		met.Err = err.Error()
+	}
+	return met, k.elapsed(), nil
+}
+
+// excerptOf is what is kept of an answer. An endpoint may send back what it was sent: who reads the views must not find a code
+// that is still good.
+func excerptOf(body []byte, code string) []byte {
+	if code != "" {
+		body = bytes.ReplaceAll(body, []byte(code), []byte("(code)"))
+	}
+	return body[:min(len(body), maxExcerptBytes)]
+}
+
+// expireHandshakes ends handshakes that somebody had to complete and did not.
+func (e *Engine) expireHandshakes(ctx context.Context) {
+	e.every(ctx, awaitInterval, "ending handshakes", e.store.ExpireHandshakes)
+}

@@ -1,0 +1,391 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// asking is an event subscription whose endpoint has to be validated.
+func asking(url string, schema event.Schema) store.SubscriptionSpec {
+	return store.SubscriptionSpec{
+		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema, RetryPolicy: policy.DefaultName,
+		EndpointValidation: store.ValidationRequired,
+	}
+}
+
+// startShaking sets an engine going that asks three times within a moment.
+func (b *bundle) startShaking(t *testing.T, change func(*jobs.Options)) {
+	t.Helper()
+	b.start(t, func(o *jobs.Options) {
+		o.HandshakePause = time.Millisecond
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// begin begins a handshake.
+func (b *bundle) begin(t *testing.T, name string, spec store.SubscriptionSpec) (id int64) {
+	t.Helper()
+	topic, err := b.store.Topic(t.Context(), topicName)
+	require.NoError(t, err)
+	_, _, err = b.store.PutSubscription(t.Context(), topicName, name, spec)
+	require.ErrorIs(t, err, store.ErrNotValidated)
+	id, err = b.store.BeginValidation(t.Context(), topic, name, &spec, "https://events.example.com")
+	require.NoError(t, err)
+	return id
+}
+
+// shake begins a handshake and waits for its end.
+func (b *bundle) shake(t *testing.T, name string, spec store.SubscriptionSpec) *store.Handshake {
+	t.Helper()
+	id := b.begin(t, name, spec)
+	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+	return b.handshake(t, id)
+}
+
+func (b *bundle) handshake(t *testing.T, id int64) *store.Handshake {
+	t.Helper()
+	h, err := b.store.HandshakeOf(t.Context(), id)
+	require.NoError(t, err)
+	return h
+}
+
+// put stores an event subscription with its handshake.
+func (b *bundle) put(t *testing.T, name string, spec store.SubscriptionSpec, handshake int64) *store.Subscription {
+	t.Helper()
+	sub, _, err := b.store.PutValidated(t.Context(), topicName, name, spec, handshake)
+	require.NoError(t, err)
+	return sub
+}
+
+// codeIn reads the one event of a validation request.
+func codeIn(body string) (code, url string) {
+	var events []struct {
+		Data struct{ ValidationCode, ValidationURL string }
+	}
+	if json.Unmarshal([]byte(body), &events) != nil || len(events) != 1 {
+		return "", ""
+	}
+	return events[0].Data.ValidationCode, events[0].Data.ValidationURL
+}
+
+// sendsBack answers the validation event with its code.
+func sendsBack(w http.ResponseWriter, r request) {
+	if code, _ := codeIn(r.body); code != "" {
+		_, _ = fmt.Fprintf(w, `{"ValidationResponse":%q}`, code)
+	}
+}
+
+func TestValidationEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, sendsBack)
+	b.startShaking(t, nil)
+	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid))
+
+	require.Equal(t, store.HandshakeSucceeded, h.State, h.Message)
+	require.Equal(t, 1, h.Tries)
+	require.NotNil(t, h.ConcludedAt)
+	require.Len(t, h.Steps, 1)
+	require.Equal(t, 200, h.Steps[0].Status)
+	require.JSONEq(t, `{"ValidationResponse":"(code)"}`, string(h.Steps[0].Answer))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'"))
+
+	require.Len(t, e.requests(), 1)
+	r := e.requests()[0]
+	require.Equal(t, "POST /in?secret=1", r.method+" "+r.uri)
+	require.Equal(t, "SubscriptionValidation", r.header.Get("Aeg-Event-Type"))
+	require.Equal(t, "BILLING", r.header.Get("Aeg-Subscription-Name"))
+	require.Equal(t, "application/json; charset=utf-8", r.header.Get("Content-Type"))
+	require.Empty(t, r.header.Get("Accept"))
+	var events []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &events))
+	require.Len(t, events, 1)
+	require.NotEmpty(t, events[0]["id"])
+	require.NotEmpty(t, events[0]["eventTime"])
+	delete(events[0], "id")
+	delete(events[0], "eventTime")
+	require.Equal(t, map[string]any{
+		"eventType": "Microsoft.EventGrid.SubscriptionValidationEvent", "subject": "", "topic": "/topics/orders", "metadataVersion": "1", "dataVersion": "1",
+		"data": map[string]any{"validationCode": h.Code, "validationUrl": "https://events.example.com/topics/orders/eventsubscriptions/billing/validate?id=" + h.Code},
+	}, events[0])
+
+	sub := b.put(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid), h.ID)
+	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	b.publishOne(t, "a")
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+}
+
+// handshakeCase is an endpoint's answer to each request of a handshake and what becomes of it.
+type handshakeCase struct {
+	schema event.Schema
+	answer func(http.ResponseWriter, request)
+	state  store.HandshakeState
+	tries  int
+	says   string
+}
+
+func TestAnswersToHandshakes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.startShaking(t, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	with := func(status int, header, value, body string) func(http.ResponseWriter, request) {
+		return func(w http.ResponseWriter, _ request) {
+			if header != "" {
+				w.Header().Set(header, value)
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	accepted := func(w http.ResponseWriter, r request) { w.WriteHeader(http.StatusAccepted); sendsBack(w, r) }
+	marked := func(w http.ResponseWriter, r request) { _, _ = io.WriteString(w, "\xef\xbb\xbf"); sendsBack(w, r) }
+	mirror := func(w http.ResponseWriter, r request) { _, _ = io.WriteString(w, r.body) }
+	broken := func(w http.ResponseWriter, _ request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "{")
+	}
+	hang := func(http.ResponseWriter, request) { time.Sleep(400 * time.Millisecond) } //nolint:forbidigo // this endpoint is late
+	for name, c := range map[string]handshakeCase{
+		"the code":                  {event.EventGrid, sendsBack, store.HandshakeSucceeded, 1, "with the code"},
+		"the code after a mark":     {event.EventGrid, marked, store.HandshakeSucceeded, 1, "with the code"},
+		"accepted with the code":    {event.EventGrid, accepted, store.HandshakeFailed, 3, "answered 202, and only 200 with the code counts"},
+		"no content":                {event.EventGrid, answering(http.StatusNoContent), store.HandshakeFailed, 3, "answered 204"},
+		"an error":                  {event.EventGrid, answering(http.StatusInternalServerError), store.HandshakeFailed, 3, "try 3 of 3: answered 500"},
+		"a redirect":                {event.EventGrid, with(http.StatusFound, "Location", "/", ""), store.HandshakeFailed, 3, "answered 302"},
+		"nothing in it":             {event.EventGrid, answering(http.StatusOK), store.HandshakeAwaiting, 1, "open validationUrl within 10 minutes"},
+		"another code":              {event.EventGrid, with(200, "", "", `{"validationResponse":"x"}`), store.HandshakeAwaiting, 1, "another validationResponse"},
+		"what it was sent":          {event.EventGrid, mirror, store.HandshakeAwaiting, 1, "not a JSON object"},
+		"NUL bytes":                 {event.EventGrid, with(200, "", "", "\x00\xff{\x00"), store.HandshakeAwaiting, 1, "not a JSON object"},
+		"a number":                  {event.EventGrid, with(200, "", "", `{"validationResponse":1}`), store.HandshakeAwaiting, 1, "not a JSON object"},
+		"a huge body":               {event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), store.HandshakeAwaiting, 1, "not a JSON object"},
+		"a broken body":             {event.EventGrid, broken, store.HandshakeFailed, 3, "no answer: unexpected EOF"},
+		"no answer":                 {event.EventGrid, hang, store.HandshakeFailed, 3, "timed out after 300ms"},
+		"permission":                {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
+		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net", ""), store.HandshakeSucceeded, 1, "answered 204"},
+		"permission for everybody":  {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: *"},
+		"permission for others":     {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example", ""), store.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
+		"no permission":             {event.CloudEvents, answering(http.StatusOK), store.HandshakeAwaiting, 1, "answered 200 without WebHook-Allowed-Origin"},
+		"no such method":            {event.CloudEvents, answering(http.StatusMethodNotAllowed), store.HandshakeFailed, 3, "answered 405 without WebHook-Allowed-Origin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEndpoint(t, c.answer)
+			h := b.shake(t, strings.ReplaceAll(name, " ", "-"), asking(e.URL, c.schema))
+			require.Equal(t, c.state, h.State, h.Message)
+			require.Contains(t, h.Message, c.says)
+			require.Equal(t, c.tries, h.Tries)
+			require.Len(t, h.Steps, c.tries)
+			require.Len(t, e.requests(), c.tries)
+			for _, step := range h.Steps {
+				require.NotContains(t, string(step.Answer), h.Code, "an answer may hold what was sent")
+				require.LessOrEqual(t, len(step.Answer), 4096)
+			}
+			_, _, err := b.store.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"), asking(e.URL, c.schema), h.ID)
+			var failed *store.ValidationFailedError
+			require.Equal(t, c.state == store.HandshakeFailed, errors.As(err, &failed), "%v", err)
+			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE answer LIKE '%' || $1 || '%'", h.Code))
+		})
+	}
+}
+
+func TestPermissionRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		w.Header()["Webhook-Allowed-Origin"] = r.header["Webhook-Request-Origin"]
+		w.Header().Set("WebHook-Allowed-Rate", "100")
+	})
+	b.startShaking(t, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
+	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.CloudEvents))
+
+	require.Equal(t, store.HandshakeSucceeded, h.State, h.Message)
+	require.Contains(t, h.Message, `"100", which is not obeyed`)
+	r := e.requests()[0]
+	require.Equal(t, "OPTIONS /in?secret=1", r.method+" "+r.uri)
+	require.Empty(t, r.body)
+	require.Equal(t, "events.example.com", r.header.Get("WebHook-Request-Origin"))
+	require.Equal(t, "120", r.header.Get("WebHook-Request-Rate"))
+	require.Equal(t, h.ValidationURL(), r.header.Get("WebHook-Request-Callback"))
+}
+
+// Endpoints of namespace topics are given no URL to open, so an answer without permission is no answer.
+func TestNamespaceTopicsAskWithoutACallback(t *testing.T) {
+	t.Parallel()
+	b := setupSpec(t, store.TopicSpec{Kind: store.TopicNamespace, InputSchema: event.CloudEvents})
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	h := b.shake(t, "billing", asking(e.URL, event.CloudEvents))
+	require.Equal(t, store.HandshakeFailed, h.State, h.Message)
+	require.Len(t, e.requests(), 3)
+	require.Equal(t, "eventgrid.azure.net", e.requests()[0].header.Get("WebHook-Request-Origin"))
+	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Callback")
+	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Rate")
+	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code), store.ErrNotFound)
+}
+
+// An endpoint is told that its event subscription is gone, unless it was never ready for deliveries.
+func TestEndpointIsToldOfTheDeletion(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	status := make(chan int, 10)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-status) })
+	b.startShaking(t, nil)
+	b.subscribe(t, "billing", e.URL+"/?secret=1", nil)
+	b.subscribe(t, "cloudy", e.URL, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	status <- http.StatusInternalServerError
+	status <- http.StatusAccepted
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "billing"))
+	b.become(t, 1, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
+	r := e.requests()[1]
+	require.Equal(t, "POST /?secret=1", r.method+" "+r.uri)
+	require.Equal(t, "SubscriptionDeletion", r.header.Get("Aeg-Event-Type"))
+	var events []struct {
+		EventType string
+		Data      struct{ EventSubscriptionID string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.body), &events))
+	require.Equal(t, "Microsoft.EventGrid.SubscriptionDeletedEvent", events[0].EventType)
+	require.Equal(t, "/topics/orders/eventSubscriptions/billing", events[0].Data.EventSubscriptionID)
+
+	status <- http.StatusOK
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "cloudy"))
+	b.become(t, 2, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded'")
+	r = e.requests()[2]
+	require.Equal(t, "application/cloudevents+json; charset=utf-8", r.header.Get("Content-Type"))
+	var one struct{ Specversion, Type, Source, ID, Time string }
+	require.NoError(t, json.Unmarshal([]byte(r.body), &one))
+	require.Equal(t, "1.0 Microsoft.EventGrid.SubscriptionDeletedEvent /topics/orders", one.Specversion+" "+one.Type+" "+one.Source)
+
+	status <- http.StatusOK
+	spec := asking(e.URL, event.EventGrid)
+	b.put(t, "stranger", spec, b.shake(t, "stranger", spec).ID)
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "stranger"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
+}
+
+// A node dies in the middle of a handshake: another one asks again, with a row of its own.
+func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, sendsBack)
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	var job int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
+	died, err := b.store.LoadHandshake(t.Context(), id, job)
+	require.NoError(t, err)
+	sub := b.put(t, "billing", spec, id)
+	require.Equal(t, store.ProvisioningCreating, sub.ProvisioningState)
+
+	b.startShaking(t, nil)
+	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	require.NoError(t, b.store.RecordHandshake(t.Context(), &store.HandshakeResult{Job: job, Handshake: died, State: store.HandshakeFailed, Message: "late"}))
+	h := b.handshake(t, id)
+	require.Equal(t, store.HandshakeSucceeded, h.State, "the dead node's word counts no more")
+	require.Len(t, h.Steps, 1)
+	require.Len(t, e.requests(), 1)
+}
+
+// A stop cuts the request; the next node makes it again.
+func TestStopInTheMiddleOfAHandshake(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, hang := newHanging(t, sendsBack)
+	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
+	require.NoError(t, engine.Start(t.Context()))
+	id := b.begin(t, "billing", asking(e.URL, event.EventGrid))
+	<-hang.begun
+	requireStops(t, engine)
+	hang.letGo()
+	require.Equal(t, store.HandshakePending, b.handshake(t, id).State)
+	require.Empty(t, b.handshake(t, id).Steps, "a request that we cut is no try")
+	other, _ := newStore(t, b.url, "node-2")
+	second := b.newEngine(t, other, nil)
+	require.NoError(t, second.Start(t.Context()))
+	defer requireStops(t, second)
+	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+	require.Equal(t, store.HandshakeSucceeded, b.handshake(t, id).State)
+}
+
+// Two nodes: the hold that one has ended is over on both.
+func TestHandshakeOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, hang := newHanging(t, sendsBack)
+	other, _ := newStore(t, b.url, "node-2")
+	second := b.newEngine(t, other, nil)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec) // by a node that asks nobody
+	<-hang.begun
+	b.put(t, "billing", spec, id)
+	b.publishOne(t, "a")
+	b.startShaking(t, nil)
+	hang.letGo()
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	b.publishOne(t, "b")
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+}
+
+// Handshakes that hang take neither the workers of deliveries nor a place in front of them.
+func TestHangingHandshakesKeepNoDeliveryWaiting(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	silent, hang := newHanging(t, answering(http.StatusInternalServerError))
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.start(t, func(o *jobs.Options) { o.MaxWorkers = 2 })
+	for n := range 20 {
+		b.begin(t, fmt.Sprintf("silent-%d", n), asking(silent.URL, event.EventGrid))
+	}
+	for range 20 {
+		<-hang.begun
+	}
+	b.subscribe(t, "billing", e.URL, nil)
+	b.publishOne(t, "a")
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	hang.letGo()
+}
+
+// The rule of every other request: an address inside is not called.
+func TestHandshakeObeysTheAddressGuard(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, sendsBack)
+	b.startShaking(t, func(o *jobs.Options) { o.AllowCIDR = nil })
+	h := b.shake(t, "billing", asking(e.URL, event.EventGrid))
+	require.Equal(t, store.HandshakeFailed, h.State)
+	require.Contains(t, h.Message, "refused address")
+	require.Empty(t, e.requests())
+}
+
+// A handshake whose job is gone, which should not be, gets a new one.
+func TestSweeperMendsHandshakes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, sendsBack)
+	id := b.begin(t, "billing", asking(e.URL, event.EventGrid))
+	b.exec(t, "DELETE FROM postrider_internal.river_job")
+	b.exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
+	found, err := b.store.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Handshakes: 1}, found)
+	b.startShaking(t, nil)
+	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+	require.Equal(t, store.HandshakeSucceeded, b.handshake(t, id).State)
+}

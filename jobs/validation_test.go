@@ -1,0 +1,308 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+const notValidatedQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'not_validated'"
+
+// Nothing is delivered before the endpoint has answered, and everything that was published meanwhile afterwards.
+func TestLateAnswerReleasesWhatWasHeld(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, hang := newHanging(t, sendsBack)
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	<-hang.begun
+	sub := b.put(t, "billing", spec, id)
+	require.Equal(t, store.ProvisioningCreating, sub.ProvisioningState)
+	require.Equal(t, store.HoldNotValidated, sub.Hold.Reason)
+	for n := range 3 {
+		b.publishOne(t, fmt.Sprint(n))
+	}
+	require.Equal(t, 3, b.count(t, notValidatedQuery))
+	require.Len(t, e.requests(), 1)
+	_, err := b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, store.ErrNotValidated)
+	_, err = b.store.ProbeSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, store.ErrNotValidated)
+
+	hang.letGo()
+	b.attemptsMade(t, 3)
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	sub, err = b.store.SubscriptionOf(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Empty(t, sub.Hold.Reason)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL"))
+}
+
+// A handshake that fails after the event subscription was stored leaves it held, and whoever vouches for it ends that.
+func TestFailedHandshakeKeepsTheHold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, hang := newHanging(t, func(w http.ResponseWriter, r request) {
+		if r.header.Get("Aeg-Event-Type") != "Notification" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	b.put(t, "billing", spec, id)
+	b.publishOne(t, "a")
+	hang.letGo()
+	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Failed' AND hold = 'not_validated' AND held_deliveries = 1")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND current"))
+
+	spec.EndpointValidation = store.ValidationSkip
+	sub := b.put(t, "billing", spec, 0)
+	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+}
+
+// What is owed goes on waiting while its endpoint is exchanged for one that has not answered yet: neither gets it.
+func TestNewEndpointHoldsWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := newEndpoint(t, answering(http.StatusOK))
+	e, hang := newHanging(t, sendsBack)
+	b.startShaking(t, nil)
+	b.subscribe(t, "billing", before.URL, nil)
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	<-hang.begun
+	b.publishOne(t, "to the old one")
+	b.attemptsMade(t, 1)
+	sub := b.put(t, "billing", spec, id)
+	require.Equal(t, store.ProvisioningUpdating, sub.ProvisioningState)
+	b.publishOne(t, "to the new one")
+	require.Equal(t, 1, b.count(t, notValidatedQuery))
+	hang.letGo()
+	b.attemptsMade(t, 1)
+	require.Len(t, before.requests(), 1)
+	require.Equal(t, "to the new one", e.delivered()[0].eventID())
+}
+
+// A delivery whose body is in memory finds out that its endpoint was exchanged, though it was looked at before.
+func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one := 1
+	first, hangFirst := newHanging(t, answering(http.StatusOK))
+	second, hangSecond := newHanging(t, sendsBack)
+	b.startShaking(t, nil)
+	b.subscribe(t, "billing", first.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
+	b.publishOne(t, "a")
+	<-hangFirst.begun
+	b.publishOne(t, "b") // waits for its place
+	spec := asking(second.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	<-hangSecond.begun
+	b.put(t, "billing", spec, id)
+	hangFirst.letGo()
+	b.attemptsMade(t, 1)
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL") // admission, where it waited for longer than a second
+	require.Empty(t, second.delivered())
+	hangSecond.letGo()
+	b.attemptsMade(t, 1)
+	require.Len(t, second.delivered(), 1)
+}
+
+// Somebody opens validationUrl: in time, too late, and before the answer that leads to it was written down.
+func TestValidationURLIsOpened(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	put := func(name string) (*store.Handshake, *store.Subscription) {
+		h := b.shake(t, name, spec)
+		return h, b.put(t, name, spec, h.ID)
+	}
+	h, sub := put("billing")
+	require.Equal(t, store.ProvisioningAwaiting, sub.ProvisioningState)
+	require.Equal(t, store.HoldNotValidated, sub.Hold.Reason)
+	require.WithinDuration(t, h.ReadAt.Add(10*time.Minute), *h.CallbackExpiresAt, time.Minute)
+	b.publishOne(t, "a")
+	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "billing", "guessed"), store.ErrNotFound)
+	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "other", h.Code), store.ErrNotFound)
+	require.Equal(t, 1, b.count(t, notValidatedQuery))
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	b.attemptsMade(t, 1)
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "billing"))
+
+	h, _ = put("late")
+	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
+	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "late", h.Code), store.ErrCallbackOver)
+	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'late' AND provisioning_state = 'Failed' AND hold = 'not_validated'")
+	require.Equal(t, store.HandshakeFailed, b.handshake(t, h.ID).State)
+	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "late", h.Code), store.ErrCallbackOver)
+}
+
+// Some endpoints open validationUrl while they are still asked.
+func TestValidationURLIsOpenedWithinTheHandshake(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, hang := newHanging(t, answering(http.StatusInternalServerError))
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	<-hang.begun
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", b.handshake(t, id).Code))
+	require.Equal(t, store.ProvisioningSucceeded, b.put(t, "billing", spec, id).ProvisioningState)
+	hang.letGo()
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
+	require.Equal(t, store.HandshakeSucceeded, b.handshake(t, id).State)
+	require.Len(t, b.handshake(t, id).Steps, 2)
+	require.Len(t, e.requests(), 1)
+}
+
+// A handshake that was begun once more takes nothing away from an endpoint that was validated.
+func TestValidatingOnceMore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	answer := make(chan int, 10)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if status := <-answer; status != http.StatusOK {
+			w.WriteHeader(status)
+			return
+		}
+		sendsBack(w, r)
+	})
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	answer <- 200
+	h := b.shake(t, "billing", spec)
+	b.put(t, "billing", spec, h.ID)
+	b.put(t, "billing", spec, 0) // nothing has changed: no handshake is needed
+	topic, err := b.store.Topic(t.Context(), topicName)
+	require.NoError(t, err)
+	again := func() (int64, *store.Subscription, error) {
+		id, err := b.store.BeginValidation(t.Context(), topic, "billing", &spec, "")
+		require.NoError(t, err)
+		require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+		sub, err := b.store.ConcludeValidation(t.Context(), topicName, "billing", id)
+		return id, sub, err
+	}
+	for range 3 {
+		answer <- 500
+	}
+	var failed *store.ValidationFailedError
+	_, _, err = again()
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
+	answer <- 200
+	id, sub, err := again()
+	require.NoError(t, err)
+	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, id, sub.HandshakeID)
+	spec.EndpointURL += "/elsewhere"
+	answer <- 200
+	_, _, err = again()
+	require.ErrorIs(t, err, store.ErrConflict)
+}
+
+// Whoever stores an event subscription and whoever ends its handshake come in any order: it is open in the end, and nothing is left
+// behind.
+func TestStoringAndConcludingInAnyOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, sendsBack)
+	b.startShaking(t, nil)
+	topic, err := b.store.Topic(t.Context(), topicName)
+	require.NoError(t, err)
+	const many = 40
+	errs := make(chan error, many)
+	for n := range many {
+		go func() {
+			spec, name := asking(fmt.Sprintf("%s/%d", e.URL, n), event.EventGrid), fmt.Sprintf("sub-%d", n)
+			id, err := b.store.BeginValidation(t.Context(), topic, name, &spec, "")
+			if err == nil && n%2 == 0 {
+				err = b.store.WaitHandshake(t.Context(), id, time.Duration(n)*time.Millisecond)
+			}
+			if err == nil {
+				_, _, err = b.store.PutValidated(t.Context(), topicName, name, spec, id)
+			}
+			errs <- err
+		}()
+	}
+	for range many {
+		require.NoError(t, <-errs)
+	}
+	b.become(t, many, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
+	b.publishOne(t, "a")
+	b.attemptsMade(t, many)
+}
+
+// What is owed grows older while nobody may deliver it, as under other holds.
+func TestTimeToLiveGoesOnUntilTheEndpointIsValidated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	minute := 1
+	spec.RetryPolicy, spec.EventTimeToLiveInMinutes = "ga-2018", &minute
+	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
+	b.publishOne(t, "old")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at = next_attempt_at - interval '1 minute'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
+	require.Empty(t, e.delivered())
+}
+
+// Batches obey the hold, too.
+func TestBatchesWaitForTheEndpointToBeValidated(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	ten := 10
+	spec.MaxEventsPerBatch = &ten
+	h := b.shake(t, "billing", spec)
+	b.put(t, "billing", spec, h.ID)
+	for n := range 5 {
+		b.publishOne(t, fmt.Sprint(n))
+	}
+	require.Equal(t, 5, b.count(t, notValidatedQuery))
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+}
+
+// The endpoint and whether it was validated are of one moment: an attempt that looked for holds before its event subscription was
+// given an endpoint that nobody has asked yet does not call it. Here the hold itself is taken away, which is as if it had come too late.
+func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]int{"alone": 1, "batches": 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			e := newEndpoint(t, answering(http.StatusOK))
+			b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = &most })
+			b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Updating'")
+			require.NoError(t, b.store.Reload(t.Context()))
+			b.startShaking(t, nil)
+			b.publishOne(t, "a")
+			b.become(t, 1, notValidatedQuery)
+			require.Empty(t, e.requests())
+			b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Succeeded'")
+			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+			require.Len(t, e.requests(), 1)
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+const (
+	// defaultValidationWait is how long a PUT waits for the handshake: an endpoint that works answers at once, and no client has given
+	// up by then.
+	defaultValidationWait = 15 * time.Second
+
+	codeEndpointValidationFailed = "EndpointValidationFailed"
+	codeValidationOver           = "ValidationOver"
+)
+
+// publicBase is the key of a request's context for what validationUrl begins with.
+type publicBase struct{}
+
+// knowBase notes what the management request itself was sent to, unless Options.PublicURL says how the world reaches this service.
+func (s *Server) knowBase(next StrictHandlerFunc, _ string) StrictHandlerFunc {
+	return func(c echo.Context, request any) (any, error) {
+		base := s.options.PublicURL
+		if base == "" {
+			base = (&url.URL{Scheme: schemeOf(c), Host: c.Request().Host}).String()
+		}
+		c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), publicBase{}, base)))
+		return next(c, request)
+	}
+}
+
+// schemeOf believes a proxy: the request comes from an administrator.
+func schemeOf(c echo.Context) string {
+	if c.Scheme() == "https" {
+		return "https"
+	}
+	return "http"
+}
+
+// endpointValidation is the setting as stated, or its default for this endpoint.
+func (m *management) endpointValidation(found *problems, stated *EndpointValidation, endpoint string) store.EndpointValidation {
+	if stated != nil {
+		if !stated.Valid() {
+			found.value("endpointValidation", "must be %s or %s", store.ValidationRequired, store.ValidationSkip)
+		}
+		return store.EndpointValidation(*stated)
+	}
+	if u, err := url.Parse(endpoint); err == nil && m.defaultValidation != nil {
+		return m.defaultValidation(u.Hostname())
+	}
+	return store.ValidationRequired
+}
+
+// SkipOnLoopback is the default of endpointValidation under dev: what is on this machine is the developer's own.
+func SkipOnLoopback(host string) store.EndpointValidation {
+	address, err := netip.ParseAddr(host)
+	if err == nil && address.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return store.ValidationSkip
+	}
+	return store.ValidationRequired
+}
+
+// put stores an event subscription, after a handshake with its endpoint where that is needed.
+func (m *management) put(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
+	sub, made, err := m.store.PutSubscription(ctx, topic.Name, name, spec, when...)
+	if !errors.Is(err, store.ErrNotValidated) {
+		return sub, made, err
+	}
+	handshake, err := m.shakeHands(ctx, topic, name, &spec)
+	if err != nil {
+		return nil, false, err
+	}
+	sub, made, err = m.store.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
+	return sub, made, validationRefusal(err)
+}
+
+// shakeHands begins a handshake and waits for its end, but not for ever.
+func (m *management) shakeHands(ctx context.Context, topic *store.Topic, name string, spec *store.SubscriptionSpec) (id int64, err error) {
+	base, _ := ctx.Value(publicBase{}).(string)
+	if id, err = m.store.BeginValidation(ctx, topic, name, spec, base); err != nil {
+		return 0, err
+	}
+	return id, m.store.WaitHandshake(ctx, id, m.validationWait)
+}
+
+// validationRefusal words a failed handshake, in Event Grid's own sentence.
+// Source: Microsoft, Troubleshoot Azure Event Grid subscription validations, 2024.
+func validationRefusal(err error) error {
+	var failed *store.ValidationFailedError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	h := failed.Handshake
+	answer := refuse(http.StatusBadRequest, codeEndpointValidationFailed,
+		"The attempt to validate the provided endpoint %s failed. %s. Let the endpoint answer the handshake, or set endpointValidation to skip.", h.EndpointBaseURL, capital(h.Message))
+	for _, step := range h.Steps {
+		answer.details = append(answer.details, ErrorDetail{Code: codeEndpointValidationFailed, Target: "endpointUrl", Message: step.Sent + ": " + step.Verdict})
+	}
+	return answer
+}
+
+func capital(s string) string { return strings.ToUpper(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
+
+// ValidateSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
+func (m *management) ValidateSubscription(ctx context.Context, r ValidateSubscriptionRequestObject) (ValidateSubscriptionResponseObject, error) {
+	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	handshake, err := m.shakeHands(ctx, topic, sub.Name, &sub.SubscriptionSpec)
+	if err != nil {
+		return nil, err
+	}
+	sub, err = m.store.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	case errors.Is(err, store.ErrConflict):
+		return nil, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
+	case err != nil:
+		return nil, validationRefusal(err)
+	}
+	shown, err := m.counted(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	return ValidateSubscription200JSONResponse(shown), nil
+}
+
+// validated shows the handshake that an event subscription goes by; nil where there was none.
+func (m *management) validated(ctx context.Context, s *store.Subscription) (*Validation, error) {
+	if s.HandshakeID == 0 {
+		return nil, nil
+	}
+	h, err := m.store.HandshakeOf(ctx, s.HandshakeID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown := &Validation{State: ValidationState(h.State), Message: h.Message, StartedAt: h.CreatedAt.UTC(), ConcludedAt: utcOrNull(h.ConcludedAt), Steps: []ValidationStep{}}
+	if h.State == store.HandshakeAwaiting {
+		link := h.ValidationURL()
+		shown.ValidationUrl, shown.ExpiresAt = &link, utcOrNull(h.CallbackExpiresAt)
+	}
+	for i := range h.Steps {
+		shown.Steps = append(shown.Steps, stepJSON(&h.Steps[i]))
+	}
+	return shown, nil
+}
+
+func stepJSON(s *store.HandshakeStep) ValidationStep {
+	shown := ValidationStep{
+		At: s.At.UTC(), Sent: s.Sent, Error: textOrNull(s.Error), Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")), Verdict: s.Verdict,
+	}
+	if s.Status != 0 {
+		shown.Status = &s.Status
+	}
+	return shown
+}

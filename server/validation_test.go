@@ -1,0 +1,261 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/server"
+	"postrider/store"
+)
+
+// setupEngine is a server whose endpoints are asked, by an engine that waits for nothing.
+func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
+	t.Helper()
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b := setup(t, append([]func(*server.Options){func(o *server.Options) {
+		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
+	}}, change...)...)
+	engine, err := jobs.New(jobs.Options{Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, MaxWorkers: 20, HandshakePause: time.Millisecond, StopTimeout: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, engine.Start(t.Context()))
+	t.Cleanup(func() { _ = engine.Stop(t.Context()) })
+	return b
+}
+
+// endpoint serves until the test ends.
+func endpoint(t *testing.T, answer http.HandlerFunc) string {
+	t.Helper()
+	e := httptest.NewServer(answer)
+	t.Cleanup(e.Close)
+	return e.URL
+}
+
+// sendsBack answers validation events with their code, and everything else with 200.
+func sendsBack(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var events []struct {
+		Data struct{ ValidationCode string }
+	}
+	if json.Unmarshal(body, &events) == nil && r.Header.Get("Aeg-Event-Type") == "SubscriptionValidation" {
+		_, _ = fmt.Fprintf(w, `{"validationResponse":%q}`, events[0].Data.ValidationCode)
+	}
+}
+
+func answers(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+func to(endpoint string) string { return fmt.Sprintf(`{"endpointUrl":%q}`, endpoint) }
+
+func TestEndpointIsValidatedBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	b.topic("custom", customTopic)
+	e := endpoint(t, sendsBack)
+
+	made := b.manage(http.MethodPut, billing, to(e+"?secret=1")).json(http.StatusCreated)
+	require.Equal(t, "Succeeded", made["provisioningState"])
+	require.Equal(t, "required", made["endpointValidation"])
+	require.Nil(t, made["hold"])
+	validation := made["validation"].(map[string]any)
+	require.Equal(t, "succeeded", validation["state"])
+	require.Nil(t, validation["validationUrl"])
+	require.NotNil(t, validation["concludedAt"])
+	steps := validation["steps"].([]any)
+	require.Len(t, steps, 1)
+	step := steps[0].(map[string]any)
+	require.Equal(t, 200.0, step["status"])
+	require.Equal(t, "validated: answered 200 with the code", step["verdict"])
+	require.Equal(t, validation, b.manage(http.MethodGet, billing, "").json(http.StatusOK)["validation"])
+
+	made = b.manage(http.MethodPut, "/v1/topics/custom/subscriptions/billing", to(e)).json(http.StatusCreated)
+	require.Equal(t, "CustomInputSchema Succeeded", made["eventDeliverySchema"].(string)+" "+made["provisioningState"].(string))
+	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
+
+	// What changes nothing about the endpoint asks it for nothing.
+	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"maxEventsPerBatch":5}`, e+"?secret=1")).json(http.StatusOK)
+	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes"))
+}
+
+func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	bad := endpoint(t, answers(http.StatusInternalServerError))
+
+	refusal := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).refused(http.StatusBadRequest, "EndpointValidationFailed")
+	require.Equal(t, "The attempt to validate the provided endpoint "+bad+"/in failed. Try 3 of 3: answered 500, and only 200 with the code counts. "+
+		"Let the endpoint answer the handshake, or set endpointValidation to skip.", refusal.Message)
+	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(refusal))
+	b.manage(http.MethodGet, billing, "").refused(http.StatusNotFound, "NotFound")
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
+	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.handshake_steps WHERE status = 500"))
+
+	good := endpoint(t, sendsBack)
+	b.manage(http.MethodPut, billing, to(good)).json(http.StatusCreated)
+	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
+	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed")
+	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK), "the old one goes on untouched")
+
+	skipped := b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, bad)).json(http.StatusOK)
+	require.Equal(t, "Succeeded", skipped["provisioningState"])
+	require.Nil(t, skipped["validation"])
+	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed") // vouched for no longer
+}
+
+func TestValidationURL(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	e := endpoint(t, answers(http.StatusOK))
+	open := func(method, link string) answer { return b.send(method, strings.TrimPrefix(link, b.url), "") }
+	await := func(name string) (path, link string) {
+		path = "/v1/topics/orders/subscriptions/" + name
+		made := b.manage(http.MethodPut, path, to(e)).json(http.StatusCreated)
+		require.Equal(t, "AwaitingManualAction", made["provisioningState"])
+		require.Equal(t, "not_validated", made["hold"].(map[string]any)["reason"])
+		validation := made["validation"].(map[string]any)
+		require.Equal(t, "awaiting", validation["state"])
+		require.NotNil(t, validation["expiresAt"])
+		require.Contains(t, validation["message"], "open validationUrl within 10 minutes, or set endpointValidation to skip")
+		link = validation["validationUrl"].(string)
+		require.True(t, strings.HasPrefix(link, b.url+"/topics/orders/eventsubscriptions/"+name+"/validate?id="), link)
+		return path, link
+	}
+	path, link := await("billing")
+	b.manage(http.MethodPost, path+"/release", "").refused(http.StatusConflict, "Conflict")
+	b.manage(http.MethodPost, path+"/probe", "").refused(http.StatusConflict, "Conflict")
+	open(http.MethodGet, link+"x").refused(http.StatusNotFound, "NotFound")
+	open(http.MethodGet, link+"%00").refused(http.StatusNotFound, "NotFound")
+	open(http.MethodGet, strings.Replace(link, "billing", "other", 1)).refused(http.StatusNotFound, "NotFound")
+	open(http.MethodGet, strings.Split(link, "?")[0]).refused(http.StatusBadRequest, "InvalidRequest")
+	for range 2 {
+		opened := open(http.MethodGet, link)
+		require.Equal(t, http.StatusOK, opened.status)
+		require.Equal(t, "Webhook successfully validated as a subscription endpoint.", opened.body)
+	}
+	shown := b.manage(http.MethodGet, path, "").json(http.StatusOK)
+	require.Equal(t, "Succeeded", shown["provisioningState"])
+	require.Nil(t, shown["hold"])
+	require.Nil(t, shown["validation"].(map[string]any)["validationUrl"])
+
+	_, link = await("posted")
+	require.Equal(t, http.StatusOK, open(http.MethodPost, link).status)
+
+	_, link = await("late")
+	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
+	open(http.MethodGet, link).refused(http.StatusBadRequest, "ValidationOver")
+}
+
+func TestValidationURLBeginsWithThePublicURL(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t, func(o *server.Options) { o.PublicURL = "https://events.example.com/bus" })
+	b.topic("orders", "")
+	made := b.manage(http.MethodPut, billing, to(endpoint(t, answers(http.StatusOK)))).json(http.StatusCreated)
+	require.Contains(t, made["validation"].(map[string]any)["validationUrl"], "https://events.example.com/bus/topics/orders/eventsubscriptions/billing/validate?id=")
+}
+
+func TestGuessedCodesArePutOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	guess := func() answer {
+		return b.send(http.MethodGet, "/topics/orders/eventsubscriptions/billing/validate?id=guessed", "")
+	}
+	for range 30 {
+		guess().refused(http.StatusNotFound, "NotFound")
+	}
+	guess().refused(http.StatusTooManyRequests, "TooManyRequests")
+}
+
+// An endpoint that takes its time: the event subscription is there, and its deliveries are held until it has answered.
+func TestSlowEndpointIsValidatedLater(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
+	key := b.topic("orders", "")
+	answer, events := make(chan struct{}), make(chan struct{}, 10)
+	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Aeg-Event-Type") == "Notification" {
+			events <- struct{}{}
+			return
+		}
+		<-answer
+		sendsBack(w, r)
+	})
+	made := b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
+	require.Equal(t, "Creating", made["provisioningState"])
+	require.Equal(t, "not_validated", made["hold"].(map[string]any)["reason"])
+	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("1")+"]").status)
+	held := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
+	require.Equal(t, 1.0, held["hold"].(map[string]any)["heldDeliveries"])
+	require.Equal(t, "pending", held["validation"].(map[string]any)["state"])
+	require.Empty(t, events)
+	close(answer)
+	<-events
+	require.Equal(t, "Succeeded", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["provisioningState"])
+}
+
+func TestValidateRunsTheHandshakeAgain(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	status := make(chan int, 10)
+	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if s := <-status; s != http.StatusOK {
+			w.WriteHeader(s)
+			return
+		}
+		sendsBack(w, r)
+	})
+	b.manage(http.MethodPost, billing+"/validate", "").refused(http.StatusNotFound, "NotFound")
+	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, e)).json(http.StatusCreated)
+	b.change("UPDATE postrider_internal.event_subscriptions SET endpoint_validation = 'required', provisioning_state = 'Failed'")
+	b.change("INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) SELECT id, now() FROM postrider_internal.event_subscriptions")
+	for range 3 {
+		status <- http.StatusNotFound
+	}
+	b.manage(http.MethodPost, billing+"/validate", "").refused(http.StatusBadRequest, "EndpointValidationFailed")
+	require.Equal(t, "Failed", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["provisioningState"])
+	status <- http.StatusOK
+	valid := b.manage(http.MethodPost, billing+"/validate", "").json(http.StatusOK)
+	require.Equal(t, "Succeeded", valid["provisioningState"])
+	require.Nil(t, valid["hold"])
+	require.Equal(t, "succeeded", valid["validation"].(map[string]any)["state"])
+}
+
+func TestEndpointValidationSetting(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *server.Options) {
+		o.DefaultValidation = server.SkipOnLoopback
+		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	})
+	b.topic("orders", "")
+	refusal := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).refused(http.StatusBadRequest, "InvalidRequest")
+	require.Equal(t, "endpointValidation must be required or skip", refusal.Message)
+	for url, state := range map[string]string{
+		"http://127.0.0.1:9/":   "skip Succeeded",
+		"http://[::1]:9/":       "skip Succeeded",
+		"http://localhost:9/":   "skip Succeeded",
+		"https://example.com/":  "required Creating",
+		"https://127.example.a": "required Creating",
+	} {
+		name := strings.NewReplacer(":", "", "/", "", "[", "", "]", "").Replace(url)
+		made := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, to(url)).json(http.StatusCreated)
+		require.Equal(t, state, made["endpointValidation"].(string)+" "+made["provisioningState"].(string), url)
+	}
+	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).json(http.StatusCreated)
+	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
+	require.Equal(t, store.ValidationRequired, server.SkipOnLoopback(""))
+}

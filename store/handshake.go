@@ -1,0 +1,303 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"postrider/event"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/delivery-and-retry.md.
+	HandshakeKind = "handshake"
+	// HandshakeQueue is a queue of their own: whoever makes an event subscription waits for its handshake and not for everybody's
+	// deliveries, and handshakes that hang keep no delivery waiting.
+	HandshakeQueue = "handshakes"
+
+	// CallbackLifetime is how long validationUrl may be opened. Source: Microsoft, Endpoint validation with Event Grid event
+	// schema, 2024-09-25 (5 minutes until 2020).
+	CallbackLifetime = 10 * time.Minute
+)
+
+// EndpointValidation says whether an endpoint must answer a handshake before anything is delivered to it.
+type EndpointValidation string
+
+// The zero value is ValidationSkip, for callers that vouch for the endpoint and say nothing.
+const (
+	ValidationRequired EndpointValidation = "required"
+	ValidationSkip     EndpointValidation = "skip"
+)
+
+// ProvisioningState is Event Grid's word for how far an event subscription is.
+type ProvisioningState string
+
+// The states that an event subscription has here. Deleting and Canceled are Event Grid's, too: a deletion is over at once.
+const (
+	ProvisioningCreating  ProvisioningState = "Creating"
+	ProvisioningUpdating  ProvisioningState = "Updating"
+	ProvisioningSucceeded ProvisioningState = "Succeeded"
+	ProvisioningFailed    ProvisioningState = "Failed"
+	ProvisioningAwaiting  ProvisioningState = "AwaitingManualAction"
+)
+
+// HandshakeState is how a handshake stands.
+type HandshakeState string
+
+// Pending: its next request has a job. Awaiting: somebody has to open validationUrl.
+const (
+	HandshakePending   HandshakeState = "pending"
+	HandshakeSucceeded HandshakeState = "succeeded"
+	HandshakeAwaiting  HandshakeState = "awaiting"
+	HandshakeFailed    HandshakeState = "failed"
+)
+
+// What a handshake is for.
+const (
+	PurposeValidation = "validation"
+	PurposeDeletion   = "deletion"
+)
+
+// ErrNotValidated says that the endpoint has to answer a handshake first.
+var ErrNotValidated = errors.New("the endpoint is not validated")
+
+// ErrCallbackOver says that validationUrl was opened too late, or for a handshake that had failed.
+var ErrCallbackOver = errors.New("the validation is over")
+
+// ValidationFailedError says that a handshake failed, and with it what it was made for: nothing was changed.
+type ValidationFailedError struct{ Handshake *Handshake }
+
+// Error says what was answered last.
+func (e *ValidationFailedError) Error() string {
+	return fmt.Sprintf("the validation of %s failed: %s", e.Handshake.EndpointBaseURL, e.Handshake.Message)
+}
+
+// Handshake is one exchange with an endpoint, of up to three requests.
+type Handshake struct {
+	ID      int64
+	Purpose string
+	// Topic and Subscription are names: there need be no event subscription yet, or any more.
+	Topic, Subscription          string
+	EndpointURL, EndpointBaseURL string
+	// Schema is what it speaks: event.EventGrid or event.CloudEvents.
+	Schema event.Schema
+	// Code is what the endpoint, or a person, shows; "" of a deletion.
+	Code string
+	// Callback: validationUrl may be opened instead.
+	Callback          bool
+	PublicURL         string
+	State             HandshakeState
+	Tries             int // that came to an end
+	Message           string
+	CallbackExpiresAt *time.Time
+	CreatedAt         time.Time
+	ConcludedAt       *time.Time
+	// ReadAt is the database's time when this was read.
+	ReadAt time.Time
+	Steps  []HandshakeStep
+}
+
+// HandshakeStep is one thing that happened in a handshake.
+type HandshakeStep struct {
+	At       time.Time
+	Sent     string // in words
+	Status   int    // 0 = no answer
+	Error    string // why there was none
+	Answer   []byte // the beginning of its body
+	Verdict  string // what it was taken for, in words
+	Duration time.Duration
+}
+
+// ValidationURL is what completes the handshake when somebody opens it. It holds the code.
+func (h *Handshake) ValidationURL() string {
+	return h.PublicURL + "/topics/" + url.PathEscape(h.Topic) + "/eventsubscriptions/" + url.PathEscape(h.Subscription) + "/validate?id=" + url.QueryEscape(h.Code)
+}
+
+// handshakeSchema is what the handshake of event subscriptions with this delivery schema speaks.
+func handshakeSchema(delivery event.Schema) event.Schema {
+	if delivery == event.CloudEvents {
+		return event.CloudEvents
+	}
+	return event.EventGrid
+}
+
+const (
+	handshakeEndpointColumn = "handshakes.endpoint_sealed"
+	handshakeCodeColumn     = "handshakes.code_sealed"
+)
+
+func (s *Store) endpointHash(endpoint string) []byte { return s.sealer.Mac("endpoint " + endpoint) }
+func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("handshake " + code) }
+
+// insertHandshakeStatement inserts a handshake and the job of its first request. First requests go before others, and goodbyes
+// after both: somebody waits for the first.
+const insertHandshakeStatement = `
+WITH handshake AS (
+    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, job_id)
+    VALUES (@purpose, @topic, @subscription, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, nextval('postrider_internal.river_job_id_seq'))
+    RETURNING id, job_id
+), job AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', CASE @purpose WHEN 'validation' THEN 1 ELSE 3 END, 1000, now() FROM handshake
+)
+SELECT id FROM handshake`
+
+// BeginValidation begins the handshake with the endpoint of an event subscription that is there or is to be: it is answered
+// once the first request has its job. publicURL is what validationUrl begins with. See WaitHandshake, and then PutValidated or
+// ConcludeValidation. ErrUnavailable.
+func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string) (id int64, err error) {
+	code := uuid.NewString()
+	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
+	args["code"], args["code_hash"] = s.sealer.Seal(handshakeCodeColumn, code), s.codeHash(code)
+	args["callback"], args["public_url"] = topic.Kind == TopicBasic, publicURL
+	if err := s.pool.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id); err != nil {
+		return 0, outage("begin a handshake", err)
+	}
+	s.pokeHandshakes(ctx)
+	return id, nil
+}
+
+func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"purpose": purpose, "topic": topic, "subscription": name, "endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL),
+		"base_url": spec.EndpointBaseURL, "hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
+		"code": nil, "code_hash": nil, "callback": false, "public_url": "",
+	}
+}
+
+// insertGoodbye tells the endpoint of an event subscription that it is gone.
+func (s *Store) insertGoodbye(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
+	var id int64
+	if err := tx.QueryRow(ctx, insertHandshakeStatement, s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)).Scan(&id); err != nil {
+		return fmt.Errorf("tell the endpoint of the deletion: %w", err)
+	}
+	return nil
+}
+
+// pokeHandshakes wakes the fetchers of all nodes. There are few handshakes: a notification each costs nobody anything. Where
+// nobody listens they poll.
+func (s *Store) pokeHandshakes(ctx context.Context) {
+	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}')`
+	if _, err := s.pool.Exec(ctx, notify); err != nil {
+		s.log.Debug("the fetchers of handshakes were not woken; they poll", "error", err)
+	}
+}
+
+// How often WaitHandshake looks: an endpoint may answer within milliseconds, and of a hundred that do not, waiting must not cost the
+// database more than 400 looks a second.
+const (
+	handshakePoll    = 10 * time.Millisecond
+	handshakePollMax = 250 * time.Millisecond
+)
+
+// WaitHandshake returns when the handshake is no longer pending, or after the time given at most, or with an error when ctx
+// ends.
+func (s *Store) WaitHandshake(ctx context.Context, id int64, most time.Duration) error {
+	giveUp := time.NewTimer(most)
+	defer giveUp.Stop()
+	for pause := handshakePoll; ; pause = min(2*pause, handshakePollMax) {
+		var pending bool
+		if err := s.pool.QueryRow(ctx, "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1", id).Scan(&pending); err != nil {
+			return outage("wait for a handshake", err)
+		}
+		if !pending {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-giveUp.C:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a handshake: %w", ctx.Err())
+		}
+	}
+}
+
+type handshakeRow struct {
+	ID                  int64
+	Purpose             string
+	Topic, Subscription string
+	EndpointSealed      []byte
+	EndpointBaseURL     string `db:"endpoint_base_url"`
+	Schema              string
+	CodeSealed          []byte
+	Callback            bool
+	PublicURL           string `db:"public_url"`
+	State               string
+	Tries               int
+	Message             string
+	CallbackExpiresAt   *time.Time
+	CreatedAt           time.Time
+	ConcludedAt         *time.Time
+	ReadAt              time.Time
+	EndpointHash        []byte
+	JobID               *int64
+}
+
+const handshakeColumns = `SELECT id, purpose, topic, subscription, endpoint_sealed, endpoint_base_url, schema, code_sealed, callback, public_url, state, tries,
+	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id FROM postrider_internal.handshakes `
+
+func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, args ...any) (*Handshake, *handshakeRow, error) {
+	rows, err := db.Query(ctx, handshakeColumns+where, args...)
+	if err != nil {
+		return nil, nil, readError("a handshake", err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[handshakeRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil, fmt.Errorf("handshake: %w", ErrNotFound)
+	}
+	if err != nil {
+		return nil, nil, readError("a handshake", err)
+	}
+	h := &Handshake{
+		ID: r.ID, Purpose: r.Purpose, Topic: r.Topic, Subscription: r.Subscription, EndpointBaseURL: r.EndpointBaseURL, Schema: event.Schema(r.Schema),
+		Callback: r.Callback, PublicURL: r.PublicURL, State: HandshakeState(r.State), Tries: r.Tries, Message: r.Message,
+		CallbackExpiresAt: r.CallbackExpiresAt, CreatedAt: r.CreatedAt, ConcludedAt: r.ConcludedAt, ReadAt: r.ReadAt,
+	}
+	if h.EndpointURL, err = s.sealer.Open(handshakeEndpointColumn, r.EndpointSealed); err != nil {
+		return nil, nil, err
+	}
+	if r.CodeSealed != nil {
+		h.Code, err = s.sealer.Open(handshakeCodeColumn, r.CodeSealed)
+	}
+	return h, r, err
+}
+
+// HandshakeOf reads a handshake with its steps, the oldest first; ErrNotFound.
+func (s *Store) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
+	h, _, err := s.handshakeWhere(ctx, s.pool, "WHERE id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	return h, s.readSteps(ctx, s.pool, h)
+}
+
+func (s *Store) readSteps(ctx context.Context, db querier, h *Handshake) error {
+	const query = `SELECT at, sent, coalesce(status, 0), coalesce(error, ''), answer, verdict, duration_us FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
+	rows, err := db.Query(ctx, query, h.ID)
+	if err != nil {
+		return readError("the steps of a handshake", err)
+	}
+	h.Steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (step HandshakeStep, err error) {
+		var microseconds int64
+		err = row.Scan(&step.At, &step.Sent, &step.Status, &step.Error, &step.Answer, &step.Verdict, &microseconds)
+		step.Duration = time.Duration(microseconds) * time.Microsecond
+		return step, err
+	})
+	if err != nil {
+		return readError("the steps of a handshake", err)
+	}
+	return nil
+}
+
+// LoadHandshake reads the handshake that a job is to make a request of. ErrNotFound: the job is nobody's any more, or there is
+// nothing left to ask for.
+func (s *Store) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
+	h, _, err := s.handshakeWhere(ctx, s.pool, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
+	return h, err
+}

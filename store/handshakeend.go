@@ -1,0 +1,277 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// HandshakeResult is what one request of a handshake came to.
+type HandshakeResult struct {
+	Job       int64
+	Handshake *Handshake
+	Step      HandshakeStep
+	// State and Message are the handshake's from now on; HandshakePending: another request is made, After this long.
+	State   HandshakeState
+	Message string
+	After   time.Duration
+}
+
+// recordHandshakeStatement ends a request: the job row is the token. Only the statement that deletes it writes the step down, moves
+// the handshake on and inserts the next request's job, which is a new row. A handshake that somebody has completed at
+// validationUrl meanwhile gets the step and nothing else.
+const recordHandshakeStatement = `
+WITH gone AS (
+    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'handshake' RETURNING id
+), standing AS MATERIALIZED (
+    SELECT h.id, h.state = 'pending' AS pending FROM postrider_internal.handshakes h JOIN gone ON gone.id = h.job_id WHERE h.id = @id FOR UPDATE OF h
+), moved AS (
+    UPDATE postrider_internal.handshakes h
+       SET tries = h.tries + 1,
+           job_id = CASE WHEN pending AND @state::text = 'pending' THEN nextval('postrider_internal.river_job_id_seq') END,
+           state = CASE WHEN pending THEN @state ELSE h.state END,
+           message = CASE WHEN pending THEN @message ELSE h.message END,
+           callback_expires_at = CASE WHEN pending AND @state = 'awaiting' THEN now() + @lifetime ELSE h.callback_expires_at END,
+           concluded_at = CASE WHEN pending AND @state IN ('succeeded', 'failed') THEN now() ELSE h.concluded_at END
+      FROM standing WHERE h.id = standing.id RETURNING h.id, h.job_id, standing.pending
+), step AS (
+    INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, status, error, answer, verdict, duration_us, node)
+    SELECT id, @at, @sent, @status, @error, @answer, @verdict, @duration, @node FROM moved
+), next AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', CASE @purpose WHEN 'validation' THEN 2 ELSE 3 END, 1000, now() + @after
+      FROM moved WHERE job_id IS NOT NULL
+)
+SELECT coalesce(bool_or(pending), false) FROM moved`
+
+// RecordHandshake writes down what a request came to, and lets the event subscription that goes by the handshake have what
+// follows: its hold ends, or stays. A job that is nobody's any more changes nothing, and that is no error.
+func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
+	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
+		_, err = s.recordHandshake(ctx, s.pool, r)
+		return err
+	}
+	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		concluded, err := s.recordHandshake(ctx, tx, r)
+		if err != nil || !concluded {
+			return err
+		}
+		return s.follow(ctx, tx, r.Handshake.ID, r.State)
+	})
+}
+
+func (s *Store) recordHandshake(ctx context.Context, db querier, r *HandshakeResult) (concluded bool, err error) {
+	args := stepArgs(&r.Step)
+	for name, value := range map[string]any{
+		"job": r.Job, "id": r.Handshake.ID, "state": string(r.State), "message": nullText(r.Message).String, "lifetime": CallbackLifetime,
+		"after": r.After, "purpose": r.Handshake.Purpose, "node": s.node,
+	} {
+		args[name] = value
+	}
+	if err := db.QueryRow(ctx, recordHandshakeStatement, args).Scan(&concluded); err != nil {
+		return false, fmt.Errorf("record a handshake: %w", err)
+	}
+	return concluded, nil
+}
+
+func stepArgs(step *HandshakeStep) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"at": step.At, "sent": nullText(step.Sent).String, "status": nullInt(int64(step.Status)), "error": nullText(step.Error), "answer": step.Answer,
+		"verdict": nullText(step.Verdict).String, "duration": step.Duration.Microseconds(),
+	}
+}
+
+// provisioned is what an event subscription is whose handshake stands so.
+func provisioned(state HandshakeState, before ProvisioningState) ProvisioningState {
+	switch state {
+	case HandshakeSucceeded:
+		return ProvisioningSucceeded
+	case HandshakeAwaiting:
+		return ProvisioningAwaiting
+	case HandshakeFailed:
+		return ProvisioningFailed
+	default:
+		return before
+	}
+}
+
+// follow lets the event subscription that goes by a handshake have its new state. One whose endpoint was validated before stays
+// as it is: a handshake that was asked for once more takes nothing away. The caller has locked the catalogue and then the
+// handshake, as whoever stores an event subscription with it does: so one of the two sees the other, in any order.
+func (s *Store) follow(ctx context.Context, tx pgx.Tx, handshake int64, state HandshakeState) error {
+	const change = `UPDATE postrider_internal.event_subscriptions SET provisioning_state = $2
+		WHERE handshake_id = $1 AND provisioning_state <> 'Succeeded' AND deleted_at IS NULL RETURNING id`
+	rows, err := tx.Query(ctx, change, handshake, string(provisioned(state, ProvisioningUpdating)))
+	if err != nil {
+		return fmt.Errorf("conclude a handshake: %w", err)
+	}
+	ids, err := collectIDs(rows)
+	if err != nil {
+		return fmt.Errorf("conclude a handshake: %w", err)
+	}
+	for _, id := range ids {
+		if state == HandshakeSucceeded {
+			err = errors.Join(err, endValidationHold(ctx, tx, id))
+		}
+	}
+	return err
+}
+
+// beginValidationHold and endValidationHold are to a missing validation what a pause and a resume are. Several causes may hold
+// at once.
+func beginValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error {
+	const hold = `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, not_validated_since) VALUES ($1, now())
+		ON CONFLICT (subscription_id) DO UPDATE SET not_validated_since = coalesce(st.not_validated_since, now()), updated_at = now()`
+	if _, err := tx.Exec(ctx, hold, subscription); err != nil {
+		return fmt.Errorf("hold deliveries until the endpoint is validated: %w", err)
+	}
+	return nil
+}
+
+func endValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error {
+	const release = `UPDATE postrider_internal.event_subscription_states SET not_validated_since = NULL, updated_at = now() WHERE subscription_id = $1 AND not_validated_since IS NOT NULL`
+	if _, err := tx.Exec(ctx, release, subscription); err != nil {
+		return fmt.Errorf("release deliveries to a validated endpoint: %w", err)
+	}
+	return nil
+}
+
+// CompleteValidation is told that validationUrl was opened. It may come before the endpoint's answer is recorded, for some
+// endpoints open it at once; doing so twice is no error. ErrNotFound: there is no such handshake; ErrCallbackOver: it failed, or
+// its time is over.
+func (s *Store) CompleteValidation(ctx context.Context, topic, name, code string) error {
+	const where = "WHERE code_hash = $1 AND topic = $2 AND subscription = $3 AND callback"
+	hash := s.codeHash(code)
+	if _, _, err := s.handshakeWhere(ctx, s.pool, where, hash, topic, name); err != nil {
+		return err // nobody who guesses makes the catalogue wait
+	}
+	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+		h, _, err := s.handshakeWhere(ctx, tx, where+" FOR UPDATE", hash, topic, name)
+		switch {
+		case err != nil:
+			return err
+		case h.State == HandshakeSucceeded:
+			return nil
+		case h.State == HandshakeFailed, h.State == HandshakeAwaiting && !h.ReadAt.Before(*h.CallbackExpiresAt):
+			return ErrCallbackOver
+		}
+		if err := s.completeHandshake(ctx, tx, h); err != nil {
+			return err
+		}
+		s.log.Info("an endpoint was validated: its validationUrl was opened", "topic", topic, "subscription", name, "endpoint", h.EndpointBaseURL)
+		return s.follow(ctx, tx, h.ID, HandshakeSucceeded)
+	})
+}
+
+func (s *Store) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) error {
+	const complete = `WITH done AS (
+		UPDATE postrider_internal.handshakes SET state = 'succeeded', message = $2, concluded_at = now() WHERE id = $1
+	) INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node) VALUES ($1, now(), 'nothing', $2, $3)`
+	if _, err := tx.Exec(ctx, complete, h.ID, "validated: validationUrl was opened", s.node); err != nil {
+		return fmt.Errorf("complete a handshake: %w", err)
+	}
+	return nil
+}
+
+// CleanHandshakes forgets handshakes that ended 30 days ago and that nobody goes by.
+func (s *Store) CleanHandshakes(ctx context.Context) error {
+	const forget = `DELETE FROM postrider_internal.handshakes h WHERE h.id IN (
+		SELECT o.id FROM postrider_internal.handshakes o WHERE o.concluded_at < now() - interval '30 days'
+		   AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.handshake_id = o.id AND s.deleted_at IS NULL) LIMIT $1 FOR UPDATE SKIP LOCKED)`
+	if _, err := s.pool.Exec(ctx, forget, cleanStep); err != nil {
+		return fmt.Errorf("forget handshakes: %w", err)
+	}
+	return nil
+}
+
+// ExpireHandshakes ends the handshakes whose validationUrl was not opened in time.
+func (s *Store) ExpireHandshakes(ctx context.Context) error {
+	const look = `SELECT EXISTS (SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
+	var due bool
+	if err := s.pool.QueryRow(ctx, look).Scan(&due); err != nil {
+		return fmt.Errorf("look for handshakes whose time is over: %w", err)
+	}
+	if !due {
+		return nil
+	}
+	return s.changeCatalogue(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
+}
+
+func (s *Store) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
+	const expire = `WITH over AS (
+		UPDATE postrider_internal.handshakes SET state = 'failed', message = $1, concluded_at = now() WHERE state = 'awaiting' AND callback_expires_at <= now() RETURNING id
+	), step AS (
+		INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node) SELECT id, now(), 'nothing', $1, $2 FROM over
+	) SELECT id FROM over`
+	message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))
+	rows, err := tx.Query(ctx, expire, message, s.node)
+	if err != nil {
+		return fmt.Errorf("end handshakes whose time is over: %w", err)
+	}
+	ids, err := collectIDs(rows)
+	for _, id := range ids {
+		s.log.Info("an endpoint was not validated: its validationUrl was not opened in time", "handshake", id)
+		err = errors.Join(err, s.follow(ctx, tx, id, HandshakeFailed))
+	}
+	return err
+}
+
+// reclaimHandshakesStatement replaces the running jobs of the lost by new rows, as reclaimRoutesStatement does. The request is made
+// again: an endpoint may be asked once more than it is told.
+const reclaimHandshakesStatement = `
+WITH found AS (
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'handshakes' AND j.kind = 'handshake' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
+), lost AS (
+    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id, j.priority
+), followed AS (
+    UPDATE postrider_internal.handshakes h SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE h.job_id = lost.id AND h.state = 'pending'
+    RETURNING h.id, h.job_id, lost.priority
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', priority, 1000, now() + %s FROM followed
+)
+SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`
+
+// reclaimHandshakes says how many jobs are gone for good or have a new row.
+func (s *Store) reclaimHandshakes(ctx context.Context, after time.Duration, whose string, args ...any) (n int, err error) {
+	var followed int
+	statement := fmt.Sprintf(reclaimHandshakesStatement, whose, fmt.Sprintf("interval '%d milliseconds'", after.Milliseconds()))
+	if err := s.pool.QueryRow(ctx, statement, args...).Scan(&n, &followed); err != nil {
+		return 0, fmt.Errorf("reclaim handshake jobs: %w", err)
+	}
+	if followed > 0 {
+		s.pokeHandshakes(ctx)
+	}
+	return n, nil
+}
+
+// mendHandshakesStatement gives new jobs to pending handshakes without a live one, as mendRoutesStatement does for routes.
+const mendHandshakesStatement = `
+WITH broken AS MATERIALIZED (
+    SELECT h.id, h.job_id FROM postrider_internal.handshakes h
+     WHERE h.state = 'pending' AND h.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = h.job_id AND j.kind = 'handshake' AND j.finalized_at IS NULL)
+     ORDER BY h.id LIMIT $1
+), free AS (
+    SELECT h.id FROM postrider_internal.handshakes h JOIN broken ON broken.id = h.id
+     WHERE h.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY h.id FOR UPDATE OF h SKIP LOCKED
+), followed AS (
+    UPDATE postrider_internal.handshakes h SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE h.id = free.id RETURNING h.id, h.job_id
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', 3, 1000, now() FROM followed
+)
+SELECT count(*) FROM followed`
+
+func (s *Store) mendHandshakes(ctx context.Context) (n int, err error) {
+	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, mendHandshakesStatement, sweepStep).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give handshakes their job again: %w", err)
+	}
+	return n, nil
+}
