@@ -198,20 +198,13 @@ func (a *attempt) cancel(ctx context.Context) error {
 func (a *attempt) configure(ctx context.Context) (bool, error) {
 	catalogue := a.engine.store.Catalogue()
 	sub, ok := catalogue.Subscription(a.args.Subscription)
-	if !ok { // made on another node within the last second, or deleted
+	// Made on another node within the last second, or deleted; or no longer waiting for its validation, since less than a second.
+	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
 		if err := a.engine.store.Reload(ctx); err != nil {
 			return false, err
 		}
 		catalogue = a.engine.store.Catalogue()
 		if sub, ok = catalogue.Subscription(a.args.Subscription); !ok {
-			return false, nil
-		}
-	}
-	if sub.NotValidated() && (a.work == nil || a.work.Hold == "") { // perhaps no longer, since less than a second
-		if err := a.engine.store.Reload(ctx); err != nil {
-			return false, err
-		}
-		if sub, ok = a.engine.store.Catalogue().Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}
 	}

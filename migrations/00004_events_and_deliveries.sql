@@ -8,8 +8,7 @@ CREATE TABLE postrider_internal.events (
     topic_id        bigint NOT NULL,
     published_at    timestamptz NOT NULL,
     event_time      timestamptz,
-    -- An event published by SQL is filtered when it is routed: both are written down only then, and only where nobody wanted it,
-    -- which people look for. The others' number is that of their deliveries.
+    -- An event published by SQL is filtered when it is routed: both are written down then.
     catalogue_version bigint,
     matched         integer,
     event_id        text NOT NULL,

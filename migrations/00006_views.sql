@@ -86,7 +86,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings
 
 CREATE VIEW postrider.events AS
 SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source, e.event_time, e.published_at,
-       e.schema, e.traceparent, e.tracestate, coalesce(e.matched, nullif((SELECT count(*)::integer FROM (SELECT FROM postrider_internal.deliveries d WHERE d.event_uuid = e.id UNION ALL SELECT FROM postrider_internal.delivery_history h WHERE h.event_uuid = e.id AND h.redelivered_from IS NULL) owed), 0)) AS matched,
+       e.schema, e.traceparent, e.tracestate, e.matched,
        e.catalogue_version AS filter_version,
        convert_from(e.body, 'UTF8') AS body_text, postrider.try_jsonb(e.body) AS body, postrider.jsonb_error(e.body) AS body_error, octet_length(e.body) AS body_bytes, e.day
   FROM postrider_internal.events e
@@ -104,7 +104,7 @@ COMMENT ON COLUMN postrider.events.schema IS 'Schema it was published in.';
 COMMENT ON COLUMN postrider.events.traceparent IS 'Distributed trace it was published in, as W3C''s header; NULL = none.';
 COMMENT ON COLUMN postrider.events.tracestate IS 'What goes with traceparent; NULL = nothing.';
 COMMENT ON COLUMN postrider.events.matched IS 'How many event subscriptions wanted it; NULL = published by SQL and not routed yet.';
-COMMENT ON COLUMN postrider.events.filter_version IS 'Version of the catalogue that its filters were taken from; NULL where it was published by SQL and somebody wanted it.';
+COMMENT ON COLUMN postrider.events.filter_version IS 'Version of the catalogue that its filters were taken from; NULL as matched is.';
 COMMENT ON COLUMN postrider.events.body_text IS 'The whole event as accepted, as text.';
 COMMENT ON COLUMN postrider.events.body IS 'The whole event as jsonb; NULL where PostgreSQL cannot hold it, see body_error.';
 COMMENT ON COLUMN postrider.events.body_error IS 'Why body is NULL.';

@@ -28,7 +28,7 @@ const grantRoles = `
 REVOKE ALL ON SCHEMA postrider_internal FROM PUBLIC;
 GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher;
 GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader;
-GRANT EXECUTE ON FUNCTION postrider.publish, postrider.publish_batch, postrider.publish_row_change TO postrider_publisher;`
+GRANT EXECUTE ON FUNCTION postrider.publish, postrider.publish_batch, postrider.publish_data, postrider.publish_row_change TO postrider_publisher;`
 
 func ensureRoles(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	for _, script := range []string{createRoles, grantRoles} {

@@ -94,7 +94,7 @@ func (c *committer) commitOrQueue(ctx context.Context, req *publishRequest) erro
 	if bytes > maxQueuedBytes || length > maxQueuedRequests {
 		return fmt.Errorf("%w: too many publish requests wait for the database", ErrUnavailable)
 	}
-	if req.routed {
+	if req.routed && req.IdempotencyKey == "" {
 		return c.commitRoute(ctx, req)
 	}
 	c.queue(req).add(req)
@@ -130,6 +130,7 @@ func (c *committer) flush(group []*publishRequest) {
 		case time.Since(req.queued) > maxQueuedTime:
 			req.answer(fmt.Errorf("%w: the request waited %s for the database", ErrUnavailable, maxQueuedTime))
 		default:
+			req.postponed = false
 			live = append(live, req)
 		}
 	}
@@ -187,7 +188,7 @@ func refuse(req *publishRequest, err error) error {
 func unanswered(group []*publishRequest) []*publishRequest {
 	rest := make([]*publishRequest, 0, len(group))
 	for _, req := range group {
-		if !req.answered {
+		if !req.answered && !req.postponed {
 			rest = append(rest, req)
 		}
 	}

@@ -1,15 +1,13 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -19,32 +17,46 @@ const (
 	// MaxIdempotencyKey is how many bytes a key may have.
 	MaxIdempotencyKey = 255
 
+	// keyedGroup bounds the locks of a transaction: PostgreSQL has room for 6,400 in all, unless told otherwise.
 	keyedGroup = 256
-	// keyPatience is how long a group waits for a transaction that holds one of its keys: another node's is over by then, a user's may
-	// stay open for hours.
-	keyPatience = "100ms"
+	// keyPatience is how long a publish waits while another one is at its key: other nodes are done by then, a user's transaction may stay
+	// open for hours. Meanwhile it asks again each keyPause, and keeps nobody else waiting.
+	keyPatience = time.Second
+	keyPause    = 20 * time.Millisecond
 )
 
-// takeKeyStatement takes a key, unless it is taken: the row is there then, and no publish of the last 24 hours is made twice.
+// takeKeyStatement takes a key, unless it is taken: the row is there then, and no publish of the last 24 hours is made twice. mine is
+// false where another transaction is at the same key: it may be a user's, and stay open for hours. Nobody waits for it.
 const takeKeyStatement = `
-INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, expires_at)
-VALUES ($1, $2, $3, (now() AT TIME ZONE 'UTC')::date, now() + $4)
-ON CONFLICT (topic_id, key_hash) DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day, created_at = now(), expires_at = excluded.expires_at
- WHERE k.expires_at <= now()`
+WITH lock AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock($5) AS mine
+), taken AS (
+    INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, expires_at)
+    SELECT $1, $2, $3, (now() AT TIME ZONE 'UTC')::date, now() + $4 FROM lock WHERE mine
+    ON CONFLICT (topic_id, key_hash) DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day, created_at = now(), expires_at = excluded.expires_at
+     WHERE k.expires_at <= now()
+    RETURNING 1
+)
+SELECT mine, EXISTS (SELECT FROM taken) FROM lock`
+
+// keyLock is the advisory lock of a key; postrider.publish takes the same one.
+func keyLock(topic int64, hash []byte) int64 {
+	return int64(binary.BigEndian.Uint64(hash)) ^ topic //nolint:gosec // any 64 bits will do
+}
 
 func keyHash(key string) []byte {
 	hash := sha256.Sum256([]byte(key))
 	return hash[:]
 }
 
-// fitsKeyed measures a group of requests with keys: the same key is asked for once in a transaction.
+// fitsKeyed measures a group of requests with keys: the same key is asked for once in a transaction, and what is routed is alone in it.
 func fitsKeyed() func(*publishRequest) bool {
-	fits, seen := fitsGroup(), map[string]bool{}
+	fits, seen, alone := fitsGroup(), map[string]bool{}, false
 	return func(req *publishRequest) bool {
-		if len(seen) == keyedGroup || seen[req.key()] || !fits(req) {
+		if len(seen) == keyedGroup || seen[req.key()] || alone || req.routed && len(seen) > 0 || !fits(req) {
 			return false
 		}
-		seen[req.key()] = true
+		seen[req.key()], alone = true, req.routed
 		return true
 	}
 }
@@ -60,25 +72,10 @@ func (c *committer) commitKeyed(ctx context.Context, group []*publishRequest) er
 	if len(group) == 0 {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	err := c.store.withConn(bounded, func(conn *pgxpool.Conn) error { return c.claimAndStore(bounded, conn, group) })
-	switch {
-	case sqlState(err) != lockNotAvailable:
-		return err
-	case len(group) == 1:
-		group[0].answer(fmt.Errorf("%w: another publish with this idempotency key is under way", ErrUnavailable))
-		return nil
-	}
-	middle := len(group) / 2
-	if err := c.commitKeyed(ctx, group[:middle]); err != nil {
-		return err
-	}
-	return c.commitKeyed(ctx, group[middle:])
+	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error { return c.claimAndStore(ctx, conn, group) })
 }
-
-// lockNotAvailable is PostgreSQL's code of a lock timeout.
-const lockNotAvailable = "55P03"
 
 func (c *committer) claimAndStore(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) error {
 	began := time.Now()
@@ -89,50 +86,63 @@ func (c *committer) claimAndStore(ctx context.Context, conn *pgxpool.Conn, group
 	if err != nil {
 		return fmt.Errorf("read the catalogue: %w", err)
 	}
-	group = refilter(unanswered(group), catalogue)
-	repeated, err := claim(ctx, conn, group)
+	claims, err := claim(ctx, conn, refilter(group, catalogue))
 	if err != nil {
 		return fmt.Errorf("look for idempotency keys: %w", err)
 	}
-	fresh := make([]*publishRequest, 0, len(group))
-	for _, req := range group {
-		if req.receipt.Repeated = repeated[req]; !req.receipt.Repeated {
-			fresh = append(fresh, req)
-		}
-	}
-	if len(fresh) > 0 {
-		if err := c.transact(ctx, conn, fresh, began); err != nil {
+	if len(claims.fresh) > 0 {
+		if err := c.transact(ctx, conn, claims.fresh, began); err != nil {
 			return err
 		}
 	}
-	for req := range repeated {
+	for _, req := range claims.repeated {
+		req.receipt.Repeated = true
 		req.answer(nil)
+	}
+	for _, req := range claims.busy {
+		c.postpone(req)
 	}
 	return nil
 }
 
-// claim takes the keys of a group in one round trip, in an order of their own: two nodes never wait for one another in a circle.
-func claim(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) (repeated map[*publishRequest]bool, err error) {
-	repeated = map[*publishRequest]bool{}
-	ordered := slices.Clone(group)
-	slices.SortFunc(ordered, func(a, b *publishRequest) int {
-		return bytes.Compare(keyHash(a.key()), keyHash(b.key()))
-	})
+// postpone lets a request wait for whoever is at its key.
+func (c *committer) postpone(req *publishRequest) {
+	if time.Since(req.queued) > keyPatience {
+		req.answer(fmt.Errorf("%w: another publish with this idempotency key is under way", ErrUnavailable))
+		return
+	}
+	req.postponed = true
+	req.claimed.Store(false) // its client may go away again
+	time.AfterFunc(keyPause, func() { c.keyed.add(req) })
+}
+
+// claims are the requests of a group by what is known of their keys.
+type claims struct{ fresh, repeated, busy []*publishRequest }
+
+// claim takes the keys of a group in one round trip.
+func claim(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) (c claims, err error) {
 	batch := &pgx.Batch{}
-	batch.Queue("SELECT set_config('lock_timeout', $1, true)", keyPatience)
-	for _, req := range ordered {
+	for _, req := range group {
 		ids := make([][16]byte, len(req.receipt.SystemIDs))
 		for i, id := range req.receipt.SystemIDs {
 			ids[i] = id
 		}
-		batch.Queue(takeKeyStatement, req.receipt.Topic.ID, keyHash(req.IdempotencyKey), ids, IdempotencyWindow).Exec(func(tag pgconn.CommandTag) error {
-			if tag.RowsAffected() == 0 {
-				repeated[req] = true
+		topic, hash := req.receipt.Topic.ID, keyHash(req.IdempotencyKey)
+		batch.Queue(takeKeyStatement, topic, hash, ids, IdempotencyWindow, keyLock(topic, hash)).QueryRow(func(row pgx.Row) error {
+			var mine, taken bool
+			err := row.Scan(&mine, &taken)
+			switch {
+			case taken:
+				c.fresh = append(c.fresh, req)
+			case mine:
+				c.repeated = append(c.repeated, req)
+			default:
+				c.busy = append(c.busy, req)
 			}
-			return nil
+			return err
 		})
 	}
-	return repeated, conn.SendBatch(ctx, batch).Close()
+	return c, conn.SendBatch(ctx, batch).Close()
 }
 
 // CleanIdempotencyKeys removes those whose window is over.

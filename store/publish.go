@@ -62,7 +62,9 @@ type publishRequest struct {
 	claimed atomic.Bool // by the committer's group, or by a client that went away
 	// answered is only the committer's: a request with an answer must never be in another transaction.
 	answered bool
-	done     chan error
+	// postponed is its, too: the request is on its way back to the queue.
+	postponed bool
+	done      chan error
 }
 
 // answer tells the waiting publisher. A second answer is dropped.

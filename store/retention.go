@@ -32,13 +32,13 @@ func (s *Store) Retain(ctx context.Context, r Retention) error {
 	if err := s.pool.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
 		return fmt.Errorf("read the database's date: %w", err)
 	}
-	return errors.Join(
-		s.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
-		s.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
-		s.dropDays(ctx, "events", today, r.DeliveredDays),
+	return errors.Join( // the days last: they may have to wait
 		s.trim(ctx, "finished batches", trimBatches, today, r.DeliveredDays),
 		s.trim(ctx, "dead letters", trimDeadLetters, today, r.DeadLettersDays),
 		s.trim(ctx, "counts", trimCounts, today, r.CountsDays),
+		s.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
+		s.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
+		s.dropDays(ctx, "events", today, r.DeliveredDays),
 	)
 }
 
@@ -67,19 +67,23 @@ func (s *Store) dropDays(ctx context.Context, parent string, today time.Time, da
 	}
 	for _, d := range old {
 		err := s.dropDay(ctx, parent, d)
-		switch {
-		case err == nil:
+		if err == nil {
 			continue
-		case sqlState(err) == detachPending:
+		}
+		if sqlState(err) == detachPending {
 			return nil
 		}
-		if left, again := s.daysBefore(ctx, parent, today.AddDate(0, 0, -days)); again == nil && !slices.Contains(left, d) {
+		left, again := s.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
+		if again == nil && sqlState(err) != lockNotAvailable && !slices.Contains(left, d) {
 			continue // another node is at it
 		}
 		return fmt.Errorf("remove %s of %s: %w", parent, d.Day.Format(time.DateOnly), err)
 	}
 	return nil
 }
+
+// lockNotAvailable is PostgreSQL's code of a lock timeout.
+const lockNotAvailable = "55P03"
 
 // detachPending is PostgreSQL's code where another node is detaching a partition of the same table: there is one at a time.
 const detachPending = "55000"
@@ -106,6 +110,9 @@ func (s *Store) dropDay(ctx context.Context, parent string, d dayTable) error {
 	case owed && d.Attached && !d.Pending:
 		return nil
 	case d.Attached:
+		if written, err := s.written(ctx, d); err != nil || written {
+			return err
+		}
 		s.Reach(PointDetach)
 		if err := s.detach(ctx, parent, d); err != nil {
 			return err
@@ -125,6 +132,17 @@ func (s *Store) dropDay(ctx context.Context, parent string, d dayTable) error {
 	return nil
 }
 
+// written reports whether a transaction is open that has written to a day: what it published then is owed once it commits, and nobody
+// can see that yet.
+func (s *Store) written(ctx context.Context, d dayTable) (open bool, err error) {
+	const query = `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND relation = to_regclass($1) AND mode = 'RowExclusiveLock')`
+	if err := s.pool.QueryRow(ctx, query, internal(d.Name)).Scan(&open); err != nil {
+		return false, fmt.Errorf("look for open transactions: %w", err)
+	}
+	return open, nil
+}
+
 // owes reports whether events of a day are still to be delivered.
 func (s *Store) owes(ctx context.Context, parent string, day time.Time) (owed bool, err error) {
 	if parent != "events" {
@@ -138,7 +156,7 @@ func (s *Store) owes(ctx context.Context, parent string, day time.Time) (owed bo
 }
 
 // detachPatience is how long old transactions are waited for; the next look goes on from there.
-const detachPatience = "5s"
+const detachPatience = "2s"
 
 func (s *Store) detach(ctx context.Context, parent string, d dayTable) error {
 	statement := fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY", internal(parent), internal(d.Name))

@@ -105,6 +105,24 @@ func TestRetentionGoesOn(t *testing.T) {
 	require.Equal(t, owed, b.kept(t, "events"))
 }
 
+// TestRetentionWaitsForOpenTransactions: what a transaction published on a day that is too old by now may be owed as soon as it commits.
+func TestRetentionWaitsForOpenTransactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	day := b.day(t, 9)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), fmt.Sprintf(`INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_id, event_type, subject, source, data_version, schema, body)
+		VALUES (gen_random_uuid(), '%s', 1, now(), '', '', '', '', '', '', '')`, day))
+	require.NoError(t, err)
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 1}))
+	require.Equal(t, day, b.kept(t, "events"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 1}))
+	require.Empty(t, b.kept(t, "events"))
+}
+
 // TestRetentionWhilePublishing: publishes and records go on, and two nodes remove days at the same time.
 func TestRetentionWhilePublishing(t *testing.T) {
 	t.Parallel()

@@ -72,11 +72,11 @@ WITH ` + freshPart + `, gone AS (
       JOIN step ON step.id = d.route_id
 ), ` + numbered(owedPart, 15) + `, rolled AS (` + rolledOwed + `
 ), rolled_publish AS (` + rolledRoute + `
-), unwanted AS MATERIALIZED (
-    SELECT u.event_uuid, u.event_day FROM unnest($19::bigint[], $20::uuid[], $21::date[]) AS u(route_id, event_uuid, event_day) JOIN step ON step.id = u.route_id
+), matched AS MATERIALIZED (
+    SELECT m.event_uuid, m.event_day, m.count FROM unnest($19::bigint[], $20::uuid[], $21::date[], $22::int[]) AS m(route_id, event_uuid, event_day, count) JOIN step ON step.id = m.route_id
 ), told AS (
-    UPDATE postrider_internal.events SET matched = 0, catalogue_version = $1
-     WHERE day = ANY (ARRAY (SELECT event_day FROM unwanted)) AND id = ANY (ARRAY (SELECT event_uuid FROM unwanted))
+    UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = $1 FROM matched m
+     WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched)) AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
 )
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
@@ -204,7 +204,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		owed := cutRoutes(routes, catalogue, r.limit)
 		admitted = r.store.traffic.admit(subscriptionsOf(owed))
 		var found int64
-		values := slices.Concat(fanOutColumns(catalogue, routes, owed, admitted), []any{r.store.node}, unwantedColumns(routes))
+		values := slices.Concat(fanOutColumns(catalogue, routes, owed, admitted), []any{r.store.node}, matchedColumns(routes))
 		row := tx.QueryRow(ctx, fanOutStatement, values...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale

@@ -23,8 +23,8 @@ type routing struct {
 	EventUUIDs         [][16]byte // of the events from Next on, a part of them
 	BySQL              bool
 	events             []routedEvent
-	taken              int   // events done in this step,
-	unwanted           []int // and those of them that nobody wants, if that is still to be written down
+	taken              int           // events done in this step
+	matched            []matchedPart // if it is still to be written down who wants them
 }
 
 // routedEvent is what the filters ask for. Its body is read only where advanced filters may ask for it.
@@ -154,13 +154,14 @@ func cutRoutes(routes []*routing, c *Catalogue, limit int) []routedDelivery {
 func (r *routing) take(owed []routedDelivery, c *Catalogue, limit int) []routedDelivery {
 	for ; r.taken < len(r.events); r.taken, r.After = r.taken+1, 0 {
 		wanting := r.wanting(c)
-		if r.BySQL && len(wanting) == 0 && r.After == 0 {
-			r.unwanted = append(r.unwanted, r.taken)
+		if len(wanting) == 0 && r.After == 0 {
+			r.match(r.taken, 0)
 		}
 		for _, sub := range wanting {
 			if limit == 0 {
 				return owed
 			}
+			r.match(r.taken, 1)
 			owed = append(owed, routedDelivery{route: r, event: r.taken, sub: sub})
 			r.After = sub.ID
 			limit--
@@ -173,7 +174,7 @@ func (r *routing) take(owed []routedDelivery, c *Catalogue, limit int) []routedD
 // a change. Who came after the event was accepted does not get it.
 func (r *routing) wanting(c *Catalogue) []*Subscription {
 	e := &r.events[r.taken]
-	if e.publishedAt.IsZero() {
+	if e.publishedAt.IsZero() { // its row is gone, though no day that owes anything is ever removed
 		return nil
 	}
 	wanting := slices.DeleteFunc(c.Wanting(r.TopicID, &e.Event), func(s *Subscription) bool {
@@ -223,15 +224,30 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 	}
 }
 
-// unwantedColumns are the events of a step that nobody wants.
-func unwantedColumns(routes []*routing) []any {
+// matchedPart is how many event subscriptions one event got to in one step.
+type matchedPart struct{ event, count int }
+
+func (r *routing) match(event, count int) {
+	if !r.BySQL {
+		return // counted when it was published
+	}
+	if last := len(r.matched) - 1; last >= 0 && r.matched[last].event == event {
+		r.matched[last].count += count
+		return
+	}
+	r.matched = append(r.matched, matchedPart{event, count})
+}
+
+// matchedColumns are what a step writes down of its events.
+func matchedColumns(routes []*routing) []any {
 	var owners []int64
 	var ids [][16]byte
 	var days []time.Time
+	var counts []int32
 	for _, r := range routes {
-		for _, i := range r.unwanted {
-			owners, ids, days = append(owners, r.ID), append(ids, r.EventUUIDs[i]), append(days, r.EventDay)
+		for _, m := range r.matched {
+			owners, ids, days, counts = append(owners, r.ID), append(ids, r.EventUUIDs[m.event]), append(days, r.EventDay), append(counts, int32(m.count))
 		}
 	}
-	return []any{owners, ids, days}
+	return []any{owners, ids, days, counts}
 }

@@ -210,7 +210,7 @@ func TestPublishFromSQLUnwanted(t *testing.T) {
 	b.exec(t, `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}, {"eventType": "Placed", "subject": ""}, {"eventType": "B", "subject": ""}]')`)
 	b.routeAll(t, b.store)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS NOT NULL AND event_type IN ('A', 'B')"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 AND event_type = 'Placed'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
 }
 
 // TestPublishFromSQLIsCounted: once, also where routes wait for their turn and take several steps.
@@ -357,6 +357,12 @@ func TestPublishRowChange(t *testing.T) {
 	require.Equal(t, "Shop.Order.Inserted /public/orders public/orders/1/eu", b.text(t,
 		`SELECT concat_ws(' ', event_type, source, subject) FROM postrider.events WHERE topic = 'cloud' ORDER BY published_at, system_id LIMIT 1`))
 
+	// Types that cannot be compared, and changes of what is equal.
+	b.exec(t, `CREATE TABLE notes (nr integer PRIMARY KEY, body json, price numeric);
+		CREATE TRIGGER events AFTER UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', 'Note');
+		INSERT INTO notes VALUES (1, '{}', 1.0); UPDATE notes SET body = body; UPDATE notes SET body = '{ }'; UPDATE notes SET price = 1.00`)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
+
 	for _, c := range []struct{ trigger, message string }{
 		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()", "publish_row_change takes a topic"},
 		{"AFTER INSERT ON wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')", "FOR EACH ROW"},
@@ -400,4 +406,28 @@ func TestPublishFromSQLSideBySide(t *testing.T) {
 	group.Wait()
 	b.routeAll(t, b.store)
 	require.Equal(t, 104, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+}
+
+// TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has no rights but those of whoever changes the row.
+func TestRowChangeRunsAsItsUser(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.exec(t, `CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO postrider_publisher; CREATE TYPE app.mood AS ENUM ('fine');
+		CREATE FUNCTION app.tell(app.mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(current_user::text)'; CREATE CAST (app.mood AS json) WITH FUNCTION app.tell(app.mood);
+		CREATE TABLE app.people (nr integer PRIMARY KEY, mood app.mood); GRANT INSERT ON app.people TO postrider_publisher, postrider_reader; GRANT USAGE ON SCHEMA app TO postrider_reader;
+		CREATE TRIGGER events AFTER INSERT ON app.people FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')`)
+	conn, err := b.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	defer func() { _, _ = conn.Exec(context.Background(), "RESET ROLE") }()
+	_, err = conn.Exec(t.Context(), "SET ROLE postrider_publisher")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (1, 'fine')")
+	require.NoError(t, err)
+	require.Equal(t, "postrider_publisher", b.text(t, "SELECT body #>> '{data,new,mood}' FROM postrider.events"))
+	_, err = conn.Exec(t.Context(), "SET ROLE postrider_reader")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "INSERT INTO app.people VALUES (2, 'fine')")
+	require.ErrorContains(t, err, "permission denied")
 }

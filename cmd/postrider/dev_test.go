@@ -133,6 +133,7 @@ var functionCalls = map[string]string{
 
 	"publish":            `postrider.publish('demo', '{"eventType": "test", "subject": "sql"}') IS NOT NULL`,
 	"publish_batch":      `cardinality(postrider.publish_batch('demo', '[]')) = 0`,
+	"publish_data":       `postrider.publish_data('demo', 'test', 'sql', '{}') IS NOT NULL`,
 	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`, // a trigger's, called by none but it
 }
 

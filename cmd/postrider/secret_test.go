@@ -66,7 +66,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	names := []string{"echoed", "batched", "babbled"}
 	for i, path := range []string{"/echo", "/echo", "/babble"} {
 		more := []string{"", `"maxEventsPerBatch":10,`, `"retryPolicy":{"maxDeliveryAttempts":1},`}[i]
-		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+names[i], fmt.Sprintf(`{%s"endpointUrl":%q,"deliveryAttributeMappings":[
+		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+names[i], fmt.Sprintf(`{%s"endpointValidation":"skip","endpointUrl":%q,"deliveryAttributeMappings":[
 			{"name":"Authorization","type":"Static","properties":{"value":%q,"isSecret":true}},
 			{"name":"X-Short","type":"Static","properties":{"value":%q,"isSecret":true}},
 			{"name":"X-Long","type":"Static","properties":{"value":%q,"isSecret":true}},

@@ -223,7 +223,8 @@ BEGIN
 END $$;
 
 -- Takes the key of a publish for 24 hours, or answers the ids of the events that were published with it. A transaction that is open and
--- took the same key is waited for: only its end says which of the two it is.
+-- took the same key is waited for: only its end says which of the two it is. Whoever has the lock is the only one that asks for the key, so that
+-- the service can see, without waiting, that somebody else is at it.
 CREATE FUNCTION postrider_internal.take_key(topic_id bigint, key text, ids uuid[], accepted_on date) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
     hash bytea := sha256(convert_to(key, 'UTF8'));
@@ -232,15 +233,20 @@ BEGIN
     IF octet_length(key) NOT BETWEEN 1 AND 255 THEN
         PERFORM postrider_internal.refuse_event('idempotency_key', format('must be 1 to 255 bytes long, is %s', octet_length(key)));
     END IF;
-    INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, created_at, expires_at)
-    VALUES (take_key.topic_id, hash, ids, accepted_on, clock_timestamp(), clock_timestamp() + interval '24 hours')
-    ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day, created_at = excluded.created_at, expires_at = excluded.expires_at
-     WHERE k.expires_at <= clock_timestamp();
-    IF FOUND THEN
-        RETURN NULL;
-    END IF;
-    SELECT k.event_uuids INTO taken FROM postrider_internal.idempotency_keys k WHERE k.topic_id = take_key.topic_id AND k.key_hash = hash;
-    RETURN taken;
+    PERFORM pg_advisory_xact_lock(('x' || encode(substr(hash, 1, 8), 'hex'))::bit(64)::bigint # take_key.topic_id);
+    LOOP
+        INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, created_at, expires_at)
+        VALUES (take_key.topic_id, hash, ids, accepted_on, clock_timestamp(), clock_timestamp() + interval '24 hours')
+        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day, created_at = excluded.created_at, expires_at = excluded.expires_at
+         WHERE k.expires_at <= clock_timestamp();
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+        SELECT k.event_uuids INTO taken FROM postrider_internal.idempotency_keys k WHERE k.topic_id = take_key.topic_id AND k.key_hash = hash;
+        IF FOUND THEN
+            RETURN taken;
+        END IF; -- its time was over, and it was removed, in between
+    END LOOP;
 END $$;
 
 -- Stores events with their route, as part of the caller's transaction, and returns their ids in the events' order. Wakes the service
@@ -331,12 +337,27 @@ BEGIN
     RETURN postrider_internal.accept_events(topic, events, false, notify, idempotency_key);
 END $$;
 
--- A change of a row as an event. The names of the members are those of the envelope of the topic's schema, so that a custom topic can map them.
-CREATE FUNCTION postrider.publish_row_change() RETURNS trigger
+-- An event in whichever schema its topic has.
+CREATE FUNCTION postrider.publish_data(topic text, event_type text, subject text, data jsonb, source text DEFAULT NULL, notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     schema text;
-    row_of jsonb := CASE TG_OP WHEN 'DELETE' THEN to_jsonb(OLD) ELSE to_jsonb(NEW) END;
+    event jsonb := jsonb_build_object('eventType', event_type, 'subject', subject, 'data', data);
+BEGIN
+    SELECT t.input_schema INTO schema FROM postrider_internal.topics t WHERE t.name = publish_data.topic AND t.deleted_at IS NULL;
+    IF schema = 'CloudEventSchemaV1_0' THEN
+        event := jsonb_strip_nulls(jsonb_build_object('source', coalesce(source, '/topics/' || publish_data.topic), 'type', event_type, 'subject', nullif(subject, ''),
+            'time', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) || jsonb_build_object('data', data);
+    END IF;
+    RETURN (postrider_internal.accept_events(publish_data.topic, jsonb_build_array(event), true, notify, idempotency_key))[1];
+END $$;
+
+-- A change of a row as an event. It runs with the rights of whoever changes the row: to_jsonb calls the casts of the user's own types.
+--
+-- Rows are compared byte by byte: not every type can be compared otherwise, and what is equal may have changed all the same (1.0 and 1.00).
+CREATE FUNCTION postrider.publish_row_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    row_of jsonb;
     type text := coalesce(nullif(TG_ARGV[1], ''), TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME) || '.' || CASE TG_OP WHEN 'INSERT' THEN 'Inserted' WHEN 'UPDATE' THEN 'Updated' ELSE 'Deleted' END;
     keys text[] := string_to_array(replace(nullif(TG_ARGV[2], ''), ' ', ''), ',');
     missing text;
@@ -348,9 +369,10 @@ BEGIN
             HINT = $hint$CREATE TRIGGER orders_events AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', 'Shop.Order', 'id')$hint$;
     ELSIF TG_LEVEL <> 'ROW' OR TG_WHEN <> 'AFTER' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'publish_row_change belongs to a trigger AFTER the change, FOR EACH ROW';
-    ELSIF TG_OP = 'UPDATE' AND OLD IS NOT DISTINCT FROM NEW THEN
+    ELSIF TG_OP = 'UPDATE' AND OLD *= NEW THEN
         RETURN NULL;
     END IF;
+    row_of := CASE TG_OP WHEN 'DELETE' THEN to_jsonb(OLD) ELSE to_jsonb(NEW) END;
     IF keys IS NULL THEN
         SELECT array_agg(a.attname::text ORDER BY k.place) INTO keys
           FROM pg_index i CROSS JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
@@ -362,24 +384,23 @@ BEGIN
     END IF;
     subject := left(concat_ws('/', TG_TABLE_SCHEMA, TG_TABLE_NAME, (SELECT string_agg(coalesce(row_of ->> k, 'null'), '/' ORDER BY place) FROM unnest(keys) WITH ORDINALITY AS u(k, place))), 1024);
     data := jsonb_build_object('operation', TG_OP, 'schema', TG_TABLE_SCHEMA, 'table', TG_TABLE_NAME,
-        'new', CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END, 'old', CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END);
-    SELECT t.input_schema INTO schema FROM postrider_internal.topics t WHERE t.name = TG_ARGV[0] AND t.deleted_at IS NULL;
-    PERFORM postrider.publish(TG_ARGV[0], CASE schema
-        WHEN 'CloudEventSchemaV1_0' THEN jsonb_build_object('source', format('/%s/%s', TG_TABLE_SCHEMA, TG_TABLE_NAME), 'type', type, 'subject', translate(subject, E'\r\n', '  '),
-            'time', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'data', data)
-        ELSE jsonb_build_object('eventType', type, 'subject', translate(subject, E'\r\n', '  '), 'data', data) END);
+        'new', CASE WHEN TG_OP <> 'DELETE' THEN row_of END, 'old', CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD) WHEN 'DELETE' THEN row_of END);
+    PERFORM postrider.publish_data(TG_ARGV[0], type, translate(subject, E'\r\n', '  '), data, source => format('/%s/%s', TG_TABLE_SCHEMA, TG_TABLE_NAME));
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.publish(text, jsonb, boolean, text), postrider.publish_batch(text, jsonb, boolean, text), postrider.publish_row_change() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postrider.publish(text, jsonb, boolean, text), postrider.publish_batch(text, jsonb, boolean, text),
+    postrider.publish_data(text, text, text, jsonb, text, boolean, text), postrider.publish_row_change() FROM PUBLIC;
 
 COMMENT ON FUNCTION postrider.publish(text, jsonb, boolean, text) IS 'Publishes one event, in the input schema of its topic, as part of the calling transaction: what is rolled back was never published. Answers postrider''s own id of it. A missing id, eventTime or specversion is made. notify => false: never NOTIFY; the service then finds the event by itself, within 10 ms while there is traffic, else within half a second. idempotency_key: a repeat of the same key to the same topic, within 24 hours, publishes nothing and answers the same id.';
 COMMENT ON FUNCTION postrider.publish_batch(text, jsonb, boolean, text) IS 'Publishes an array of up to 5,000 events, all or none, as postrider.publish() does; answers their ids in the same order.';
-COMMENT ON FUNCTION postrider.publish_row_change() IS 'Trigger function AFTER INSERT, UPDATE or DELETE, FOR EACH ROW: publishes the change. Arguments: topic; prefix of event types (else schema.table), which Inserted, Updated or Deleted follows; columns of the subject, with commas (else the primary key''s). An update that changes nothing publishes nothing.';
+COMMENT ON FUNCTION postrider.publish_data(text, text, text, jsonb, text, boolean, text) IS 'Publishes one event, made of these in whichever schema its topic has, as postrider.publish() does; source is of CloudEvents only.';
+COMMENT ON FUNCTION postrider.publish_row_change() IS 'Trigger function AFTER INSERT, UPDATE or DELETE, FOR EACH ROW: publishes the change. Arguments: topic; prefix of event types (else schema.table), which Inserted, Updated or Deleted follows; columns of the subject, with commas (else the primary key''s). An update that changes nothing publishes nothing. It runs with the rights of whoever changes the row, who needs postrider_publisher.';
 
 -- +goose Down
 DROP FUNCTION postrider.publish_row_change();
+DROP FUNCTION postrider.publish_data(text, text, text, jsonb, text, boolean, text);
 DROP FUNCTION postrider.publish_batch(text, jsonb, boolean, text);
 DROP FUNCTION postrider.publish(text, jsonb, boolean, text);
 DROP FUNCTION postrider_internal.accept_events(text, jsonb, boolean, boolean, text);
