@@ -1,10 +1,13 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"postrider/pgdev"
@@ -27,6 +30,11 @@ func testMain(m *testing.M) int {
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
 		return 1
+	}
+	// Most tests here wait: for a database that restarts, for a node to be called dead. With as many at once as there are CPUs, which is the
+	// default, two CPUs would be idle half of the time. The command line has the last word.
+	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel") }) {
+		_ = flag.Set("test.parallel", "4")
 	}
 	return pgdev.RunTests(m, nil)
 }
