@@ -142,7 +142,7 @@ func TestHeaderLimitsOfANode(t *testing.T) {
 	defer e.Close()
 	key := n.topic("orders")
 	put := func(status int, mappings string) string {
-		return n.manage(status, http.MethodPut, "/v1/topics/orders/subscriptions/all", fmt.Sprintf(`{"endpointUrl":%q,"deliveryAttributeMappings":[%s]}`, e.URL, mappings))
+		return n.manage(status, http.MethodPut, "/v1/topics/orders/subscriptions/all", fmt.Sprintf(`{"endpointValidation":"skip","endpointUrl":%q,"deliveryAttributeMappings":[%s]}`, e.URL, mappings))
 	}
 	require.Contains(t, put(http.StatusBadRequest, `{},{}`), "must have at most 1 entries, has 2")
 	require.Contains(t, put(http.StatusBadRequest, `{"name":"X-Id","type":"Static","properties":{"value":"123456"}}`), "must be 1 to 5 bytes long, is 6")
