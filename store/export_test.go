@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -50,3 +51,8 @@ func (s *Store) FreeMemory() int64 {
 
 // LastEventsWithin is LastEvents with another time to do it in.
 var LastEventsWithin = lastEvents
+
+// Written reports whether retention would wait for an open transaction that may have written to a partition of this day.
+func (s *Store) Written(ctx context.Context, table string, day time.Time) (bool, error) {
+	return s.written(ctx, dayTable{Name: table, Day: day})
+}

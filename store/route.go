@@ -72,13 +72,19 @@ WITH ` + freshPart + `, gone AS (
       JOIN step ON step.id = d.route_id
 ), ` + numbered(owedPart, 15) + `, rolled AS (` + rolledOwed + `
 ), rolled_publish AS (` + rolledRoute + `
-), matched AS MATERIALIZED (
+)`
+
+// matchedPart writes down how many wanted the events that were published by SQL. It is left out where there are none: like every update of a partitioned
+// table by keys that are not constants, it locks all days.
+const matchedPart = `, matched AS MATERIALIZED (
     SELECT m.event_uuid, m.event_day, m.count FROM unnest($19::bigint[], $20::uuid[], $21::date[], $22::int[]) AS m(route_id, event_uuid, event_day, count) JOIN step ON step.id = m.route_id
 ), told AS (
     UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = $1 FROM matched m
      WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched)) AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
-)
-SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
+)`
+
+const fanOutEnd = ` SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
+
 
 // routeColumns turns a request into the columns of storeRouteStatement.
 func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
@@ -204,8 +210,11 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		owed := cutRoutes(routes, catalogue, r.limit)
 		admitted = r.store.traffic.admit(subscriptionsOf(owed))
 		var found int64
-		values := slices.Concat(fanOutColumns(catalogue, routes, owed, admitted), []any{r.store.node}, matchedColumns(routes))
-		row := tx.QueryRow(ctx, fanOutStatement, values...)
+		statement, values := fanOutStatement+fanOutEnd, append(fanOutColumns(catalogue, routes, owed, admitted), r.store.node)
+		if matched := matchedColumns(routes); matched != nil {
+			statement, values = fanOutStatement+matchedPart+fanOutEnd, append(values, matched...)
+		}
+		row := tx.QueryRow(ctx, statement, values...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}

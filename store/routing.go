@@ -24,7 +24,7 @@ type routing struct {
 	BySQL              bool
 	events             []routedEvent
 	taken              int           // events done in this step
-	matched            []matchedPart // if it is still to be written down who wants them
+	matched            []matchedEvent // if it is still to be written down who wants them
 }
 
 // routedEvent is what the filters ask for. Its body is read only where advanced filters may ask for it.
@@ -224,8 +224,8 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 	}
 }
 
-// matchedPart is how many event subscriptions one event got to in one step.
-type matchedPart struct{ event, count int }
+// matchedEvent is how many event subscriptions one event got to in one step.
+type matchedEvent struct{ event, count int }
 
 func (r *routing) match(event, count int) {
 	if !r.BySQL {
@@ -235,10 +235,10 @@ func (r *routing) match(event, count int) {
 		r.matched[last].count += count
 		return
 	}
-	r.matched = append(r.matched, matchedPart{event, count})
+	r.matched = append(r.matched, matchedEvent{event, count})
 }
 
-// matchedColumns are what a step writes down of its events.
+// matchedColumns are what a step writes down of its events; nil where there is nothing.
 func matchedColumns(routes []*routing) []any {
 	var owners []int64
 	var ids [][16]byte
@@ -248,6 +248,9 @@ func matchedColumns(routes []*routing) []any {
 		for _, m := range r.matched {
 			owners, ids, days, counts = append(owners, r.ID), append(ids, r.EventUUIDs[m.event]), append(days, r.EventDay), append(counts, int32(m.count))
 		}
+	}
+	if owners == nil {
+		return nil
 	}
 	return []any{owners, ids, days, counts}
 }
