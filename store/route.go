@@ -85,7 +85,6 @@ const matchedPart = `, matched AS MATERIALIZED (
 
 const fanOutEnd = ` SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
-
 // routeColumns turns a request into the columns of storeRouteStatement.
 func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
 	e := newEventColumns(len(group[0].receipt.Events))

@@ -23,7 +23,7 @@ type routing struct {
 	EventUUIDs         [][16]byte // of the events from Next on, a part of them
 	BySQL              bool
 	events             []routedEvent
-	taken              int           // events done in this step
+	taken              int            // events done in this step
 	matched            []matchedEvent // if it is still to be written down who wants them
 }
 
