@@ -41,7 +41,7 @@ SELECT mine, EXISTS (SELECT FROM taken) FROM lock`
 
 // keyLock is the advisory lock of a key; postrider.publish takes the same one.
 func keyLock(topic int64, hash []byte) int64 {
-	return int64(binary.BigEndian.Uint64(hash)) ^ topic //nolint:gosec // any 64 bits will do
+	return int64(binary.BigEndian.Uint64(hash)) ^ topic
 }
 
 func keyHash(key string) []byte {
