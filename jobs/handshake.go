@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -96,9 +97,13 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 	if err != nil {
 		return err
 	}
+	met.Conceal = concealing(h)
+	met.Err = met.Conceal(met.Err)
 	outcome, why := judge(h, met, e.options.WebhookOrigin)
+	why = met.Conceal(why)
+	excerpt := []byte(met.Conceal(string(met.Body)))
 	r := &store.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: store.HandshakeStep{
-		At: h.ReadAt, Sent: ask.words, Status: met.Status, Error: met.Err, Answer: excerptOf(met.Body, h.Code), Verdict: why, Duration: took,
+		At: h.ReadAt, Sent: ask.words, Status: met.Status, Error: met.Err, Answer: excerpt[:min(len(excerpt), maxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = standing(h, outcome, why)
 	e.log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription, "endpoint", h.EndpointBaseURL,
@@ -217,6 +222,9 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 		defer func() { _ = resp.Body.Close() }()
 		met.Status, met.AllowedOrigin, met.AllowedRate = resp.StatusCode, resp.Header.Values("WebHook-Allowed-Origin"), resp.Header.Values("WebHook-Allowed-Rate")
 		met.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
+		if a.method == http.MethodOptions {
+			err = nil // its headers are the answer
+		}
 	}
 	switch {
 	case err == nil:
@@ -230,13 +238,15 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 	return met, k.elapsed(), nil
 }
 
-// excerptOf is what is kept of an answer. An endpoint may send back what it was sent: who reads the views must not find a code
-// that is still good.
-func excerptOf(body []byte, code string) []byte {
-	if code != "" {
-		body = bytes.ReplaceAll(body, []byte(code), []byte("(code)"))
+// concealing takes out of what is kept of an answer what it repeats of the endpoint's URL, as is done with deliveries, and the code,
+// in whatever case: who reads the views must not find one that is still good.
+func concealing(h *store.Handshake) func(string) string {
+	secrets := policy.NewSecrets(nil, h.EndpointURL)
+	if h.Code == "" {
+		return secrets.Redact
 	}
-	return body[:min(len(body), maxExcerptBytes)]
+	code := regexp.MustCompile("(?i)" + regexp.QuoteMeta(h.Code))
+	return func(text string) string { return secrets.Redact(code.ReplaceAllLiteralString(text, "(code)")) }
 }
 
 // expireHandshakes ends handshakes that somebody had to complete and did not.

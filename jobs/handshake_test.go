@@ -159,6 +159,7 @@ func TestAnswersToHandshakes(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "{")
 	}
+	brokenOff := func(w http.ResponseWriter, r request) { w.Header().Set("WebHook-Allowed-Origin", "*"); broken(w, r) }
 	hang := func(http.ResponseWriter, request) { time.Sleep(400 * time.Millisecond) } //nolint:forbidigo // this endpoint is late
 	for name, c := range map[string]handshakeCase{
 		"the code":                  {event.EventGrid, sendsBack, store.HandshakeSucceeded, 1, "with the code"},
@@ -175,6 +176,7 @@ func TestAnswersToHandshakes(t *testing.T) {
 		"a huge body":               {event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), store.HandshakeAwaiting, 1, "not a JSON object"},
 		"a broken body":             {event.EventGrid, broken, store.HandshakeFailed, 3, "no answer: unexpected EOF"},
 		"no answer":                 {event.EventGrid, hang, store.HandshakeFailed, 3, "timed out after 300ms"},
+		"permission, broken off":    {event.CloudEvents, brokenOff, store.HandshakeSucceeded, 1, "Allowed-Origin: *"},
 		"permission":                {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
 		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net", ""), store.HandshakeSucceeded, 1, "answered 204"},
 		"permission for everybody":  {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: *"},
@@ -200,6 +202,50 @@ func TestAnswersToHandshakes(t *testing.T) {
 			require.Equal(t, c.state == store.HandshakeFailed, errors.As(err, &failed), "%v", err)
 			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE answer LIKE '%' || $1 || '%'", h.Code))
 		})
+	}
+}
+
+// Endpoints repeat what they were sent. Neither the code, in any case, nor what is secret of their URL is kept, also where it would be
+// cut.
+func TestSecretsAreLeftOutOfHandshakes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.startShaking(t, nil)
+	for name, c := range map[string]struct {
+		schema event.Schema
+		repeat func(http.ResponseWriter, request)
+	}{
+		"code": {event.EventGrid, func(w http.ResponseWriter, r request) {
+			code, _ := codeIn(r.body)
+			_, _ = fmt.Fprintf(w, "%s %s %s%s", strings.ToUpper(code), r.uri, strings.Repeat("x", 4096-37-len(r.uri)-6), "hush%2Fhush")
+		}},
+		"origin": {event.CloudEvents, func(w http.ResponseWriter, r request) {
+			w.Header().Set("WebHook-Allowed-Origin", strings.Repeat("x", 96)+"hush/hush "+r.header.Get("WebHook-Request-Callback"))
+		}},
+		"callback": {event.CloudEvents, func(w http.ResponseWriter, r request) {
+			w.Header().Set("WebHook-Allowed-Origin", r.header.Get("WebHook-Request-Callback"))
+		}},
+		"error": {event.EventGrid, func(w http.ResponseWriter, r request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				_, _ = fmt.Fprintf(conn, "%s\r\n\r\n", r.uri)
+				_ = conn.Close()
+			}
+		}},
+		"rate": {event.CloudEvents, func(w http.ResponseWriter, _ request) {
+			w.Header().Set("WebHook-Allowed-Origin", "*")
+			w.Header().Set("WebHook-Allowed-Rate", "/in?code=hush%2Fhush")
+		}},
+	} {
+		e := newEndpoint(t, c.repeat)
+		h := b.shake(t, name, asking(e.URL+"/in?code=hush%2Fhush", c.schema))
+		kept := h.Message
+		require.NotEmpty(t, h.Steps, name)
+		for _, step := range h.Steps {
+			kept += step.Verdict + step.Error + string(step.Answer)
+		}
+		require.NotContains(t, kept, "hush", name)
+		require.NotContains(t, strings.ToLower(kept), h.Code[:18], name)
 	}
 }
 

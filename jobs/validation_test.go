@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,24 +72,51 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
 
-// What is owed goes on waiting while its endpoint is exchanged for one that has not answered yet: neither gets it.
-func TestNewEndpointHoldsWhatIsOwed(t *testing.T) {
+// An endpoint that works is exchanged for one that has answered, and for no other. One that has not is, where nothing worked before.
+func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	before := newEndpoint(t, answering(http.StatusOK))
 	e, hang := newHanging(t, sendsBack)
 	b.startShaking(t, nil)
-	b.subscribe(t, "billing", before.URL, nil)
+	old := b.subscribe(t, "billing", before.URL, nil)
 	spec := asking(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
+	_, _, err := b.store.PutValidated(t.Context(), topicName, "billing", spec, id)
+	require.ErrorIs(t, err, store.ErrNoAnswerYet)
+	b.publishOne(t, "a")
+	b.attemptsMade(t, 1)
+	require.Len(t, before.requests(), 1)
+	hang.letGo()
+	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+	kept, err := b.store.SubscriptionOf(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	require.Equal(t, old.Version, kept.Version)
+
+	silent, _ := newHanging(t, sendsBack)
+	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Failed'")
+	spec = asking(silent.URL, event.EventGrid)
+	require.Equal(t, store.ProvisioningUpdating, b.put(t, "billing", spec, b.begin(t, "billing", spec)).ProvisioningState)
+}
+
+// What is owed goes on waiting while its endpoint is exchanged for one that was not validated yet: neither gets it.
+func TestNewEndpointHoldsWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	b.subscribe(t, "billing", before.URL, nil)
+	spec := asking(e.URL, event.EventGrid)
+	h := b.shake(t, "billing", spec)
 	b.publishOne(t, "to the old one")
 	b.attemptsMade(t, 1)
-	sub := b.put(t, "billing", spec, id)
-	require.Equal(t, store.ProvisioningUpdating, sub.ProvisioningState)
+	sub := b.put(t, "billing", spec, h.ID)
+	require.Equal(t, store.ProvisioningAwaiting, sub.ProvisioningState)
 	b.publishOne(t, "to the new one")
 	require.Equal(t, 1, b.count(t, notValidatedQuery))
-	hang.letGo()
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
 	require.Len(t, before.requests(), 1)
 	require.Equal(t, "to the new one", e.delivered()[0].eventID())
@@ -100,21 +128,20 @@ func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
 	b := setup(t)
 	one := 1
 	first, hangFirst := newHanging(t, answering(http.StatusOK))
-	second, hangSecond := newHanging(t, sendsBack)
+	second := newEndpoint(t, answering(http.StatusOK))
 	b.startShaking(t, nil)
 	b.subscribe(t, "billing", first.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
 	b.publishOne(t, "a")
 	<-hangFirst.begun
 	b.publishOne(t, "b") // waits for its place
 	spec := asking(second.URL, event.EventGrid)
-	id := b.begin(t, "billing", spec)
-	<-hangSecond.begun
-	b.put(t, "billing", spec, id)
+	h := b.shake(t, "billing", spec)
+	b.put(t, "billing", spec, h.ID)
 	hangFirst.letGo()
 	b.attemptsMade(t, 1)
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL") // admission, where it waited for longer than a second
 	require.Empty(t, second.delivered())
-	hangSecond.letGo()
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
 	require.Len(t, second.delivered(), 1)
 }
@@ -305,4 +332,135 @@ func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 			require.Len(t, e.requests(), 1)
 		})
 	}
+}
+
+// again begins one more handshake with the endpoint of an event subscription, waits for it and lets the event subscription go by it.
+func (b *bundle) again(t *testing.T, name string) *store.Subscription {
+	t.Helper()
+	topic, err := b.store.Topic(t.Context(), topicName)
+	require.NoError(t, err)
+	sub, err := b.store.SubscriptionOf(t.Context(), topicName, name)
+	require.NoError(t, err)
+	id, err := b.store.RepeatValidation(t.Context(), topic, sub, "")
+	require.NoError(t, err)
+	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+	sub, err = b.store.ConcludeValidation(t.Context(), topicName, name, id)
+	require.NoError(t, err)
+	require.Equal(t, id, sub.HandshakeID)
+	return sub
+}
+
+// An endpoint that is validated in an earlier handshake than the one its event subscription goes by is validated: by its link, and by an
+// answer that came late. Of another endpoint, or another kind of events, it is not.
+func TestEarlierHandshakeValidates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	state := func(name string) store.ProvisioningState {
+		sub, err := b.store.SubscriptionOf(t.Context(), topicName, name)
+		require.NoError(t, err)
+		return sub.ProvisioningState
+	}
+	first := b.shake(t, "billing", spec)
+	b.put(t, "billing", spec, first.ID)
+	require.Equal(t, store.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
+	b.publishOne(t, "a")
+	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", first.Code))
+	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
+	sub, err := b.store.SubscriptionOf(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, first.ID, sub.HandshakeID)
+
+	h := b.shake(t, "moved", spec)
+	b.put(t, "moved", spec, h.ID)
+	for _, other := range []store.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL, event.CloudEvents)} {
+		other.EndpointBaseURL = e.URL
+		b.put(t, "moved", other, b.shake(t, "moved", other).ID)
+		b.exec(t, "UPDATE postrider_internal.handshakes SET state = 'awaiting', concluded_at = NULL WHERE id = $1", h.ID)
+		require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "moved", h.Code))
+		require.Equal(t, store.ProvisioningAwaiting, state("moved"))
+	}
+}
+
+func TestLateAnswerToAnEarlierHandshakeValidates(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	var asked atomic.Int32
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if asked.Add(1) == 1 {
+			close(begun)
+			<-release
+			sendsBack(w, r)
+		}
+	})
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec)
+	<-begun
+	require.Equal(t, store.ProvisioningCreating, b.put(t, "billing", spec, id).ProvisioningState)
+	require.Equal(t, store.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
+	close(release)
+	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
+}
+
+// Two handshakes of one endpoint that was to be stored twice at once: the one that has succeeded counts.
+func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	var asked atomic.Int32
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if asked.Add(1) == 1 {
+			close(begun)
+			<-release
+			return
+		}
+		sendsBack(w, r)
+	})
+	defer close(release)
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	first := b.begin(t, "billing", spec)
+	<-begun
+	second := b.shake(t, "billing", spec)
+	require.Equal(t, store.ProvisioningCreating, b.put(t, "billing", spec, first).ProvisioningState)
+	sub := b.put(t, "billing", spec, second.ID)
+	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Empty(t, sub.Hold.Reason)
+	require.Equal(t, store.ProvisioningSucceeded, b.put(t, "billing", spec, first).ProvisioningState, "nothing is taken away")
+}
+
+// A handshake is gone by until it fails. Then it is begun again by whoever states all settings, or another endpoint, and not by whoever
+// changes others.
+func TestWhatIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	h := b.shake(t, "billing", spec)
+	b.put(t, "billing", spec, h.ID)
+	spec.Labels = []string{"a"}
+	kept := b.put(t, "billing", spec, 0)
+	require.Equal(t, store.ProvisioningAwaiting, kept.ProvisioningState)
+	require.Equal(t, store.HoldNotValidated, kept.Hold.Reason)
+	require.Equal(t, h.ID, kept.HandshakeID)
+
+	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
+	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	spec.Labels = []string{"b"}
+	kept, err := b.store.PatchSubscription(t.Context(), topicName, "billing", spec)
+	require.NoError(t, err)
+	require.Equal(t, store.ProvisioningFailed, kept.ProvisioningState)
+	require.Equal(t, store.HoldNotValidated, kept.Hold.Reason)
+	_, _, err = b.store.PutSubscription(t.Context(), topicName, "billing", spec)
+	require.ErrorIs(t, err, store.ErrNotValidated)
+	spec.EndpointURL += "/elsewhere"
+	_, err = b.store.PatchSubscription(t.Context(), topicName, "billing", spec)
+	require.ErrorIs(t, err, store.ErrNotValidated)
 }

@@ -18,12 +18,12 @@ SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscrip
 COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, and who was shown a secret. No secret is in it.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
-COMMENT ON COLUMN postrider.audit.actor IS 'Who: admin (the admin token), cli (a verb of the program that writes into the database), postrider (the program itself, as dev does with its demo).';
+COMMENT ON COLUMN postrider.audit.actor IS 'Who: admin (the admin token), cli (a verb of the program that writes into the database), postrider (the program itself, as dev does with its demo), validationUrl (whoever opened that URL).';
 COMMENT ON COLUMN postrider.audit.address IS 'Address that the request came from; a proxy''s where there is one. NULL = no request.';
-COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_paused, subscription_resumed, subscription_released, subscription_probed, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted.';
+COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL where the action is about none.';
-COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), keys, stopTimeToLive, policy. Never a value that may be a secret.';
+COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy. Never a value that may be a secret.';
 
 -- +goose Down
 DROP VIEW postrider.audit;

@@ -83,7 +83,7 @@ COMMENT ON COLUMN postrider.handshake_steps.at IS 'When it began.';
 COMMENT ON COLUMN postrider.handshake_steps.sent IS 'What was sent, in words.';
 COMMENT ON COLUMN postrider.handshake_steps.status IS 'HTTP status of the answer; NULL = there was none.';
 COMMENT ON COLUMN postrider.handshake_steps.error IS 'Why there was no answer.';
-COMMENT ON COLUMN postrider.handshake_steps.answer IS 'Body of the answer, first 4 KiB, without the code; NULL = empty, or no text.';
+COMMENT ON COLUMN postrider.handshake_steps.answer IS 'Body of the answer, first 4 KiB, without the code and what is secret of the URL; NULL = empty, or no text.';
 COMMENT ON COLUMN postrider.handshake_steps.verdict IS 'What the answer was taken for.';
 COMMENT ON COLUMN postrider.handshake_steps.duration_ms IS 'How long the request took, in milliseconds.';
 COMMENT ON COLUMN postrider.handshake_steps.node IS 'Node that made it.';

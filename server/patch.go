@@ -17,6 +17,10 @@ import (
 // another has succeeded; a hundred at once take about that many.
 const patchTries = 200
 
+// patchHandshakes is how many handshakes one patch makes at most, for the same cause: its client waits up to 15 s for each, and two are
+// what an answer may take.
+const patchHandshakes = 2
+
 // PatchSubscription answers PATCH /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *management) PatchSubscription(ctx context.Context, r PatchSubscriptionRequestObject) (PatchSubscriptionResponseObject, error) {
 	when, err := conditions(r.Params.IfMatch, nil)
@@ -31,11 +35,14 @@ func (m *management) PatchSubscription(ctx context.Context, r PatchSubscriptionR
 	if err := decodeStrictly(patch, &SubscriptionSettings{}); err != nil {
 		return nil, err
 	}
-	for range patchTries {
-		before, after, err := m.patch(ctx, r.Topic, r.Subscription, patch, when)
+	for tries, handshakes := 0, 0; tries < patchTries && handshakes < patchHandshakes; tries++ {
+		before, after, shook, err := m.patch(ctx, r.Topic, r.Subscription, patch, when)
 		switch late := errors.Is(err, store.ErrPrecondition); {
 		case late && !named(when, before.Version):
 			return nil, preconditionFailed("event subscription", r.Subscription, r.Params.IfMatch)
+		case late && shook:
+			handshakes++
+			continue
 		case late:
 			continue
 		case err != nil:
@@ -56,32 +63,43 @@ func named(when []store.Condition, version int64) bool {
 }
 
 // patch changes an event subscription as it is now. ErrPrecondition: somebody else did meanwhile, or it is in no version that is
-// asked for.
-func (m *management) patch(ctx context.Context, topic, name string, patch json.RawMessage, when []store.Condition) (before, after *store.Subscription, err error) {
+// asked for. shook: a handshake was made for it.
+func (m *management) patch(ctx context.Context, topic, name string, patch json.RawMessage, when []store.Condition) (before, after *store.Subscription, shook bool, err error) {
 	if before, err = m.subscription(ctx, topic, name); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	parent, err := m.topic(ctx, topic)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	settings, err := patched(&before.SubscriptionSpec, patch)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	spec, err := m.subscriptionSpec(ctx, parent, name, settings)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	after, _, err = m.put(ctx, parent, name, spec, append(slices.Clone(when), store.Condition{Versions: []int64{before.Version}})...)
-	return before, after, m.putRefused(topic, err)
+	when = append(slices.Clone(when), store.Condition{Versions: []int64{before.Version}})
+	after, err = m.store.PatchSubscription(ctx, topic, name, spec, when...)
+	if shook = errors.Is(err, store.ErrNotValidated); shook {
+		after, _, err = m.putValidated(ctx, parent, name, spec, when...)
+	}
+	return before, after, shook, m.putRefused(topic, err)
 }
 
-// patched are the settings that a patch makes of those stated.
+// patched are the settings that a patch makes of those stated. Whether an endpoint is validated is judged anew with another endpoint,
+// as of a put: nobody has vouched for that one.
 func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*SubscriptionSettings, error) {
 	stated := statedSettings(spec)
-	var named struct{ RetryPolicy map[string]json.RawMessage }
+	var named struct {
+		RetryPolicy map[string]json.RawMessage
+		EndpointURL *string
+	}
 	_ = json.Unmarshal(patch, &named)
+	if named.EndpointURL != nil && *named.EndpointURL != spec.EndpointURL {
+		stated.EndpointValidation = nil
+	}
 	if _, other := named.RetryPolicy["maxDeliveryCount"]; other {
 		stated.RetryPolicy.MaxDeliveryAttempts = nil
 	}

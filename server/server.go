@@ -118,7 +118,7 @@ func (s *Server) setUp() {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Binder = strictBinder{}
 	e.HTTPErrorHandler = s.answerError
-	e.Pre(s.recoverAndLog)
+	e.Pre(s.recoverAndLog, notStored)
 	for _, r := range s.routes() {
 		r.addTo(e, s)
 	}

@@ -111,6 +111,19 @@ func setup(t *testing.T, change ...func(*server.Options)) *bundle {
 	return b
 }
 
+// Answers to administrators are in no cache, whatever they are.
+func TestAnswersToAdministratorsAreNotStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	for _, path := range []string{"/v1/topics", "/v1/topics/orders", "/v1/topics/never", "/v1/nothing", "/v1"} {
+		require.Equal(t, "no-store", b.manage(http.MethodGet, path, "").header.Get("Cache-Control"), path)
+		require.Equal(t, "no-store", b.send(http.MethodGet, path, "").header.Get("Cache-Control"), path)
+	}
+	require.Equal(t, "no-store", b.manage(http.MethodPost, "/v1/topics", "").header.Get("Cache-Control"))
+	require.Empty(t, b.send(http.MethodGet, "/openapi.yaml", "").header.Get("Cache-Control"))
+}
+
 // answer is what a request came to.
 type answer struct {
 	t      *testing.T

@@ -10,9 +10,6 @@ import (
 	"postrider/store"
 )
 
-// noStore keeps secrets out of caches, a browser's own included.
-const noStore = "no-store"
-
 // previousSecretByDefault is how long a replaced secret goes on signing where nothing else is asked for.
 const previousSecretByDefault = 24 * time.Hour
 
@@ -25,7 +22,7 @@ func (m *management) GetSigningSecrets(ctx context.Context, r GetSigningSecretsR
 	if err != nil {
 		return nil, err
 	}
-	return GetSigningSecrets200JSONResponse{m.signingSecrets(sub), GetSigningSecrets200ResponseHeaders{noStore}}, nil
+	return GetSigningSecrets200JSONResponse(m.signingSecrets(sub)), nil
 }
 
 // RotateSigningSecret answers POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
@@ -50,7 +47,7 @@ func (m *management) RotateSigningSecret(ctx context.Context, r RotateSigningSec
 	case err != nil:
 		return nil, err
 	}
-	return RotateSigningSecret200JSONResponse{m.signingSecrets(sub), RotateSigningSecret200ResponseHeaders{noStore}}, nil
+	return RotateSigningSecret200JSONResponse(m.signingSecrets(sub)), nil
 }
 
 // newSecret reads what is asked for: the key, nil for one that is made here, and how long the secrets so far go on signing.

@@ -38,6 +38,11 @@ func (s *Server) knowBase(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 	}
 }
 
+func baseOf(ctx context.Context) string {
+	base, _ := ctx.Value(publicBase{}).(string)
+	return base
+}
+
 // schemeOf believes a proxy: the request comes from an administrator.
 func schemeOf(c echo.Context) string {
 	if c.Scheme() == "https" {
@@ -72,24 +77,27 @@ func SkipOnLoopback(host string) store.EndpointValidation {
 // put stores an event subscription, after a handshake with its endpoint where that is needed.
 func (m *management) put(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
 	sub, made, err := m.store.PutSubscription(ctx, topic.Name, name, spec, when...)
-	if !errors.Is(err, store.ErrNotValidated) {
-		return sub, made, err
+	if errors.Is(err, store.ErrNotValidated) {
+		return m.putValidated(ctx, topic, name, spec, when...)
 	}
-	handshake, err := m.shakeHands(ctx, topic, name, &spec)
+	return sub, made, err
+}
+
+func (m *management) putValidated(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
+	handshake, err := m.store.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
 	if err != nil {
 		return nil, false, err
 	}
-	sub, made, err = m.store.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
-	return sub, made, validationRefusal(err)
-}
-
-// shakeHands begins a handshake and waits for its end, but not for ever.
-func (m *management) shakeHands(ctx context.Context, topic *store.Topic, name string, spec *store.SubscriptionSpec) (id int64, err error) {
-	base, _ := ctx.Value(publicBase{}).(string)
-	if id, err = m.store.BeginValidation(ctx, topic, name, spec, base); err != nil {
-		return 0, err
+	if err := m.store.WaitHandshake(ctx, handshake, m.validationWait); err != nil {
+		return nil, false, err
 	}
-	return id, m.store.WaitHandshake(ctx, id, m.validationWait)
+	sub, made, err := m.store.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
+	if errors.Is(err, store.ErrNoAnswerYet) {
+		return nil, false, refuse(http.StatusBadRequest, codeEndpointValidationFailed,
+			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that there was is kept. Try again, or set endpointValidation to skip.",
+			spec.EndpointBaseURL, m.validationWait)
+	}
+	return sub, made, validationRefusal(err)
 }
 
 // validationRefusal words a failed handshake, in Event Grid's own sentence.
@@ -120,8 +128,11 @@ func (m *management) ValidateSubscription(ctx context.Context, r ValidateSubscri
 	if err != nil {
 		return nil, err
 	}
-	handshake, err := m.shakeHands(ctx, topic, sub.Name, &sub.SubscriptionSpec)
+	handshake, err := m.store.RepeatValidation(ctx, topic, sub, baseOf(ctx))
 	if err != nil {
+		return nil, err
+	}
+	if err := m.store.WaitHandshake(ctx, handshake, m.validationWait); err != nil {
 		return nil, err
 	}
 	sub, err = m.store.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)

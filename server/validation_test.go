@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,4 +259,100 @@ func TestEndpointValidationSetting(t *testing.T) {
 	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).json(http.StatusCreated)
 	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
 	require.Equal(t, store.ValidationRequired, server.SkipOnLoopback(""))
+}
+
+// That nobody asked an endpoint on this machine vouches for no other.
+func TestPatchedEndpointIsJudgedAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *server.Options) {
+		o.DefaultValidation, o.AllowCIDR = server.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	b.topic("orders", "")
+	patch := func(name, change string) string {
+		path := "/v1/topics/orders/subscriptions/" + name
+		b.manage(http.MethodPut, path, to("http://127.0.0.1:9/")).json(http.StatusCreated)
+		answer := b.manage(http.MethodPatch, path, change)
+		return fmt.Sprintf("%d %v", answer.status, b.manage(http.MethodGet, path, "").json(http.StatusOK)["endpointValidation"])
+	}
+	require.Equal(t, "200 skip", patch("other-label", `{"labels":["a"]}`))
+	require.Equal(t, "200 skip", patch("same-endpoint", to("http://127.0.0.1:9/")))
+	require.Equal(t, "200 skip", patch("here", to("http://127.0.0.1:10/")))
+	require.Equal(t, "400 skip", patch("elsewhere", to("https://example.com/")), "nobody asks it here")
+	require.Equal(t, "200 skip", patch("vouched", `{"endpointUrl":"https://example.com/","endpointValidation":"skip"}`))
+}
+
+// An endpoint that works is exchanged for one that has answered.
+func TestSlowEndpointReplacesNoneThatWorks(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
+	b.topic("orders", "")
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).json(http.StatusCreated)
+	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
+	answer := make(chan struct{})
+	e := endpoint(t, func(http.ResponseWriter, *http.Request) { <-answer })
+	t.Cleanup(func() { close(answer) })
+	for _, method := range []string{http.MethodPut, http.MethodPatch} {
+		refusal := b.manage(method, billing, to(e+"/in?secret=1")).refused(http.StatusBadRequest, "EndpointValidationFailed")
+		require.Equal(t, "The attempt to validate the provided endpoint "+e+"/in failed. It did not answer within 10ms, and the endpoint that there was is kept. "+
+			"Try again, or set endpointValidation to skip.", refusal.Message)
+	}
+	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK))
+}
+
+// Each handshake may take 15 s: a patch that others overtake asks twice and no more.
+func TestPatchShakesHandsTwiceAtMost(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).json(http.StatusCreated)
+	var asked atomic.Int32
+	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, asked.Add(1))).json(http.StatusOK)
+		sendsBack(w, r)
+	})
+	b.manage(http.MethodPatch, billing, to(e)).refused(http.StatusConflict, "Conflict")
+	require.EqualValues(t, 2, asked.Load())
+	require.Equal(t, "http://127.0.0.1:9/", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["endpointBaseUrl"])
+}
+
+// What is under way, or awaits somebody, is not begun again by what leaves the endpoint as it is, and its link stays.
+func TestChangesKeepTheLink(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	e := endpoint(t, answers(http.StatusOK))
+	made := b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
+	for method, body := range map[string]string{http.MethodPut: to(e), http.MethodPatch: `{"maxEventsPerBatch":5}`} {
+		kept := b.manage(method, billing, body).json(http.StatusOK)
+		require.Equal(t, "AwaitingManualAction", kept["provisioningState"], method)
+		require.Equal(t, made["validation"], kept["validation"], method)
+	}
+	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
+	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	failed := b.manage(http.MethodPatch, billing, `{"labels":["a"]}`).json(http.StatusOK)
+	require.Equal(t, "Failed", failed["provisioningState"])
+	require.Equal(t, "not_validated", failed["hold"].(map[string]any)["reason"])
+	again := b.manage(http.MethodPut, billing, to(e)).json(http.StatusOK)
+	require.Equal(t, "AwaitingManualAction", again["provisioningState"])
+	require.NotEqual(t, made["validation"].(map[string]any)["validationUrl"], again["validation"].(map[string]any)["validationUrl"])
+}
+
+// A put that asks for a version, and whose own handshake succeeds, is not too late for that.
+func TestConditionalPutAfterAFailedHandshake(t *testing.T) {
+	t.Parallel()
+	b := setupEngine(t)
+	b.topic("orders", "")
+	var works atomic.Bool
+	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if works.Load() {
+			sendsBack(w, r)
+		}
+	})
+	b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
+	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
+	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	works.Store(true)
+	etag := b.manage(http.MethodGet, billing, "").json(http.StatusOK)["etag"].(string)
+	put := b.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type", "application/json", "If-Match", etag)
+	require.Equal(t, "Succeeded", put.json(http.StatusOK)["provisioningState"])
 }

@@ -46,6 +46,8 @@ const (
 	auditSubscriptionReplaced auditAction = "subscription_replaced"
 	auditSubscriptionDeleted  auditAction = "subscription_deleted"
 	auditSubscriptionExpired  auditAction = "subscription_expired"
+	auditValidationAsked      auditAction = "subscription_validation_asked"
+	auditValidated            auditAction = "subscription_validated"
 	auditPaused               auditAction = "subscription_paused"
 	auditResumed              auditAction = "subscription_resumed"
 	auditReleased             auditAction = "subscription_released"
@@ -93,6 +95,13 @@ func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *Subscrip
 		e.action, before = auditSubscriptionReplaced, &existing.SubscriptionSpec
 	}
 	e.details = map[string]any{"settings": differentSettings(before, spec)}
+	// Who vouches for an endpoint answers for it. The word is no secret.
+	switch {
+	case spec.EndpointValidation != ValidationRequired:
+		e.details["endpointValidation"] = ValidationSkip
+	case before.EndpointValidation != ValidationRequired:
+		e.details["endpointValidation"] = ValidationRequired
+	}
 	return audit(ctx, tx, e)
 }
 

@@ -66,6 +66,9 @@ const (
 // ErrNotValidated says that the endpoint has to answer a handshake first.
 var ErrNotValidated = errors.New("the endpoint is not validated")
 
+// ErrNoAnswerYet says that an endpoint has not answered its handshake in time to take the place of one that works.
+var ErrNoAnswerYet = errors.New("the endpoint has not answered yet")
+
 // ErrCallbackOver says that validationUrl was opened too late, or for a handshake that had failed.
 var ErrCallbackOver = errors.New("the validation is over")
 
@@ -138,8 +141,8 @@ func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("hand
 // after both: somebody waits for the first.
 const insertHandshakeStatement = `
 WITH handshake AS (
-    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, job_id)
-    VALUES (@purpose, @topic, @subscription, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, nextval('postrider_internal.river_job_id_seq'))
+    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, job_id)
+    VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, nextval('postrider_internal.river_job_id_seq'))
     RETURNING id, job_id
 ), job AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
@@ -151,10 +154,7 @@ SELECT id FROM handshake`
 // once the first request has its job. publicURL is what validationUrl begins with. See WaitHandshake, and then PutValidated or
 // ConcludeValidation. ErrUnavailable.
 func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string) (id int64, err error) {
-	code := uuid.NewString()
-	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
-	args["code"], args["code_hash"] = s.sealer.Seal(handshakeCodeColumn, code), s.codeHash(code)
-	args["callback"], args["public_url"] = topic.Kind == TopicBasic, publicURL
+	args := s.validationArgs(topic, name, spec, publicURL)
 	if err := s.pool.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id); err != nil {
 		return 0, outage("begin a handshake", err)
 	}
@@ -162,11 +162,33 @@ func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, 
 	return id, nil
 }
 
+// RepeatValidation begins a handshake with the endpoint that an event subscription has, because somebody asks for one. That is
+// audited. Once it succeeds the event subscription is validated, also where nobody waits for it. ErrUnavailable.
+func (s *Store) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscription, publicURL string) (id int64, err error) {
+	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
+	args["subscription_id"] = sub.ID
+	e := auditEntry{action: auditValidationAsked, topic: topic.Name, subscription: sub.Name}
+	err = s.audited(ctx, e, func(tx pgx.Tx) error { return tx.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id) })
+	if err != nil {
+		return 0, outage("begin a handshake", err)
+	}
+	s.pokeHandshakes(ctx)
+	return id, nil
+}
+
+func (s *Store) validationArgs(topic *Topic, name string, spec *SubscriptionSpec, publicURL string) pgx.NamedArgs {
+	code := uuid.NewString()
+	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
+	args["code"], args["code_hash"] = s.sealer.Seal(handshakeCodeColumn, code), s.codeHash(code)
+	args["callback"], args["public_url"] = topic.Kind == TopicBasic, publicURL
+	return args
+}
+
 func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"purpose": purpose, "topic": topic, "subscription": name, "endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL),
 		"base_url": spec.EndpointBaseURL, "hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
-		"code": nil, "code_hash": nil, "callback": false, "public_url": "",
+		"subscription_id": nil, "code": nil, "code_hash": nil, "callback": false, "public_url": "",
 	}
 }
 

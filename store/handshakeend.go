@@ -59,7 +59,7 @@ func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err er
 		if err != nil || !concluded {
 			return err
 		}
-		return s.follow(ctx, tx, r.Handshake.ID, r.State)
+		return s.follow(ctx, tx, r.Handshake, r.State)
 	})
 }
 
@@ -98,13 +98,31 @@ func provisioned(state HandshakeState, before ProvisioningState) ProvisioningSta
 	}
 }
 
-// follow lets the event subscription that goes by a handshake have its new state. One whose endpoint was validated before stays
-// as it is: a handshake that was asked for once more takes nothing away. The caller has locked the catalogue and then the
-// handshake, as whoever stores an event subscription with it does: so one of the two sees the other, in any order.
-func (s *Store) follow(ctx context.Context, tx pgx.Tx, handshake int64, state HandshakeState) error {
+// follow lets an event subscription have what becomes of a handshake. One whose endpoint was validated before stays as it is: a
+// handshake that was asked for once more takes nothing away. The caller has locked the catalogue and then the handshake, as whoever
+// stores an event subscription with it does: so one of the two sees the other, in any order.
+func (s *Store) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state HandshakeState) error {
+	if state == HandshakeSucceeded {
+		return s.validated(ctx, tx, h, false)
+	}
 	const change = `UPDATE postrider_internal.event_subscriptions SET provisioning_state = $2
-		WHERE handshake_id = $1 AND provisioning_state <> 'Succeeded' AND deleted_at IS NULL RETURNING id`
-	rows, err := tx.Query(ctx, change, handshake, string(provisioned(state, ProvisioningUpdating)))
+		WHERE handshake_id = $1 AND provisioning_state <> 'Succeeded' AND deleted_at IS NULL`
+	if _, err := tx.Exec(ctx, change, h.ID, string(provisioned(state, ProvisioningUpdating))); err != nil {
+		return fmt.Errorf("conclude a handshake: %w", err)
+	}
+	return nil
+}
+
+// validated: an endpoint that has shown that it wants events has shown it, also in a handshake that another one has taken the place
+// of. So the event subscription is validated whose endpoint it is now, and goes by this handshake. One that no event subscription was
+// stored with is left, unless validationUrl was opened (opened), to the put that waits for it: it may have asked for a version.
+func (s *Store) validated(ctx context.Context, tx pgx.Tx, h *Handshake, opened bool) error {
+	const change = `UPDATE postrider_internal.event_subscriptions s SET provisioning_state = 'Succeeded', handshake_id = h.id
+		  FROM postrider_internal.topics t, postrider_internal.handshakes h
+		 WHERE h.id = $1 AND (h.subscription_id IS NOT NULL OR $6) AND t.id = s.topic_id AND t.name = $2 AND t.deleted_at IS NULL AND s.name = $3 AND s.deleted_at IS NULL AND s.endpoint_hash = $4
+		   AND (s.event_delivery_schema = 'CloudEventSchemaV1_0') = ($5::text = 'CloudEventSchemaV1_0') AND s.provisioning_state <> 'Succeeded'
+		RETURNING s.id`
+	rows, err := tx.Query(ctx, change, h.ID, h.Topic, h.Subscription, s.endpointHash(h.EndpointURL), string(h.Schema), opened)
 	if err != nil {
 		return fmt.Errorf("conclude a handshake: %w", err)
 	}
@@ -112,10 +130,9 @@ func (s *Store) follow(ctx context.Context, tx pgx.Tx, handshake int64, state Ha
 	if err != nil {
 		return fmt.Errorf("conclude a handshake: %w", err)
 	}
-	for _, id := range ids {
-		if state == HandshakeSucceeded {
-			err = errors.Join(err, endValidationHold(ctx, tx, id))
-		}
+	for _, id := range ids { // one at most
+		by := validation{state: ProvisioningSucceeded, handshake: h.ID}
+		err = errors.Join(err, by.hold(ctx, tx, id))
 	}
 	return err
 }
@@ -161,8 +178,11 @@ func (s *Store) CompleteValidation(ctx context.Context, topic, name, code string
 		if err := s.completeHandshake(ctx, tx, h); err != nil {
 			return err
 		}
+		if err := audit(ctx, tx, auditEntry{action: auditValidated, topic: topic, subscription: name}); err != nil {
+			return err
+		}
 		s.log.Info("an endpoint was validated: its validationUrl was opened", "topic", topic, "subscription", name, "endpoint", h.EndpointBaseURL)
-		return s.follow(ctx, tx, h.ID, HandshakeSucceeded)
+		return s.validated(ctx, tx, h, true)
 	})
 }
 
@@ -214,7 +234,7 @@ func (s *Store) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
 	ids, err := collectIDs(rows)
 	for _, id := range ids {
 		s.log.Info("an endpoint was not validated: its validationUrl was not opened in time", "handshake", id)
-		err = errors.Join(err, s.follow(ctx, tx, id, HandshakeFailed))
+		err = errors.Join(err, s.follow(ctx, tx, &Handshake{ID: id}, HandshakeFailed))
 	}
 	return err
 }

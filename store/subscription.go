@@ -271,13 +271,25 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 // *policy.ValidationError when a secret header is to be kept that is not there; ErrPrecondition.
 // ErrNotValidated when the endpoint has to be validated first: see BeginValidation.
 func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (sub *Subscription, made bool, err error) {
-	return s.PutValidated(ctx, topic, name, spec, 0, when...)
+	return s.putSubscription(ctx, topic, name, spec, change{}, when)
+}
+
+// PatchSubscription is PutSubscription for who changes some settings and leaves the others: an endpoint that has failed its handshake
+// is not asked again unless it is another one, or is to get another kind of events.
+func (s *Store) PatchSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (*Subscription, error) {
+	sub, _, err := s.putSubscription(ctx, topic, name, spec, change{patch: true}, when)
+	return sub, err
 }
 
 // PutValidated is PutSubscription with the handshake that BeginValidation has begun with this endpoint. Once it has succeeded,
 // all is as ever. While it is pending or awaits somebody, the event subscription is stored and its deliveries are held until the
-// handshake ends. *ValidationFailedError: it failed, and nothing was changed.
+// handshake ends. *ValidationFailedError: it failed; ErrNoAnswerYet: it is pending, and the event subscription's deliveries
+// go to another endpoint. Then nothing was changed.
 func (s *Store) PutValidated(ctx context.Context, topic, name string, spec SubscriptionSpec, handshake int64, when ...Condition) (sub *Subscription, made bool, err error) {
+	return s.putSubscription(ctx, topic, name, spec, change{handshake: handshake}, when)
+}
+
+func (s *Store) putSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, c change, when []Condition) (sub *Subscription, made bool, err error) {
 	var by validation
 	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		parent, err := s.topic(ctx, tx, topic)
@@ -302,7 +314,7 @@ func (s *Store) PutValidated(ctx context.Context, topic, name string, spec Subsc
 		if spec.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
 			return err
 		}
-		if by, err = s.validationOf(ctx, tx, &spec, existing, handshake); err != nil {
+		if by, err = s.validationOf(ctx, tx, &spec, existing, c); err != nil {
 			return err
 		}
 		if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing, by); err != nil {

@@ -15,33 +15,48 @@ type validation struct {
 	handshake int64 // 0 = none
 }
 
+// change is how an event subscription is put.
+type change struct {
+	handshake int64 // that was made for it; 0 = none
+	patch     bool  // not all settings were stated anew
+}
+
 // validationOf decides it. The handshake's row is locked until the commit: whoever ends the handshake either has done so, or finds
 // the event subscription that was stored with it.
-func (s *Store) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, handshake int64) (validation, error) {
+func (s *Store) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change) (validation, error) {
 	switch {
 	case spec.EndpointValidation != ValidationRequired:
 		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
-	case handshake != 0:
-	case s.needsValidation(spec, existing):
+	case !s.needsValidation(spec, existing, c) && (c.handshake == 0 || !existing.NotValidated()):
+		return validation{setting: ValidationRequired, state: existing.ProvisioningState, handshake: existing.HandshakeID}, nil
+	case c.handshake == 0:
 		return validation{}, ErrNotValidated
-	default:
-		return validation{setting: ValidationRequired, state: ProvisioningSucceeded, handshake: existing.HandshakeID}, nil
 	}
-	h, _, err := s.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", handshake)
+	h, _, err := s.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", c.handshake)
 	if err != nil {
 		return validation{}, err
 	}
 	if h.State == HandshakeFailed {
 		return validation{}, s.validationFailed(ctx, tx, h)
 	}
-	return validation{setting: ValidationRequired, state: provisioned(h.State, underWay(existing)), handshake: handshake}, nil
+	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
+		return validation{}, ErrNoAnswerYet
+	}
+	return validation{setting: ValidationRequired, state: provisioned(h.State, underWay(existing)), handshake: h.ID}, nil
 }
 
-// needsValidation: an endpoint is validated once, for what it is sent.
-func (s *Store) needsValidation(spec *SubscriptionSpec, existing *Subscription) bool {
-	return existing == nil || existing.NotValidated() || existing.EndpointValidation != ValidationRequired ||
-		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)) ||
-		handshakeSchema(existing.EventDeliverySchema) != handshakeSchema(spec.EventDeliverySchema)
+// needsValidation: an endpoint is asked once for what it is sent, and the handshake with it is gone by until it fails. Then whoever
+// states all settings asks again, and whoever changes others does not.
+func (s *Store) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
+	switch {
+	case existing == nil, existing.EndpointValidation != ValidationRequired,
+		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)),
+		handshakeSchema(existing.EventDeliverySchema) != handshakeSchema(spec.EventDeliverySchema):
+		return true
+	case existing.ProvisioningState == ProvisioningFailed:
+		return !c.patch
+	}
+	return existing.NotValidated() && existing.HandshakeID == 0
 }
 
 // underWay is the state of an event subscription whose handshake is pending.
