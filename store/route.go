@@ -206,6 +206,12 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		if err != nil || len(routes) == 0 {
 			return err
 		}
+		for _, route := range routes {
+			if n := route.missing(); n > 0 {
+				r.store.log.Error("events are gone before their deliveries were made: somebody removed their day by hand; publish them again",
+					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
+			}
+		}
 		owed := cutRoutes(routes, catalogue, r.limit)
 		admitted = r.store.traffic.admit(subscriptionsOf(owed))
 		var found int64

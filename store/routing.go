@@ -170,6 +170,16 @@ func (r *routing) take(owed []routedDelivery, c *Catalogue, limit int) []routedD
 	return owed
 }
 
+// missing counts the events whose rows are gone.
+func (r *routing) missing() (n int) {
+	for i := range r.events {
+		if r.events[i].publishedAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // wanting lists who is still to get the event that the route has come to, by id: the catalogue's order is not the same after
 // a change. Who came after the event was accepted does not get it.
 func (r *routing) wanting(c *Catalogue) []*Subscription {
