@@ -13,12 +13,21 @@ CREATE TABLE postrider_internal.audit (
 );
 CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
 
+-- +goose StatementBegin
+-- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in, whoever the
+-- function runs as.
+CREATE FUNCTION postrider_internal.note_audit(actor text, address text, action text, topic text, subscription text, details jsonb) RETURNS void LANGUAGE sql AS $$
+INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
+VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS NULL THEN host(inet_client_addr()) ELSE nullif(note_audit.address, '') END, note_audit.action,
+        nullif(note_audit.topic, ''), nullif(note_audit.subscription, ''), coalesce(jsonb_strip_nulls(note_audit.details), '{}')) $$;
+-- +goose StatementEnd
+
 CREATE VIEW postrider.audit AS
 SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details FROM postrider_internal.audit a;
 COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, and who was shown a secret. No secret is in it.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
-COMMENT ON COLUMN postrider.audit.actor IS 'Who: admin (the admin token), cli (a verb of the program that writes into the database), postrider (the program itself, as dev does with its demo), validationUrl (whoever opened that URL).';
+COMMENT ON COLUMN postrider.audit.actor IS 'Who: admin (the admin token), cli (a verb of the program that writes into the database), postrider (the program itself, as dev does with its demo), validationUrl (whoever opened that URL); of a function called by SQL, the database user who logged in.';
 COMMENT ON COLUMN postrider.audit.address IS 'Address that the request came from; a proxy''s where there is one. NULL = no request.';
 COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';
@@ -27,4 +36,5 @@ COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (n
 
 -- +goose Down
 DROP VIEW postrider.audit;
+DROP FUNCTION postrider_internal.note_audit(text, text, text, text, text, jsonb);
 DROP TABLE postrider_internal.audit;

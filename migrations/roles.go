@@ -15,19 +15,22 @@ const (
 	ReaderRole = "postrider_reader"
 	// PublisherRole is for programs that publish from SQL; it may read nothing.
 	PublisherRole = "postrider_publisher"
+	// OperatorRole is for people on call: it reads every view and calls the functions that act on deliveries and dead letters.
+	OperatorRole = "postrider_operator"
 )
 
 // Roles belong to the whole server, so two databases that migrate at the same moment race: "exists already" and the
 // catalogue's own conflict (23505) are success.
 const createRoles = `
 DO $$ BEGIN CREATE ROLE postrider_reader NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-DO $$ BEGIN CREATE ROLE postrider_publisher NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;`
+DO $$ BEGIN CREATE ROLE postrider_publisher NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE postrider_operator NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;`
 
 // Views run with their owner's rights, so the reader needs nothing in postrider_internal.
 const grantRoles = `
 REVOKE ALL ON SCHEMA postrider_internal FROM PUBLIC;
-GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher;
-GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader;
+GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher, postrider_operator;
+GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader, postrider_operator;
 GRANT EXECUTE ON FUNCTION postrider.publish, postrider.publish_batch, postrider.publish_data, postrider.publish_row_change TO postrider_publisher;`
 
 func ensureRoles(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
@@ -35,8 +38,8 @@ func ensureRoles(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) err
 		_, err := pool.Exec(ctx, script)
 		var pgErr *pgconn.PgError
 		if errors.As(err, &pgErr) && (pgErr.Code == "42501" || pgErr.Code == "42704") {
-			_, err = fmt.Fprintf(notices, "The roles %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
-				ReaderRole, PublisherRole, pgErr.Message, createRoles, grantRoles)
+			_, err = fmt.Fprintf(notices, "The roles %s, %s and %s were not set up (%s). An administrator may run:\n%s\n%s\n",
+				ReaderRole, PublisherRole, OperatorRole, pgErr.Message, createRoles, grantRoles)
 			return err
 		}
 		if err != nil {

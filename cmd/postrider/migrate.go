@@ -26,7 +26,7 @@ func (migrateUpCmd) Help() string {
 	return `Example:
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
 
-The role needs CREATE on the database. The roles postrider_reader and postrider_publisher are created where permitted;
+The role needs CREATE on the database. The roles postrider_reader, postrider_publisher and postrider_operator are created where permitted;
 else the statements for an administrator are printed.`
 }
 
