@@ -106,11 +106,10 @@ type Engine struct {
 	hands   *hands
 	ended   *endedJobs
 	died    chan struct{} // a node was found dead
-	routed  chan struct{} // a route job has come
-	// wakeRoutes lets this process's fetcher of route jobs look at once.
-	wakeRoutes func()
-	gate       *gate
-	host       string
+	// published: something was published by SQL.
+	published chan struct{}
+	gate      *gate
+	host      string
 
 	interrupted *held // attempts that Stop cut
 
@@ -131,7 +130,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), routed: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
 	e.hands = newHands(o.MaxWorkers, e.held.len)
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
@@ -182,7 +181,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 
 func (e *Engine) waker() *waker {
 	w := newWaker(e.hands)
-	e.wakeRoutes = func() { tell(w.routes) }
+	e.published = w.published
 	e.store.SetWake(w.wake)
 	e.store.SetHands(e.hands.take, w.give)
 	return w
@@ -217,7 +216,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.refill, e.expireHandshakes, e.sweep, e.mergeRollups, e.vacuum, e.watchRoutes} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.refill, e.expireHandshakes, e.sweep, e.mergeRollups, e.vacuum, e.collect} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

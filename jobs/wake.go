@@ -13,16 +13,20 @@ const (
 	insertTopic    = "river_insert"
 	deliverPayload = `{"queue":"deliveries"}`
 	routePayload   = `{"queue":"routes"}`
+	// publishedPayload is no queue of River's: something was published by SQL.
+	publishedPayload = `{"queue":"published"}`
 )
 
 // waker wakes this process's own fetchers without the database. A notification of PostgreSQL's takes a transaction and a way there
 // and back, half a millisecond; it is for the other nodes.
 type waker struct {
-	deliveries, routes chan struct{}
-	hands              *hands
+	deliveries, routes, published chan struct{}
+	hands                         *hands
 }
 
-func newWaker(h *hands) *waker { return &waker{make(chan struct{}, 1), make(chan struct{}, 1), h} }
+func newWaker(h *hands) *waker {
+	return &waker{make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), h}
+}
 
 // wake never waits: a fetcher that was woken and has not looked yet sees whatever is committed by then.
 func (w *waker) wake(routes bool) {
@@ -75,6 +79,9 @@ func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notifi
 	case h := <-l.waiting:
 		l.waiting = nil
 		l.waker.hands.stir()
+		if h.err == nil && h.notification.Payload == publishedPayload {
+			tell(l.waker.published)
+		}
 		return h.notification, h.err
 	case <-ctx.Done():
 		l.stop()

@@ -10,6 +10,8 @@ const (
 	PointPublishAfter  = "publish.after"
 	// PointRoute: one step's deliveries are made and not committed.
 	PointRoute = "route"
+	// PointCollect: what was published by SQL has its routes, and none of their deliveries.
+	PointCollect = "collect"
 	// PointFetched: a worker has its job and has read nothing yet.
 	PointFetched = "fetched"
 	// PointClaim: a batch is cut, and not posted.
@@ -43,7 +45,7 @@ const (
 // Points lists them all.
 func Points() []string {
 	return []string{
-		PointPublishBefore, PointPublishInside, PointPublishAfter, PointRoute, PointFetched, PointClaim, PointSent, PointAnswered,
+		PointPublishBefore, PointPublishInside, PointPublishAfter, PointRoute, PointCollect, PointFetched, PointClaim, PointSent, PointAnswered,
 		PointRecordBefore, PointRecordInside, PointRecordAfter, PointDeadLetter, PointPromote, PointReclaim, PointRelease, PointRefill, PointPartition, PointDetach, PointDrop,
 	}
 }

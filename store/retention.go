@@ -149,7 +149,7 @@ func (s *Store) owes(ctx context.Context, parent string, day time.Time) (owed bo
 	if parent != "events" {
 		return false, nil
 	}
-	const query = `SELECT EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`
+	const query = `SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`
 	if err := s.pool.QueryRow(ctx, query, day).Scan(&owed); err != nil {
 		return false, fmt.Errorf("look for unfinished deliveries: %w", err)
 	}

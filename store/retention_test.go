@@ -35,7 +35,7 @@ func (b *bundle) kept(t *testing.T, table string) string {
 // moveEvents says that all events were published on that day.
 func (b *bundle) moveEvents(t *testing.T, day string) {
 	t.Helper()
-	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.events SET day = '%s'; UPDATE postrider_internal.deliveries SET event_day = '%[1]s'; UPDATE postrider_internal.routes SET event_day = '%[1]s'", day))
+	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.events SET day = '%s'; UPDATE postrider_internal.deliveries SET event_day = '%[1]s'; UPDATE postrider_internal.routes SET event_day = '%[1]s'; UPDATE postrider_internal.sql_publishes SET event_day = '%[1]s'", day))
 }
 
 func TestRetention(t *testing.T) {
@@ -51,7 +51,7 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, day2, b.kept(t, "delivery_attempts"))
 }
 
-// TestRetentionKeepsWhatIsOwed: a day with unfinished deliveries, or with a route that has not made them yet, stays however old it is.
+// TestRetentionKeepsWhatIsOwed: a day with unfinished deliveries, or with what has not made them yet, stays however old it is.
 func TestRetentionKeepsWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -61,6 +61,10 @@ func TestRetentionKeepsWhatIsOwed(t *testing.T) {
 	b.subscription(t, "orders", "all", nil)
 	b.moveEvents(t, day)
 	one := store.Retention{DeliveredDays: 1}
+	require.NoError(t, b.store.Retain(t.Context(), one))
+	require.Equal(t, day, b.kept(t, "events"), "a publish by SQL")
+	_, _, err := b.store.CollectPublishes(t.Context())
+	require.NoError(t, err)
 	require.NoError(t, b.store.Retain(t.Context(), one))
 	require.Equal(t, day, b.kept(t, "events"), "a route")
 	b.exec(t, "DELETE FROM postrider_internal.routes")

@@ -96,15 +96,6 @@ func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
 	return append(values, counted.topics, counted.counts, counted.subscriptions)
 }
 
-// RoutesWaiting reports whether a route job can be taken up.
-func (s *Store) RoutesWaiting(ctx context.Context) (waiting bool, err error) {
-	const query = "SELECT EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'available' AND queue = 'routes' AND scheduled_at <= now())"
-	if err := s.pool.QueryRow(ctx, query).Scan(&waiting); err != nil {
-		return false, fmt.Errorf("look for route jobs: %w", err)
-	}
-	return waiting, nil
-}
-
 type routeRequest struct {
 	jobID int64
 	// failed is set before done is closed.

@@ -60,6 +60,8 @@ func (b *bundle) routeJobs(t *testing.T) []int64 {
 func (b *bundle) step(t *testing.T, stores ...*store.Store) int {
 	t.Helper()
 	var group sync.WaitGroup
+	_, _, err := stores[0].CollectPublishes(t.Context())
+	require.NoError(t, err)
 	jobs := b.routeJobs(t)
 	for _, s := range stores {
 		for _, job := range jobs {

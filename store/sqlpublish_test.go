@@ -124,8 +124,10 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 		media = "application/json"
 	}
 	wanted, refusal := in.Parse(media, append(append([]byte("["), text...), ']'))
-	var id uuid.UUID
+	var id, inBatch uuid.UUID
 	err = b.pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb, false)", string(text)).Scan(&id)
+	batchErr := b.pool.QueryRow(t.Context(), "SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb), false))[1]", string(text)).Scan(&inBatch)
+	require.Equal(t, err == nil, batchErr == nil, "%s: alone %v, in a batch %v", text, err, batchErr)
 	if refusal != nil && !made(schema, e) {
 		var pgErr *pgconn.PgError
 		require.ErrorAs(t, err, &pgErr, "%s is accepted, but REST says %v", text, refusal)
@@ -141,8 +143,36 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 	require.NoError(t, err, "%s", text)
 	if refusal == nil {
 		b.requireStored(t, id, &wanted[0])
+		b.requireStored(t, inBatch, &wanted[0])
 	}
 	return true
+}
+
+// TestPlainEventsTakeTheShortWay: what most publish, and nothing that needs a closer look.
+func TestPlainEventsTakeTheShortWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	_, _, err := b.store.PutTopic(t.Context(), "cloud", store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.CloudEvents})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		topic, event string
+		short        bool
+	}{
+		{"orders", `{"eventType": "A", "subject": ""}`, true},
+		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2024-02-29T00:00:00.123456Z", "dataVersion": "1", "data": {"a": [1]}}`, false},
+		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.123456Z", "dataVersion": "1", "data": {"a": [1]}}`, true},
+		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.1234567Z"}`, false},
+		{"orders", `{"eventType": "A", "subject": "s", "topic": "orders"}`, false},
+		{"orders", `{"eventType": "A"}`, false},
+		{"cloud", `{"type": "A", "source": "/s"}`, true},
+		{"cloud", `{"specversion": "1.0", "id": "1", "type": "A", "source": "/s", "subject": "s", "time": "2026-01-31T00:00:00Z", "datacontenttype": "application/json", "data": 5}`, true},
+		{"cloud", `{"type": "A", "source": "/s", "ext": 1}`, false},
+		{"cloud", `{"type": "A", "source": "/s", "datacontenttype": "text/plain", "data": "a"}`, false},
+	} {
+		taken := b.text(t, fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s', false) IS NOT NULL)::text", c.topic, c.event))
+		require.Equal(t, fmt.Sprint(c.short), taken, c.event)
+	}
 }
 
 func (b *bundle) requireStored(t *testing.T, id uuid.UUID, want *event.Event) {
@@ -247,7 +277,7 @@ func TestPublishBesideChanges(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 }
 
-// TestPublishNotifies: once for many that wait, and not when it was told not to.
+// TestPublishNotifies: not while a node looks anyway, and not when it was told not to.
 func TestPublishNotifies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -257,12 +287,18 @@ func TestPublishNotifies(t *testing.T) {
 	defer conn.Release()
 	_, err = conn.Exec(t.Context(), `LISTEN "postrider_internal.river_insert"`)
 	require.NoError(t, err)
+	const batch = `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}]')`
 	const quiet, loud = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', notify => false)`, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`
 	b.exec(t, loud)
-	b.exec(t, loud)
-	b.routeAll(t, b.store)
 	b.exec(t, quiet)
-	b.routeAll(t, b.store)
+	b.exec(t, batch)
+	promised, err := b.store.WatchPublishes(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, promised, 500*time.Millisecond)
+	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = watched_until + interval '1 hour' WHERE watched_until > now()")
+	b.exec(t, loud)
+	b.exec(t, batch)
+	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = clock_timestamp()")
 	b.exec(t, loud)
 	b.exec(t, `SELECT pg_notify('postrider_internal.river_insert', 'end')`)
 	var heard []string
@@ -273,7 +309,7 @@ func TestPublishNotifies(t *testing.T) {
 			heard = append(heard, n.Payload)
 		}
 	}
-	require.Equal(t, []string{`{"queue":"routes"}`, `{"queue":"routes"}`, "end"}, heard)
+	require.Equal(t, []string{`{"queue":"published"}`, `{"queue":"published"}`, `{"queue":"published"}`, "end"}, heard)
 }
 
 // TestPublishRefusals: what is wrong beside the envelope.

@@ -100,7 +100,7 @@ func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *fau
 	key := f.subscribe()
 	f.watch = startFaultWatch(t, db, f.oldest)
 	full := func() bool { return f.watch.unfinished.Load() > shape.backlog }
-	f.load = startFaultLoad(t, &faultLoad{key: key, apis: f.apis, full: full, period: &f.period}, shape)
+	f.load = startFaultLoad(t, &faultLoad{db: db, key: key, apis: f.apis, full: full, period: &f.period}, shape)
 	f.toggle()
 	f.oweSome()
 	return f
@@ -111,7 +111,7 @@ func (f *faultFleet) oweSome() {
 	f.t.Helper()
 	batch := make([]faultSent, faultRoute)
 	for i := range batch {
-		batch[i] = newFaultSent(fmt.Sprintf("k0-first-%d", i), "later")
+		batch[i] = newFaultSent(fmt.Sprintf("k0-first-%d", i), "later", faultEvent)
 	}
 	require.True(f.t, f.load.send(f.t.Context(), f.apis()[0], batch))
 }
@@ -400,7 +400,7 @@ func (f *faultFleet) publishHeld(ctx context.Context, round int) string {
 	if len(apis) == 0 {
 		return ""
 	}
-	sent := newFaultSent(fmt.Sprintf("k%d-toggle-%d", f.period.Load(), round), pausedLane)
+	sent := newFaultSent(fmt.Sprintf("k%d-toggle-%d", f.period.Load(), round), pausedLane, faultEvent)
 	f.load.send(ctx, apis[rand.IntN(len(apis))], []faultSent{sent})
 	return pausedLane + "/" + sent.id
 }

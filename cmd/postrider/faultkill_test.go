@@ -24,7 +24,7 @@ var (
 // faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left by somebody.
 var faultRounds = map[string][]string{
 	"publishing": {
-		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointFetched, store.PointClaim,
+		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointCollect, store.PointFetched, store.PointClaim,
 		store.PointPartition, store.PointDetach, store.PointDrop, store.PointReclaim,
 	},
 	"delivering": {

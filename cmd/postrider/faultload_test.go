@@ -71,6 +71,11 @@ func faultEvent(id, eventType string) string {
 	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":%q,"data":{"n":1.50e2,"text":"\u00e9\u0000/\/"} }`, id, eventType)
 }
 
+// faultSQLEvent is one as PostgreSQL's jsonb writes it.
+func faultSQLEvent(id, eventType string) string {
+	return fmt.Sprintf(`{"id": %q, "data": {"n": 1.50, "text": "é"}, "type": %q, "source": "/shop", "specversion": "1.0"}`, id, eventType)
+}
+
 // faultSink is the endpoint of all lanes. It notes an event when it is about to acknowledge it; what the refusing lane refuses,
 // too.
 type faultSink struct {
@@ -181,6 +186,7 @@ func (s *faultSink) fail(err error) {
 // faultLoad publishes to whichever nodes live, and notes each event after its 200: once for each lane that it is owed to.
 type faultLoad struct {
 	key, file string
+	db        *database
 	ledger    *bench.Ledger
 	apis      func() []string // of the nodes that are ready
 	period    *atomic.Int32
@@ -236,14 +242,18 @@ func (l *faultLoad) publish(ctx context.Context, client int, shape faultShape) {
 		case client%2 == 1:
 			events = 1
 		}
+		text, send := faultEvent, l.send
+		if request%shape.every == shape.every/2 {
+			text, send = faultSQLEvent, l.sendBySQL
+		}
 		batch := make([]faultSent, events)
 		for i := range batch {
-			batch[i] = newFaultSent(fmt.Sprintf("k%d-c%d-%d", l.period.Load(), client, n), faultMix[n%len(faultMix)])
+			batch[i] = newFaultSent(fmt.Sprintf("k%d-c%d-%d", l.period.Load(), client, n), faultMix[n%len(faultMix)], text)
 			n++
 		}
 		apis := l.apis()
 		pause := shape.pause
-		if l.full() || len(apis) == 0 || !l.send(ctx, apis[request%len(apis)], batch) {
+		if l.full() || len(apis) == 0 || !send(ctx, apis[request%len(apis)], batch) {
 			pause = max(pause, 20*time.Millisecond)
 		}
 		select {
@@ -259,8 +269,8 @@ type faultSent struct {
 	hash                bench.Hash
 }
 
-func newFaultSent(id, eventType string) faultSent {
-	text := faultEvent(id, eventType)
+func newFaultSent(id, eventType string, write func(id, eventType string) string) faultSent {
+	text := write(id, eventType)
 	return faultSent{id: id, eventType: eventType, text: text, hash: sha256.Sum256([]byte(text))}
 }
 
@@ -282,6 +292,27 @@ func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) boo
 		l.fail(fmt.Errorf("publishing was answered %d %s", status, text))
 		return false
 	}
+	l.note(batch)
+	return true
+}
+
+// sendBySQL publishes without any node, in a transaction of its own.
+func (l *faultLoad) sendBySQL(ctx context.Context, _ string, batch []faultSent) bool {
+	texts := make([]string, len(batch))
+	for i := range batch {
+		texts[i] = batch[i].text
+	}
+	if _, err := l.db.pool.Exec(ctx, "SELECT postrider.publish_batch('orders', $1::jsonb)", "["+strings.Join(texts, ",")+"]"); err != nil {
+		if ctx.Err() == nil {
+			l.fail(fmt.Errorf("publishing by SQL: %w", err))
+		}
+		return false
+	}
+	l.note(batch)
+	return true
+}
+
+func (l *faultLoad) note(batch []faultSent) {
 	for i := range batch {
 		for _, lane := range wanting(batch[i].eventType) {
 			if err := l.ledger.Note(lane+"/"+batch[i].id, batch[i].hash); err != nil {
@@ -293,7 +324,6 @@ func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) boo
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inPeriod[l.period.Load()] += len(batch)
-	return true
 }
 
 func (l *faultLoad) fail(err error) {

@@ -19,6 +19,9 @@ var program string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	if url := os.Getenv(applicationEnv); url != "" {
+		return runApplication(url)
+	}
 	dir, err := os.MkdirTemp("", "postrider-cmd-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

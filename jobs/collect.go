@@ -1,0 +1,92 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// collectPoll is how often a node looks for publishes by SQL that nobody told it of: they were not to wake anybody, their transaction
+	// went on for longer than the watch they met, or the notification was lost.
+	collectPoll = 500 * time.Millisecond
+	// While they come, it looks again after as long, and nobody has to wake it. A look takes a quarter of a millisecond.
+	collectPause = 5 * time.Millisecond
+	// collectPatience is how long it goes on when none come any more. In the first third of it the watch is renewed, which then holds for a
+	// second: the last third is for transactions that end later.
+	collectPatience = 3 * time.Second
+)
+
+// collect gathers what is published by SQL.
+func (e *Engine) collect(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.published:
+		case <-time.After(collectPoll):
+		}
+		if n, _ := e.collectOnce(ctx); n > 0 {
+			e.collectAwhile(ctx)
+		}
+	}
+}
+
+func (e *Engine) collectAwhile(ctx context.Context) {
+	var idle, watched time.Duration
+	last := time.Now()
+	for idle < collectPatience && ctx.Err() == nil {
+		if watched <= 0 && idle < collectPatience/3 {
+			watched = e.watchPublishes(ctx)
+		}
+		n, took := e.collectOnce(ctx)
+		// A look is long where PostgreSQL cannot forget those that are gone, for a transaction that stays open for hours.
+		pause(ctx, max(collectPause, 3*took))
+		passed := time.Since(last)
+		last, idle, watched = last.Add(passed), idle+passed, watched-passed
+		if n > 0 {
+			idle = 0
+		}
+	}
+}
+
+// collectOnce also makes the deliveries: what comes meanwhile is gathered together next time, the more the more there is to do.
+func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
+	defer cancel()
+	n, jobs, err := e.store.CollectPublishes(bounded)
+	if err != nil && ctx.Err() == nil {
+		e.log.Warn("what was published by SQL could not be gathered, trying again", "in", collectPoll, "error", err)
+		pause(ctx, collectPoll)
+	}
+	took = time.Since(began)
+	var made sync.WaitGroup
+	for _, job := range jobs {
+		made.Go(func() {
+			if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
+				e.log.Error("what was published by SQL could not be routed; its job is run again", "error", err) // when it was not in anybody's hands for 15 s
+			}
+		})
+	}
+	made.Wait()
+	return n, took
+}
+
+// watchPublishes says after how long the watch has to be renewed.
+func (e *Engine) watchPublishes(ctx context.Context) time.Duration {
+	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
+	defer cancel()
+	promised, err := e.store.WatchPublishes(bounded)
+	if err != nil {
+		e.log.Warn("publishers by SQL could not be told that this node is looking; they go on to notify", "error", err)
+	}
+	return promised / 2
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// collectStep is how many publishes by SQL become a route at once. With as many deliveries a step of the route takes a twentieth of a second.
+	collectStep = 1000
+	// publishWatch is how far ahead a node promises to look for publishes by SQL; it says so again when half of that is over.
+	publishWatch = time.Second
+)
+
+// collectStatement gathers what was published by SQL: a route for each topic and day, with its job. Its rows are the tokens: whoever
+// deletes them makes their route, and nobody waits for another node that is at it.
+//
+// The jobs are this node's from their beginning: to be told of them and to fetch them would take two more transactions.
+const collectStatement = `
+WITH waiting AS MATERIALIZED (
+    SELECT id FROM postrider_internal.sql_publishes ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM postrider_internal.sql_publishes p WHERE p.id = ANY (ARRAY (SELECT id FROM waiting)) RETURNING p.*
+), route AS (
+    INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id, by_sql)
+    SELECT topic_id, event_day, event_uuids, nextval('postrider_internal.river_job_id_seq'), true
+      FROM (SELECT topic_id, event_day, array_agg(u.id ORDER BY taken.id, u.place) AS event_uuids
+              FROM taken CROSS JOIN unnest(taken.event_uuids) WITH ORDINALITY AS u(id, place) GROUP BY topic_id, event_day) grouped
+    RETURNING id, job_id
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'running', 1, now(), ARRAY [$2::text], jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now() FROM route
+)
+SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM route), '{}')`
+
+// CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes. It answers how many there were, and the
+// jobs of their routes: they run on this node already, and are to be made with Route.
+func (s *Store) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
+	if err := s.pool.QueryRow(ctx, collectStatement, collectStep, s.node).Scan(&n, &jobs); err != nil {
+		return 0, nil, fmt.Errorf("gather what was published by SQL: %w", err)
+	}
+	if n > 0 {
+		s.Reach(PointCollect)
+	}
+	return n, jobs, nil
+}
+
+// WatchPublishes promises that this node goes on to look for publishes by SQL for the time it answers, a second. Meanwhile no publisher wakes
+// anybody.
+func (s *Store) WatchPublishes(ctx context.Context) (time.Duration, error) {
+	const watch = `UPDATE postrider_internal.sql_publish_watch SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`
+	if _, err := s.pool.Exec(ctx, watch, publishWatch); err != nil {
+		return publishWatch, fmt.Errorf("watch for publishes by SQL: %w", err)
+	}
+	return publishWatch, nil
+}
