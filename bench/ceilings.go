@@ -106,7 +106,7 @@ func (c ceiling) event() (endpoint *url.URL, t *template, err error) {
 	if endpoint, err = url.Parse(c.sink + "/topics/ceiling/api/events"); err != nil {
 		return nil, nil, err
 	}
-	t, err = newTemplate(endpoint, "key", defaultSubject, newRun(), 1, c.o.EventBytes)
+	t, err = newTemplate(endpoint, "key", defaultSubject, newRun(), 1, c.o.EventBytes, plainEvent)
 	return endpoint, t, err
 }
 

@@ -49,6 +49,9 @@ type LoadOptions struct {
 	EventBytes int
 	// EventsPerRequest is how many events one request publishes, all or none; default 1.
 	EventsPerRequest int
+	// DatabaseURL has events published by SQL there, and not by HTTP; each has what PostgreSQL's jsonb makes of its bytes, and so the ledger has
+	// none of them.
+	DatabaseURL string
 	// Ledger notes each event after its 200; nil notes none.
 	Ledger *Ledger
 }
@@ -136,7 +139,11 @@ func (l *Load) template(target Target, run string) (*template, error) {
 		return nil, fmt.Errorf("URL %s is not at %s as the first one is", target.URL, l.address)
 	}
 	l.address = endpoint.Host
-	return newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, l.options.EventsPerRequest, l.options.EventBytes)
+	shape := plainEvent
+	if l.options.DatabaseURL != "" {
+		shape = sqlEvent
+	}
+	return newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, l.options.EventsPerRequest, l.options.EventBytes, shape)
 }
 
 // Published is how many events were answered 200 so far.
@@ -165,7 +172,10 @@ func (l *Load) Run(ctx context.Context) (LoadReport, error) {
 
 // client is one connection. An error is the ledger's.
 func (l *Load) client(ctx context.Context, t *template) error {
-	connection := wireClient{address: l.address}
+	connection, err := l.connect()
+	if err != nil {
+		return err
+	}
 	defer connection.close()
 	stop := context.AfterFunc(ctx, connection.cut)
 	defer stop()
@@ -189,9 +199,16 @@ func (l *Load) client(ctx context.Context, t *template) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		l.miss(status, connection.refusal, err)
+		l.miss(status, connection.said(), err)
 		sleep(ctx, failurePause)
 	}
+}
+
+func (l *Load) connect() (connection, error) {
+	if l.options.DatabaseURL != "" {
+		return newSQLClient(l.options.DatabaseURL, l.options.Targets[0].URL)
+	}
+	return &wireClient{address: l.address}, nil
 }
 
 // first is the number of a request's first event.

@@ -52,7 +52,7 @@ func TestTemplateOfSeveral(t *testing.T) {
 	t.Parallel()
 	endpoint, err := url.Parse("http://127.0.0.1:1/topics/bench/api/events")
 	require.NoError(t, err)
-	several, err := newTemplate(endpoint, "key", defaultSubject, newRun(), 3, 400)
+	several, err := newTemplate(endpoint, "key", defaultSubject, newRun(), 3, 400, plainEvent)
 	require.NoError(t, err)
 	several.patch(7, time.Now())
 	events, err := event.Parse(event.EventGrid, "application/json", several.body(), "bench", event.Limits{})

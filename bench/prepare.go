@@ -64,7 +64,7 @@ func fillOnce(ctx context.Context, target Target, run string, first int64, count
 	if err != nil {
 		return err
 	}
-	t, err := newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, count, fillBytes)
+	t, err := newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, count, fillBytes, plainEvent)
 	if err != nil {
 		return err
 	}

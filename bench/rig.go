@@ -19,15 +19,16 @@ import (
 // rig is a whole postrider on one machine, in processes as its users have them: database, service, sink. The publishers run
 // in this process.
 type rig struct {
-	dir      string    // of logs, ready files and ledgers
-	log      io.Writer // of progress
-	label    string    // of its lines
-	database *pgdev.Server
-	conn     *pgx.Conn
-	service  *child
-	sink     *child
-	api      *admin // of the service
-	sinkAPI  *admin
+	databaseURL string
+	dir         string    // of logs, ready files and ledgers
+	log         io.Writer // of progress
+	label       string    // of its lines
+	database    *pgdev.Server
+	conn        *pgx.Conn
+	service     *child
+	sink        *child
+	api         *admin // of the service
+	sinkAPI     *admin
 
 	counted  []string    // the topics whose deliveries are measured
 	prefixes []string    // before an event's name in the publishers' ledger: once for each event subscription that is owed it
@@ -69,6 +70,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	if err != nil {
 		return err
 	}
+	r.databaseURL = url
 	if o.Before != nil {
 		if err := o.Before(ctx, r, url); err != nil {
 			return err

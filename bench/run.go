@@ -33,6 +33,7 @@ type phase struct {
 	target  Target
 	paused  bool // nothing is delivered
 	refused bool // the sink acknowledges nothing
+	sql     bool // published by SQL
 	window  bool // deliveries are counted while events are published: the last retries come long after
 
 	sent    span // from the first publish to the last answer; of nothing published, the phase
@@ -190,8 +191,12 @@ func (b *run) publishAndDrain(ctx context.Context, p phase) (loaded LoadReport, 
 	if err != nil {
 		return loaded, err
 	}
+	database := ""
+	if p.sql {
+		database = b.databaseURL
+	}
 	load, err := NewLoad(LoadOptions{
-		Targets: []Target{p.target}, Clients: b.o.Clients, Rate: b.o.Rate, Duration: b.o.Duration, EventBytes: b.o.EventBytes,
+		Targets: []Target{p.target}, DatabaseURL: database, Clients: b.o.Clients, Rate: b.o.Rate, Duration: b.o.Duration, EventBytes: b.o.EventBytes,
 		EventsPerRequest: b.o.EventsPerRequest, Ledger: ledger,
 	})
 	if err != nil {

@@ -42,6 +42,7 @@ func TestScenarios(t *testing.T) {
 	}{
 		{Options{Scenario: "throughput", Clients: 8, Rate: 300, Subscriptions: 2}, []string{"throughput"}, 2},
 		{Options{Scenario: "publish", Clients: 2, EventsPerRequest: 10}, []string{"publishing, delivery paused"}, 1},
+		{Options{Scenario: "sql", Clients: 4, Rate: 200}, []string{"sql"}, 1},
 		{Options{Scenario: "latency", Clients: 8}, []string{"latency"}, 1},
 		{Options{Scenario: "remote", Clients: 8, Rate: 100, AnswerAfter: 20 * time.Millisecond}, []string{"remote"}, 1},
 		{Options{Scenario: "fanout", Clients: 8, Rate: 50}, []string{"fanout"}, 10},
@@ -201,7 +202,7 @@ func TestOptions(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 	_, err := Run(t.Context(), Options{Scenario: "speed", Binary: "b"}, io.Discard)
-	require.ErrorContains(t, err, `there is no scenario "speed", only throughput, publish, latency,`)
+	require.ErrorContains(t, err, `there is no scenario "speed", only throughput, publish, sql, latency,`)
 	for _, name := range Scenarios() {
 		o := Options{Scenario: name, Binary: "b"}
 		require.NoError(t, o.Prepare())

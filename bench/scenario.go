@@ -32,7 +32,7 @@ type Options struct {
 	// Duration is how long events are published in each phase; default 30 s, at least 1 s.
 	Duration time.Duration
 	// Clients is the number of publishing connections, each with one request in flight; default 256, or 32 with many events in
-	// a request.
+	// a request, or 16 of sql.
 	Clients int
 	// Rate is how many events are published per second in an open loop; 0 publishes as fast as answers come, which is the
 	// default of all scenarios but latency.
@@ -41,7 +41,7 @@ type Options struct {
 	EventBytes int
 	// Subscriptions is how many event subscriptions want each event; default 1, of fanout 10.
 	Subscriptions int
-	// EventsPerRequest and EventsPerBatch are of publish and batched; default 100.
+	// EventsPerRequest and EventsPerBatch are of publish and batched; default 100, of sql 1.
 	EventsPerRequest, EventsPerBatch int
 	// AnswerAfter is how long the sink of remote takes to answer; default 100 ms.
 	AnswerAfter time.Duration
@@ -75,6 +75,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "throughput", flags: []string{"rate", "subscriptions"}, run: (*run).throughput},
 		{name: "publish", flags: []string{"events-per-request"}, defaults: many, run: (*run).publishPaused},
+		{name: "sql", flags: []string{"rate", "events-per-request"}, defaults: Options{Clients: 16}, run: (*run).publishSQL},
 		{name: "latency", flags: []string{"rate"}, defaults: Options{Rate: 100}, run: (*run).throughput},
 		{name: "remote", flags: []string{"rate", "answer-after"}, defaults: Options{AnswerAfter: 100 * time.Millisecond}, run: (*run).remote},
 		{name: "fanout", flags: []string{"rate", "subscriptions"}, defaults: Options{Subscriptions: 10}, run: (*run).throughput},

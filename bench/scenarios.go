@@ -26,6 +26,15 @@ func (b *run) throughput(ctx context.Context) error {
 	return b.measure(ctx, phase{name: b.o.Scenario, target: target})
 }
 
+// publishSQL publishes in transactions of the publishers' own.
+func (b *run) publishSQL(ctx context.Context) error {
+	target, err := b.newTopic(ctx, "bench", b.at("sink", "/"))
+	if err != nil {
+		return err
+	}
+	return b.measure(ctx, phase{name: "sql", target: target, sql: true})
+}
+
 // at is an event subscription at that path of the sink.
 func (b *run) at(name, path string) named {
 	return named{name, subscription{EndpointURL: b.sinkAPI.base + path}}

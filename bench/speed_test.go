@@ -112,7 +112,7 @@ func startSinkChild(tb testing.TB, role string) (sink *child, base string) {
 func testTemplate(tb testing.TB, endpoint string) *template {
 	parsed, err := url.Parse(endpoint)
 	require.NoError(tb, err)
-	template, err := newTemplate(parsed, "key", defaultSubject, newRun(), 1, defaultEventBytes)
+	template, err := newTemplate(parsed, "key", defaultSubject, newRun(), 1, defaultEventBytes, plainEvent)
 	require.NoError(tb, err)
 	return template
 }

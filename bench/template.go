@@ -29,7 +29,17 @@ type template struct {
 	slots   []slot
 	scratch []byte
 	lines   []byte // of the ledger
+	shape   string
 }
+
+// What the members of an event are, by whom it is published to.
+const (
+	// plainEvent names its topic and metadataVersion, so that postrider has nothing to add: it must arrive byte for byte.
+	plainEvent = `{"id":"%[1]s","topic":"%[2]s","subject":"%[3]s","eventType":"Postrider.Bench","eventTime":"%[4]s",` +
+		`"dataVersion":"1","metadataVersion":"1","data":{"sentAt":%[5]s,"filler":"`
+	// sqlEvent is what an application writes.
+	sqlEvent = `{"id":"%[1]s","subject":"%[3]s","eventType":"Postrider.Bench","eventTime":"%[4]s","dataVersion":"1","data":{"sentAt":%[5]s,"filler":"`
+)
 
 // slot is one event of a template.
 type slot struct {
@@ -46,15 +56,14 @@ func newRun() string {
 }
 
 // newTemplate makes the request for publishing that many events of that many bytes each, from brace to brace, to the topic's
-// endpoint. An event names its topic and metadataVersion, so that postrider has nothing to add: it must arrive byte for byte.
-func newTemplate(endpoint *url.URL, key, subject, run string, events, eventBytes int) (*template, error) {
+// endpoint.
+func newTemplate(endpoint *url.URL, key, subject, run string, events, eventBytes int, shape string) (*template, error) {
 	topic := strings.TrimSuffix(endpoint.Path, "/api/events")
 	if topic == endpoint.Path {
 		return nil, fmt.Errorf("%s is no topic's endpoint: it must end in /topics/{topic}/api/events", endpoint)
 	}
 	id := run + "-" + strings.Repeat("0", sequenceDigits)
-	before := fmt.Sprintf(`{"id":"%s","topic":"%s","subject":"%s","eventType":"Postrider.Bench","eventTime":"%s",`+
-		`"dataVersion":"1","metadataVersion":"1","data":{"sentAt":%s,"filler":"`, id, topic, subject, eventTimeForm, strings.Repeat("1", nanoDigits))
+	before := fmt.Sprintf(shape, id, topic, subject, eventTimeForm, strings.Repeat("1", nanoDigits))
 	const after = `"}}`
 	filler := eventBytes - len(before) - len(after)
 	if filler < 0 {
@@ -62,7 +71,7 @@ func newTemplate(endpoint *url.URL, key, subject, run string, events, eventBytes
 	}
 	event := "," + before + letters(filler) + after
 	body := "[" + strings.Repeat(event, events)[1:] + "]"
-	t := &template{request: publishRequest(endpoint, key, []byte(body)), slots: make([]slot, events)}
+	t := &template{request: publishRequest(endpoint, key, []byte(body)), slots: make([]slot, events), shape: shape}
 	for i, rest := 0, t.request[len(t.request)-len(body)+1:]; i < events; i++ {
 		t.slots[i] = newSlot(rest[:eventBytes], id)
 		rest = rest[eventBytes+1:]
@@ -120,7 +129,11 @@ func (t *template) body() []byte {
 func (t *template) ledgerLines(prefix string) []byte {
 	t.lines = t.lines[:0]
 	for _, s := range t.slots {
-		t.lines = appendLine(t.lines, prefix, s.id, sha256.Sum256(s.event))
+		hash := Hash{}
+		if t.shape == plainEvent {
+			hash = sha256.Sum256(s.event)
+		}
+		t.lines = appendLine(t.lines, prefix, s.id, hash)
 	}
 	return t.lines
 }

@@ -152,6 +152,8 @@ func (c *wireClient) do(request []byte) (int, error) {
 	return status, err
 }
 
+func (c *wireClient) said() []byte { return c.refusal }
+
 func (c *wireClient) dial() error {
 	conn, err := net.DialTimeout("tcp", c.address, answerDeadline)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 type benchCmd struct {
 	Throughput  benchThroughputCmd  `cmd:"" help:"Publish as fast as possible over HTTP and deliver everything to a sink in another process."`
 	Publish     benchPublishCmd     `cmd:"" help:"Publish requests of 100 events while delivery is paused."`
+	SQL         benchSQLCmd         `cmd:"" name:"sql" help:"Publish by SQL, in a transaction for each event, from 16 sessions."`
 	Latency     benchLatencyCmd     `cmd:"" help:"Measure latency at 100 events per second."`
 	Remote      benchRemoteCmd      `cmd:"" help:"Deliver to an endpoint that takes 100 ms to answer."`
 	Fanout      benchFanoutCmd      `cmd:"" help:"Deliver each event to ten event subscriptions."`
@@ -113,6 +114,25 @@ func (benchPublishCmd) Help() string { return benchHelp + "publish --events-per-
 // Run executes bench publish.
 func (c *benchPublishCmd) Run(ctx context.Context) error {
 	return c.run(ctx, "publish", bench.Options{EventsPerRequest: c.Events})
+}
+
+type benchSQLCmd struct {
+	benchFlags
+	rateFlag
+	Events int `name:"events-per-request" help:"Events in a transaction." default:"1"`
+}
+
+// Help is shown by bench sql --help.
+func (benchSQLCmd) Help() string {
+	return `Latency counts from the moment before the statement is sent: the commit is part of it. Bytes are not compared, for PostgreSQL's jsonb writes
+JSON its own way.
+
+` + benchHelp + "sql --rate 100"
+}
+
+// Run executes bench sql.
+func (c *benchSQLCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "sql", bench.Options{Rate: c.Rate, EventsPerRequest: c.Events})
 }
 
 type benchLatencyCmd struct {
