@@ -68,6 +68,8 @@ type LoadReport struct {
 	// Latency is of the requests answered 200. In an open loop it counts from when the request was due and not from when it was
 	// sent: a service that stalls must not be asked less often and look fast for it (coordinated omission).
 	Latency Latencies
+	// Stall is the longest time without an answer 200 to anybody.
+	Stall time.Duration
 }
 
 // Load publishes events.
@@ -79,6 +81,7 @@ type Load struct {
 
 	sequence, published, refused, failed atomic.Int64
 	latency                              Histogram
+	answered, stall                      atomic.Int64 // nanoseconds after started
 	firstError                           atomic.Pointer[error]
 	started                              time.Time
 }
@@ -162,7 +165,7 @@ func (l *Load) Run(ctx context.Context) (LoadReport, error) {
 	clients.Wait()
 	report := LoadReport{
 		Published: l.published.Load(), Refused: l.refused.Load(), Failed: l.failed.Load(),
-		StartedAt: l.started, EndedAt: time.Now(), Latency: l.latency.Latencies(),
+		StartedAt: l.started, EndedAt: time.Now(), Latency: l.latency.Latencies(), Stall: time.Duration(l.stall.Load()),
 	}
 	if first := l.firstError.Load(); first != nil {
 		report.FirstError = *first
@@ -190,6 +193,7 @@ func (l *Load) client(ctx context.Context, t *template) error {
 		status, err := connection.do(t.request)
 		if err == nil && status == 200 {
 			l.latency.Record(time.Since(due))
+			l.answer(time.Since(l.started))
 			l.published.Add(int64(len(t.slots)))
 			if err := l.note(prefix, t); err != nil {
 				return err
@@ -209,6 +213,13 @@ func (l *Load) connect() (connection, error) {
 		return newSQLClient(l.options.DatabaseURL, l.options.Targets[0].URL)
 	}
 	return &wireClient{address: l.address}, nil
+}
+
+// answer notes how long after the one before it an answer came.
+func (l *Load) answer(at time.Duration) {
+	gap := int64(at) - l.answered.Swap(int64(at))
+	for seen := l.stall.Load(); gap > seen && !l.stall.CompareAndSwap(seen, gap); seen = l.stall.Load() {
+	}
 }
 
 // first is the number of a request's first event.

@@ -79,6 +79,10 @@ type Figures struct {
 	LatencyMs Latencies `json:"latencyMs,omitzero"`
 	// PublishLatencyMs is from the same moment to the answer.
 	PublishLatencyMs Latencies `json:"publishLatencyMs,omitzero"`
+	// PublishStallMs is the longest time in which nothing was accepted from anybody, DeliveryStallMs in which nothing arrived while events were
+	// published.
+	PublishStallMs  float64 `json:"publishStallMs,omitempty"`
+	DeliveryStallMs float64 `json:"deliveryStallMs,omitempty"`
 
 	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", what else ran on the machine,
 	// and "idle". A run beside busy others says little. What the system does not tell is absent.
@@ -113,7 +117,7 @@ func newReport(o Options) Report {
 // publish takes over what the publishers saw.
 func (f *Figures) publish(l LoadReport) {
 	f.PublishSeconds, f.AcceptedPerSecond = rate(l.Published, l.EndedAt.Sub(l.StartedAt))
-	f.PublishLatencyMs = l.Latency
+	f.PublishLatencyMs, f.PublishStallMs = l.Latency, round(l.Stall.Seconds()*1000, 1)
 }
 
 // deliver takes over what ended between two looks, counted from a moment.
@@ -147,13 +151,17 @@ func (f *Figures) each(before, after look, n int64) {
 // arrive takes over what the arrivals say of a phase.
 func (p *phase) arrive(arrivals []Arrival) {
 	var latency Histogram
-	var within int64
+	var within, last, stall int64
 	for _, a := range arrivals {
 		if a.Acknowledged == p.refused {
 			continue
 		}
 		if p.sent.holds(a.At) {
 			within++
+			if last > 0 {
+				stall = max(stall, a.At-last)
+			}
+			last = max(last, a.At)
 		}
 		if p.sent.holds(a.SentAt) {
 			latency.Record(time.Duration(a.At - a.SentAt))
@@ -164,6 +172,7 @@ func (p *phase) arrive(arrivals []Arrival) {
 	}
 	if !p.paused {
 		p.figures.LatencyMs = latency.Latencies()
+		p.figures.DeliveryStallMs = round(time.Duration(stall).Seconds()*1000, 1)
 	}
 }
 
@@ -338,6 +347,9 @@ func (f Figures) print(b *strings.Builder) {
 	}
 	if f.LatencyMs != (Latencies{}) && f.LatencyMs != f.PublishLatencyMs {
 		line("delivery latency", "%s", f.LatencyMs)
+	}
+	if f.PublishStallMs > 0 {
+		line("longest silence", "%.0f ms without an answer to any publish, %.0f ms without an arrival meanwhile", f.PublishStallMs, f.DeliveryStallMs)
 	}
 	line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery, f.WALBytesPerDelivery, cpuText(f.CPUSecondsPer10k))
 	line("CPU seconds", "%s", cpuText(f.CPUSeconds))

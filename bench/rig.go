@@ -19,16 +19,16 @@ import (
 // rig is a whole postrider on one machine, in processes as its users have them: database, service, sink. The publishers run
 // in this process.
 type rig struct {
-	databaseURL string
-	dir         string    // of logs, ready files and ledgers
-	log         io.Writer // of progress
-	label       string    // of its lines
-	database    *pgdev.Server
-	conn        *pgx.Conn
-	service     *child
-	sink        *child
-	api         *admin // of the service
-	sinkAPI     *admin
+	databaseURL, encryptionKey string
+	dir                        string    // of logs, ready files and ledgers
+	log                        io.Writer // of progress
+	label                      string    // of its lines
+	database                   *pgdev.Server
+	conn                       *pgx.Conn
+	service                    *child
+	sink                       *child
+	api                        *admin // of the service
+	sinkAPI                    *admin
 
 	counted  []string    // the topics whose deliveries are measured
 	prefixes []string    // before an event's name in the publishers' ledger: once for each event subscription that is owed it
@@ -101,8 +101,9 @@ func (r *rig) startDatabase(ctx context.Context, url string) (string, error) {
 }
 
 func (r *rig) startService(ctx context.Context, binary, url string) error {
+	r.encryptionKey = newSecret()
 	token, ready := newSecret(), filepath.Join(r.dir, "service.json")
-	environment := []string{databaseVariable + url, "POSTRIDER_ENCRYPTION_KEY=" + newSecret(), "POSTRIDER_ADMIN_TOKEN=" + token}
+	environment := []string{databaseVariable + url, "POSTRIDER_ENCRYPTION_KEY=" + r.encryptionKey, "POSTRIDER_ADMIN_TOKEN=" + token}
 	if err := migrate(ctx, r.dir, binary, url); err != nil {
 		return err
 	}

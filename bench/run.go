@@ -34,7 +34,9 @@ type phase struct {
 	paused  bool // nothing is delivered
 	refused bool // the sink acknowledges nothing
 	sql     bool // published by SQL
-	window  bool // deliveries are counted while events are published: the last retries come long after
+	// also is done beside the load; nil = nothing.
+	also   func(ctx context.Context) error
+	window bool // deliveries are counted while events are published: the last retries come long after
 
 	sent    span // from the first publish to the last answer; of nothing published, the phase
 	figures Figures
@@ -205,7 +207,13 @@ func (b *run) publishAndDrain(ctx context.Context, p phase) (loaded LoadReport, 
 	stop := b.progress(ctx, load.Published, len(b.prefixes))
 	defer stop()
 	loaded, err = beside(ctx, load, func(ctx context.Context) error {
-		if !pause(ctx, b.o.Duration/2) {
+		began := time.Now()
+		if p.also != nil {
+			if err := p.also(ctx); err != nil {
+				return err
+			}
+		}
+		if !pause(ctx, b.o.Duration/2-time.Since(began)) {
 			return nil
 		}
 		return b.checkpoint(ctx)

@@ -53,6 +53,7 @@ func TestScenarios(t *testing.T) {
 			[]string{"publishing, delivery paused", "delivering what was paused", "publishing and delivering"},
 			1,
 		},
+		{Options{Scenario: "retention", Clients: 8, Rate: 100, Days: 3}, []string{"keeping everything", "removing 3 days"}, 1},
 		{Options{Scenario: "backlog", Clients: 8, Rate: 100, Waiting: 2500}, []string{"alone", "beside 2500 paused"}, 1},
 		{Options{Scenario: "backlog", Clients: 8, Rate: 100, Waiting: 2500, Waits: WaitScheduled}, []string{"alone", "beside 2500 scheduled"}, 1},
 	} {

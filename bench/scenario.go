@@ -50,6 +50,8 @@ type Options struct {
 	// Waiting is how many deliveries wait in backlog, default 1,000,000, and Waits how; default WaitPaused.
 	Waiting int
 	Waits   string
+	// Days is how many days retention removes; default 20.
+	Days int
 	// DatabaseURL is a PostgreSQL to use. It is migrated, and events of topics of this run stay in it. "" starts a private
 	// one with all of its durability on, and removes it.
 	DatabaseURL string
@@ -83,6 +85,7 @@ func scenarios() []scenario {
 		{name: "deadletters", flags: []string{"rate"}, run: (*run).deadLetters, verdict: (*run).compareDeadLetters},
 		{name: "batched", flags: []string{"events-per-request", "events-per-batch"}, defaults: many, run: (*run).batched},
 		{name: "backlog", flags: []string{"rate", "waiting", "waits"}, defaults: Options{Waiting: 1_000_000, Waits: WaitPaused}, run: (*run).backlog},
+		{name: "retention", flags: []string{"rate", "days"}, defaults: Options{Days: 20}, run: (*run).retention},
 	}
 }
 
@@ -116,6 +119,7 @@ func (o *Options) Prepare() error {
 	o.EventsPerRequest, o.EventsPerBatch = orDefault(o.EventsPerRequest, orDefault(d.EventsPerRequest, 1)), orDefault(o.EventsPerBatch, orDefault(d.EventsPerBatch, 1))
 	o.AnswerAfter, o.FailurePercent = orDefault(o.AnswerAfter, d.AnswerAfter), orDefault(o.FailurePercent, d.FailurePercent)
 	o.Waiting, o.Waits = orDefault(o.Waiting, d.Waiting), orDefault(o.Waits, orDefault(d.Waits, WaitPaused))
+	o.Days = orDefault(o.Days, d.Days)
 	o.Command = orDefault(o.Command, o.command(s))
 	return o.validate()
 }
@@ -125,7 +129,7 @@ func (o *Options) command(s scenario) string {
 	values := map[string]string{
 		"rate": fmt.Sprintf("%g", o.Rate), "subscriptions": fmt.Sprint(o.Subscriptions), "events-per-request": fmt.Sprint(o.EventsPerRequest),
 		"events-per-batch": fmt.Sprint(o.EventsPerBatch), "answer-after": o.AnswerAfter.String(), "percent": fmt.Sprint(o.FailurePercent),
-		"waiting": fmt.Sprint(o.Waiting), "waits": o.Waits,
+		"waiting": fmt.Sprint(o.Waiting), "waits": o.Waits, "days": fmt.Sprint(o.Days),
 	}
 	text := fmt.Sprintf("postrider bench %s --duration %s --clients %d --event-bytes %d", s.name, o.Duration, o.Clients, o.EventBytes)
 	for _, flag := range s.flags {
@@ -155,7 +159,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("the duration must be %s or more, not %s", minDuration, o.Duration)
 	case o.CeilingTime <= 0:
 		return fmt.Errorf("the time for each ceiling must be positive, not %s", o.CeilingTime)
-	case min(o.Clients, o.Subscriptions, o.EventsPerRequest, o.EventsPerBatch) < 1 || o.Rate < 0 || o.Waiting < 0 || o.AnswerAfter < 0:
+	case min(o.Clients, o.Subscriptions, o.EventsPerRequest, o.EventsPerBatch) < 1 || o.Rate < 0 || o.Waiting < 0 || o.Days < 0 || o.Days > 300 || o.AnswerAfter < 0:
 		return errors.New("all numbers must be positive")
 	case o.EventBytes < leastEventBytes:
 		return fmt.Errorf("an event has %d bytes at least, not %d", leastEventBytes, o.EventBytes)

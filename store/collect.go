@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -37,13 +40,28 @@ SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM rou
 // CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes. It answers how many there were, and the
 // jobs of their routes: they run on this node already, and are to be made with Route.
 func (s *Store) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
-	if err := s.pool.QueryRow(ctx, collectStatement, collectStep, s.node).Scan(&n, &jobs); err != nil {
+	if n, jobs, err = s.collectPublishes(ctx); err != nil {
 		return 0, nil, fmt.Errorf("gather what was published by SQL: %w", err)
 	}
 	if n > 0 {
 		s.Reach(PointCollect)
 	}
 	return n, jobs, nil
+}
+
+// collectPublishes looks first: most of the time there is nothing.
+func (s *Store) collectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
+	var waiting bool
+	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").Scan(&waiting); err != nil || !waiting {
+		return 0, nil, err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN")
+	batch.Queue(s.keeping(keepPlan))
+	batch.Queue(collectStatement, collectStep, s.node).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
+	batch.Queue("COMMIT")
+	err = s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	return n, jobs, err
 }
 
 // WatchPublishes promises that this node goes on to look for publishes by SQL for the time it answers, a second. Meanwhile no publisher wakes

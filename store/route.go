@@ -187,6 +187,9 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 	var admitted admissions
 	var unfinished int
 	err := pgx.BeginTxFunc(ctx, r.store.pool, isolation(snapshot), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, r.store.keeping(keepPlan)); err != nil {
+			return fmt.Errorf("keep plans: %w", err)
+		}
 		catalogue := r.store.Catalogue()
 		if snapshot {
 			if catalogue, err = r.store.readCatalogue(ctx, tx, catalogue); err != nil {

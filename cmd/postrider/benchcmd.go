@@ -21,6 +21,7 @@ type benchCmd struct {
 	Deadletters benchDeadlettersCmd `cmd:"" help:"Measure dead letters: every request is answered 400."`
 	Batched     benchBatchedCmd     `cmd:"" help:"Deliver in batches of 100: what was paused, and while publishing."`
 	Backlog     benchBacklogCmd     `cmd:"" help:"Measure beside a million deliveries that wait."`
+	Retention   benchRetentionCmd   `cmd:"" help:"Measure while days whose time is over are removed."`
 	Noisy       benchNoisyCmd       `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow the other event subscriptions down."`
 	Sink        benchSinkCmd        `cmd:"" hidden:"" help:"The sink of a benchmark."`
 }
@@ -250,6 +251,24 @@ func (benchBacklogCmd) Help() string {
 // Run executes bench backlog.
 func (c *benchBacklogCmd) Run(ctx context.Context) error {
 	return c.run(ctx, "backlog", bench.Options{Rate: c.Rate, Waiting: c.Waiting, Waits: c.Waits})
+}
+
+type benchRetentionCmd struct {
+	benchFlags
+	rateFlag
+	Days int `help:"How many days are removed, each as large as what was published before." default:"20"`
+}
+
+// Help is shown by bench retention --help.
+func (benchRetentionCmd) Help() string {
+	return `Measures while everything is kept, and then while old days are removed. The longest silence says how long that kept anybody waiting.
+
+` + benchHelp + "retention --days 5"
+}
+
+// Run executes bench retention.
+func (c *benchRetentionCmd) Run(ctx context.Context) error {
+	return c.run(ctx, "retention", bench.Options{Rate: c.Rate, Days: c.Days})
 }
 
 type benchSinkCmd struct {
