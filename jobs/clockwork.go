@@ -19,6 +19,7 @@ const (
 	housekeepInterval = time.Minute
 	drainInterval     = 5 * time.Second
 	expireInterval    = time.Second
+	tellInterval      = time.Second
 	// A statement of the clockwork that takes longer is stuck; the next tick tries again.
 	clockworkTimeout = 10 * time.Second
 )
@@ -134,10 +135,10 @@ func (e *Engine) retain(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what has been kept for long enough", func(ctx context.Context) error { return e.store.Retain(ctx, e.options.Retention) })
 }
 
-// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, and old handshakes.
+// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, old handshakes, and notices for nobody.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx))
+		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx))
 	})
 }
 
@@ -149,6 +150,17 @@ func (e *Engine) drain(ctx context.Context) {
 // expire deletes event subscriptions whose time has come. They have matched nothing since that moment, on every node.
 func (e *Engine) expire(ctx context.Context) {
 	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.store.ExpireSubscriptions)
+}
+
+// tellOperators publishes what was noted for them to topic postrider.system.
+func (e *Engine) tellOperators(ctx context.Context) {
+	e.every(ctx, tellInterval, "telling what was noted for topic "+store.SystemTopic, func(ctx context.Context) error {
+		told, err := e.store.TellNotices(ctx)
+		if told > 0 {
+			tell(e.published)
+		}
+		return err
+	})
 }
 
 // KeepPartitions makes partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it by

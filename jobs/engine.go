@@ -216,7 +216,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.refill, e.expireHandshakes, e.sweep, e.mergeRollups, e.vacuum, e.collect} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.tellOperators, e.refill, e.expireHandshakes, e.sweep, e.mergeRollups, e.vacuum, e.collect} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

@@ -337,6 +337,15 @@ BEGIN
     RETURN coalesce(firsts, ids);
 END $$;
 
+-- Only postrider itself publishes to its own topic: who is told must be able to believe it.
+CREATE FUNCTION postrider_internal.refuse_own_topic(topic text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF topic = 'postrider.system' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'topic "postrider.system" is postrider''s own: it is subscribed to, and not published to', COLUMN = 'topic',
+            HINT = 'SELECT topic FROM postrider.topics lists those there are.';
+    END IF;
+END $$;
+
 -- The event that most publish: one alone, with nothing out of the ordinary about it, in the Event Grid schema or a CloudEvent without
 -- extensions. One statement does it all: PL/pgSQL prepares every expression anew in each transaction, and the hundred that accept_events comes
 -- by take twice as long. It answers NULL for anything else, also for what is wrong, and accept_events is asked then. Whatever is taken here,
@@ -351,7 +360,7 @@ BEGIN
                CASE t.input_schema WHEN 'EventGridSchema' THEN jsonb_build_object('id', own.id, 'eventTime', to_char(moment.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
                                    ELSE jsonb_build_object('id', own.id, 'specversion', '1.0') END || event AS value
           FROM postrider_internal.topics t, (SELECT clock_timestamp() AS at OFFSET 0) moment, (SELECT postrider_internal.new_uuid() AS id OFFSET 0) own
-         WHERE t.name = topic_name AND t.deleted_at IS NULL AND t.input_schema <> 'CustomEventSchema' AND jsonb_typeof(event) = 'object'
+         WHERE t.name = topic_name AND t.name <> 'postrider.system' AND t.deleted_at IS NULL AND t.input_schema <> 'CustomEventSchema' AND jsonb_typeof(event) = 'object'
            AND (t.duplicate_detection_window_in_minutes IS NULL OR event ->> 'id' IS NULL)
     ), read AS MATERIALIZED (
         SELECT topic_id, input_schema, grid, at, (at AT TIME ZONE 'UTC')::date AS day, own_id, value::text AS body, value ->> 'id' AS id, coalesce(value ->> 'subject', '') AS subject,
@@ -393,6 +402,7 @@ BEGIN
         accepted := postrider_internal.accept_plain_event(topic, event, notify);
     END IF;
     IF accepted IS NULL THEN
+        PERFORM postrider_internal.refuse_own_topic(topic);
         accepted := (postrider_internal.accept_events(topic, jsonb_build_array(event), true, notify, idempotency_key))[1];
     END IF;
     RETURN accepted;
@@ -410,6 +420,7 @@ END $$;
 CREATE FUNCTION postrider.publish_batch(topic text, events jsonb, notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid[]
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM postrider_internal.refuse_own_topic(publish_batch.topic);
     IF events IS NULL THEN
         PERFORM postrider_internal.refuse_event('events', 'is required');
     ELSIF jsonb_typeof(events) <> 'array' THEN
@@ -488,6 +499,7 @@ DROP FUNCTION postrider.publish_batch(text, jsonb, boolean, text);
 DROP FUNCTION postrider.publish(text, jsonb, boolean, text);
 DROP FUNCTION postrider_internal.accept_event(text, jsonb, boolean, text);
 DROP FUNCTION postrider_internal.accept_plain_event(text, jsonb, boolean);
+DROP FUNCTION postrider_internal.refuse_own_topic(text);
 DROP FUNCTION postrider_internal.accept_events(text, jsonb, boolean, boolean, text);
 DROP FUNCTION postrider_internal.take_accepted(bigint, integer, postrider_internal.envelope[], text);
 DROP FUNCTION postrider_internal.take_key(bigint, text, uuid[], date);

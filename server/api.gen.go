@@ -2738,6 +2738,20 @@ func (response ListTopicKeys404JSONResponse) VisitListTopicKeysResponse(w http.R
 	return err
 }
 
+type ListTopicKeys409JSONResponse struct{ ConflictJSONResponse }
+
+func (response ListTopicKeys409JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RegenerateTopicKeyRequestObject struct {
 	Topic TopicName `json:"topic"`
 	Body  *RegenerateTopicKeyJSONRequestBody
@@ -2799,6 +2813,20 @@ func (response RegenerateTopicKey404JSONResponse) VisitRegenerateTopicKeyRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RegenerateTopicKey409JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }

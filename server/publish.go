@@ -138,6 +138,8 @@ func idempotencyKey(header http.Header) (string, error) {
 // check refuses a topic of another kind, and what only this kind refuses.
 func (d *door) check(t *store.Topic, header http.Header) error {
 	switch {
+	case t.Name == store.SystemTopic:
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
 	case t.Kind != d.kind:
 		return refuse(http.StatusBadRequest, codeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name, t.Kind, endpointOf(t))
 	case !d.cloudEventsOnly || event.IsBinary(header):

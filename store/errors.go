@@ -25,6 +25,8 @@ var (
 	ErrNoProbation = errors.New("the event subscription is not on probation")
 	// ErrNotSigned: the event subscription's deliveries are not signed.
 	ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
+	// ErrOwnTopic: SystemTopic is postrider's own. It is subscribed to; it is not deleted, and its access keys are nobody's.
+	ErrOwnTopic = errors.New("it is postrider's own topic")
 	// ErrUnauthorized: the publication's Authorize refused the topic as it is now.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrUnavailable: nothing was stored, or it is unknown whether it was (the connection broke at COMMIT). Try again.

@@ -56,6 +56,9 @@ func (s *Store) ExpireSubscriptions(ctx context.Context) error {
 			if err := s.remove(ctx, tx, sub, auditSubscriptionExpired); err != nil {
 				return err
 			}
+			if err := noteExpired(ctx, tx, sub); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

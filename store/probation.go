@@ -137,6 +137,7 @@ type evidence struct {
 	jobID    int64
 	firsts   int // events that failed for the first time
 	finished time.Time
+	told     bool // somebody is told if a probation begins with it
 }
 
 // evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a success
@@ -146,7 +147,7 @@ func (s *Store) evidenceOf(r *Result) *evidence {
 	if r.Number == 0 || r.Rest.key == "" || success && !r.Rest.Failing && !s.failing.has(r.Rest.key) {
 		return nil
 	}
-	e := &evidence{Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, finished: r.StartedAt.Add(r.Duration)}
+	e := &evidence{Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().tellsOf(r.SubscriptionID)}
 	if r.Number == 1 && !success {
 		e.firsts = max(r.Events, 1)
 	}
@@ -161,14 +162,20 @@ type standing struct {
 	probe   int64
 	before  policy.Rest
 	changed bool
+	told    bool // its beginning was told, or is to be
 }
 
 // weigh lets the policy judge each piece of evidence, in the order in which the calls ended.
 func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
 	slices.SortStableFunc(found, func(a, b *evidence) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
 	for _, e := range found {
-		if s := standings[e.key]; s != nil {
-			s.weigh(e, now)
+		s := standings[e.key]
+		if s == nil {
+			continue
+		}
+		since := s.rest.Since
+		if s.weigh(e, now); s.rest.Held() && !s.rest.Since.Equal(since) {
+			s.told = e.told
 		}
 	}
 }
@@ -192,9 +199,9 @@ func (s *standing) weigh(e *evidence, now time.Time) {
 const (
 	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
 		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key ON CONFLICT (rest_key) DO NOTHING`
-	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), step, failures_in_a_row, coalesce(probe_job_id, 0), now()
+	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), step, failures_in_a_row, coalesce(probe_job_id, 0), told, now()
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
-	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, step = $5, failures_in_a_row = $6, probe_job_id = $7, updated_at = now()
+	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, step = $5, failures_in_a_row = $6, probe_job_id = $7, told = $8, updated_at = now()
 		WHERE rest_key = $1`
 	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
 )
@@ -245,6 +252,7 @@ func (r *recorder[T]) queueGroup(batch *pgx.Batch, group []T, gone *[]int64) {
 		batch.Queue(r.settings)
 	}
 	batch.Queue(r.statement(group), r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(gone) })
+	r.queueNotices(batch, group)
 }
 
 func (r *recorder[T]) tell(group []T, gone []int64) {
@@ -268,7 +276,7 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 		var key []byte
 		var since, until pgtype.Timestamptz
 		s := standing{}
-		_, err := pgx.ForEachRow(rows, []any{&key, &s.baseURL, &since, &until, &s.rest.Cause, &s.rest.Step, &s.rest.FailuresInARow, &s.probe, now}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&key, &s.baseURL, &since, &until, &s.rest.Cause, &s.rest.Step, &s.rest.FailuresInARow, &s.probe, &s.told, now}, func() error {
 			read := s
 			read.key, read.rest.Since, read.rest.Until = string(key), since.Time, until.Time
 			read.before = read.rest
@@ -286,7 +294,7 @@ func (s *Store) writeStandings(ctx context.Context, tx pgx.Tx, standings map[str
 		case r == (policy.Rest{}):
 			batch.Queue(dropRest, []byte(st.key))
 		case st.changed || r != st.before:
-			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)), r.Step, r.FailuresInARow, nullInt(st.probe))
+			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)), r.Step, r.FailuresInARow, nullInt(st.probe), st.told)
 		}
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

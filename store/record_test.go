@@ -15,7 +15,7 @@ import (
 func (b *bundle) fetched(t *testing.T, node string) (deliveries, jobs []int64) {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' RETURNING (args ->> 'd')::bigint, id`, node)
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver' RETURNING (args ->> 'd')::bigint, id`, node)
 	require.NoError(t, err)
 	for rows.Next() {
 		var d, j int64

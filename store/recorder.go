@@ -86,6 +86,8 @@ type recordable interface {
 	single() *recordRequest
 	// told learns the jobs of the results that were recorded: the others' rows were gone.
 	told(jobs []int64)
+	// failures appends the deliveries that the result may dead-letter or drop, or the batch that all of whose members it may.
+	failures(deliveries, batches []int64) (more, moreBatches []int64)
 }
 
 const (

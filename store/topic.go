@@ -208,8 +208,11 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 }
 
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
-// deliveries, and that must be said one by one. ErrPrecondition.
+// deliveries, and that must be said one by one. ErrPrecondition; ErrOwnTopic.
 func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition) error {
+	if err := refuseOwn(name); err != nil {
+		return err
+	}
 	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		topic, err := s.topic(ctx, tx, name)
 		if err != nil {

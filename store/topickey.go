@@ -85,8 +85,11 @@ func (t *Topic) Signed(text string, signature []byte) bool {
 	return SignedWith(first, text, signature)|SignedWith(other, text, signature) == 1
 }
 
-// TopicKeys opens both access keys of a topic, to be shown, and writes that into the audit first; ErrNotFound.
+// TopicKeys opens both access keys of a topic, to be shown, and writes that into the audit first; ErrNotFound, ErrOwnTopic.
 func (s *Store) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
+	if err := refuseOwn(topic); err != nil {
+		return nil, err
+	}
 	err = s.audited(ctx, auditEntry{action: auditKeysShown, topic: topic}, func(tx pgx.Tx) error {
 		_, keys, err = s.topicKeys(ctx, tx, topic)
 		return err
@@ -116,8 +119,11 @@ func (s *Store) topicKeys(ctx context.Context, db querier, topic string) (id int
 }
 
 // RegenerateTopicKey replaces one of a topic's access keys by a new one and answers both. The old one is refused from the
-// next publish on, on every node; the other one stays as it is. ErrNotFound.
+// next publish on, on every node; the other one stays as it is. ErrNotFound, ErrOwnTopic.
 func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
+	if err := refuseOwn(topic); err != nil {
+		return nil, err
+	}
 	var keys *AccessKeys
 	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		id, found, err := s.topicKeys(ctx, tx, topic)
@@ -143,8 +149,11 @@ func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyNa
 	return keys, nil
 }
 
-// SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound.
+// SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound, ErrOwnTopic.
 func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
+	if err := refuseOwn(name); err != nil {
+		return err
+	}
 	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
 		topic, err := s.topic(ctx, tx, name)
 		if err != nil {

@@ -92,6 +92,9 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: nodeName(), Version: version()})); err != nil {
 		return nil, err
 	}
+	if err = a.store.EnsureSystemTopic(ctx); err != nil {
+		return nil, err
+	}
 	run, stopRun := context.WithCancel(context.Background())
 	a.stopRun = stopRun
 	a.running.Go(func() { a.store.Run(run) })

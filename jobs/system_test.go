@@ -1,0 +1,178 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// beTold subscribes an endpoint to postrider.system, as anybody would.
+func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
+	t.Helper()
+	require.NoError(t, b.store.EnsureSystemTopic(t.Context()))
+	_, _, err := b.store.PutSubscription(t.Context(), store.SystemTopic, name, store.SubscriptionSpec{
+		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents, RetryPolicy: policy.DefaultName,
+		Filter: policy.Filter{IncludedEventTypes: types},
+	})
+	require.NoError(t, err)
+}
+
+// told are the types of the CloudEvents that an endpoint got, by subject, sorted.
+func (e *endpoint) told(t *testing.T) (told []string) {
+	t.Helper()
+	for _, r := range e.requests() {
+		var events []struct{ SpecVersion, Type, Subject string }
+		body := []byte(r.body)
+		if body[0] != '[' {
+			body = slices.Concat([]byte("["), body, []byte("]"))
+		}
+		require.NoError(t, json.Unmarshal(body, &events))
+		for _, n := range events {
+			require.Equal(t, "1.0", n.SpecVersion)
+			told = append(told, n.Type+" "+n.Subject)
+		}
+	}
+	slices.Sort(told)
+	return told
+}
+
+const ofBilling = " /topics/orders/subscriptions/billing"
+
+// Each kind arrives by an ordinary event subscription, and a filter keeps the others away.
+func TestOperatorsAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	all, some := newEndpoint(t, answering(http.StatusOK)), newEndpoint(t, answering(http.StatusOK))
+	b.beTold(t, "all", all.URL)
+	b.beTold(t, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
+	bad := newSwitchable(t, http.StatusBadRequest)
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	b.subscribe(t, "billing", bad.URL, under("touchy"))
+	b.start(t, nil)
+	b.publishOne(t, "letter")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
+
+	b.subscribe(t, "billing", bad.URL, func(s *store.SubscriptionSpec) {
+		s.RetryPolicy, s.DeadLetter = "touchy", store.DeadLetterNone
+	})
+	b.publishOne(t, "dropped")
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")
+	b.publishOne(t, "third")
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND told")
+
+	bad.status.Store(http.StatusOK)
+	b.publishOne(t, "probe")
+	b.passHold(t)
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
+	at := b.store.Now().Add(100 * time.Millisecond)
+	b.subscribe(t, "brief", bad.URL+"/brief", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	want := []string{
+		"postrider.deadLetter.created" + ofBilling, "postrider.delivery.dropped" + ofBilling, "postrider.delivery.dropped" + ofBilling,
+		"postrider.probation.ended" + ofBilling, "postrider.probation.started" + ofBilling, "postrider.subscription.expired /topics/orders/subscriptions/brief",
+	}
+	require.Eventually(t, func() bool { return len(all.told(t)) >= len(want) && len(some.told(t)) >= 2 }, patience, tick)
+	require.Equal(t, want, all.told(t))
+	require.Equal(t, []string{want[3], want[5]}, some.told(t))
+	b.settle(t)
+}
+
+// An endpoint that refuses what it is told: that is told to nobody, and comes to an end.
+func TestFailingAtBeingToldIsNotTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	deaf := newEndpoint(t, answering(http.StatusBadRequest))
+	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
+	require.NoError(t, b.store.Reload(t.Context()))
+	b.beTold(t, "operators", deaf.URL)
+	b.subscribe(t, "billing", deaf.URL, nil) // its probation is the operators', too
+	b.start(t, nil)
+	b.publishOne(t, "letter")
+	const notices = "SELECT count(*) FROM postrider.events WHERE topic = 'postrider.system'"
+	fail := func(n int) {
+		require.Eventually(t, func() bool {
+			b.passHold(t) // each probe is a notice, and fails
+			return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'postrider.system'") == n
+		}, patience, tick)
+	}
+	b.become(t, 2, notices) // the dead letter, and the probation that it began
+	fail(2)
+	b.exec(t, "DELETE FROM postrider_internal.probations")
+	b.become(t, 3, notices) // that probation's end
+	fail(3)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT told"), "a notice began the next one")
+	b.exec(t, "DELETE FROM postrider_internal.probations")
+	b.settle(t)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
+	require.Equal(t, 3, b.count(t, notices), "and that is all")
+}
+
+// A node that dies after the dead letter's transaction, before anything was told: another one tells.
+func TestNoticesOutliveTheirNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	operators := newEndpoint(t, answering(http.StatusOK))
+	b.beTold(t, "operators", operators.URL)
+	bad := newEndpoint(t, answering(http.StatusBadRequest))
+	b.subscribe(t, "billing", bad.URL, nil)
+	b.exec(t, "UPDATE postrider_internal.notice_pass SET told_at = 'infinity'") // nobody gets to it
+	b.publishOne(t, "letter")
+	first := b.newEngine(t, b.store, nil)
+	require.NoError(t, first.Start(t.Context()))
+	b.attempt(t)
+	requireStops(t, first)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
+	require.Empty(t, operators.requests())
+
+	b.exec(t, "UPDATE postrider_internal.notice_pass SET told_at = '-infinity'")
+	other, _ := newStore(t, b.url, "node-2")
+	second := b.newEngine(t, other, func(o *jobs.Options) { o.OnAttempt = nil })
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+	require.Eventually(t, func() bool { return len(operators.requests()) > 0 }, patience, tick)
+	b.settle(t)
+	require.Equal(t, []string{"postrider.deadLetter.created" + ofBilling}, operators.told(t))
+}
+
+// A probation of several event subscriptions is told once, with all of them; a release by a person is its end.
+func TestProbationOfASharedEndpointIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	operators, bad := newEndpoint(t, answering(http.StatusOK)), newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.beTold(t, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
+	b.subscribe(t, "billing", bad.URL, under("touchy"))
+	b.subscribe(t, "shipping", bad.URL, under("touchy"))
+	b.start(t, nil)
+	b.publishOne(t, "a")
+	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, patience, tick)
+	_, err := b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, patience, tick)
+	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"}, operators.told(t))
+	for i, r := range operators.requests() {
+		var n struct {
+			Data struct {
+				Topic, Reason, Since, Until, EndpointBaseURL string
+				Subscriptions                                []string
+				SubscriptionCount                            int
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(r.body), &n))
+		require.Equal(t, []string{"/topics/orders/subscriptions/billing", "/topics/orders/subscriptions/shipping"}, n.Data.Subscriptions)
+		require.Equal(t, 2, n.Data.SubscriptionCount)
+		require.Equal(t, "orders", n.Data.Topic)
+		require.Equal(t, "Busy", n.Data.Reason)
+		require.Equal(t, bad.URL, n.Data.EndpointBaseURL)
+		require.NotEmpty(t, n.Data.Since)
+		require.Equal(t, i == 0, n.Data.Until != "")
+	}
+}
