@@ -65,6 +65,8 @@ type Options struct {
 	Retention store.Retention
 	// MaxHeaderBytes bounds the value of a custom header that comes from an event; Event Grid's 4,096 for zero.
 	MaxHeaderBytes int
+	// DeadLetters are the locations outside that dead letters may be written to; zero for none.
+	DeadLetters policy.ExportLocations
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 }
@@ -108,6 +110,8 @@ type Engine struct {
 	died    chan struct{} // a node was found dead
 	// published: something was published by SQL.
 	published chan struct{}
+	exported  chan struct{} // an export has ended: more may be due
+	places    *places
 	gate      *gate
 	host      string
 
@@ -130,7 +134,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), exported: make(chan struct{}, 1), places: newPlaces(o.DeadLetters), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
 	e.hands = newHands(o.MaxWorkers, e.held.len)
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
@@ -149,6 +153,9 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &handshaker{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the handshake worker: %w", err)
 	}
+	if err := river.AddWorkerSafely(workers, &exporter{engine: e}); err != nil {
+		return nil, fmt.Errorf("add the export worker: %w", err)
+	}
 	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), e.hands, o.PollOnly}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
@@ -163,6 +170,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		Queues: map[string]river.QueueConfig{
 			store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
 			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll()},
+			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval},
 		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
@@ -216,7 +224,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.tellOperators, e.refill, e.expireHandshakes, e.sweep, e.mergeRollups, e.vacuum, e.collect} {
+	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.tellOperators, e.refill, e.expireHandshakes, e.claimExports, e.sweep, e.mergeRollups, e.vacuum, e.collect} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
@@ -242,6 +250,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.cut()
 	e.endpoint.transport.CloseIdleConnections()
+	e.places.close()
 	e.stopClockwork()
 	e.clockwork.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockworkTimeout)

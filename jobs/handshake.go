@@ -36,11 +36,11 @@ const (
 	awaitInterval = 5 * time.Second
 )
 
-// The pauses of a request that could not be written down. It is tried until the process stops: made again, it would ask an
+// The pauses of a result that could not be written down. It is tried until the process stops: made again, a request would ask an
 // endpoint that has answered.
 const (
-	handshakeMinPause = 100 * time.Millisecond
-	handshakeMaxPause = 5 * time.Second
+	recordMinPause = 100 * time.Millisecond
+	recordMaxPause = 5 * time.Second
 )
 
 func (e *Engine) handshakePoll() time.Duration {
@@ -81,11 +81,16 @@ func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) er
 	case err == nil:
 		err = w.engine.shake(ctx, h, job.ID)
 	}
+	return w.engine.settled(job.ID, err)
+}
+
+// settled notes how a job has ended that is no delivery's: nobody need look for its row, or Stop gives it back.
+func (e *Engine) settled(job int64, err error) error {
 	switch {
 	case err == nil:
-		w.engine.ended.add(job.ID)
+		e.ended.add(job)
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-		w.engine.interrupted.add(job.ID)
+		e.interrupted.add(job)
 	}
 	return err
 }
@@ -108,7 +113,7 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 	r.State, r.Message = standing(h, outcome, why)
 	e.log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription, "endpoint", h.EndpointBaseURL,
 		"try", h.Tries+1, "sent", ask.words, "status", met.Status, "verdict", why, "state", r.State)
-	return e.recordHandshake(ctx, r)
+	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.RecordHandshake(ctx, r) })
 }
 
 // standing is the handshake's state after an answer.
@@ -135,17 +140,17 @@ func judge(h *store.Handshake, met policy.HandshakeAnswer, origin string) (outco
 	return policy.HandshakeByCode(met, h.Code)
 }
 
-// recordHandshake repeats until it is written down or the process stops. Repeating is safe: a job that is gone changes nothing.
-func (e *Engine) recordHandshake(ctx context.Context, r *store.HandshakeResult) error {
-	for pause := handshakeMinPause; ; pause = min(2*pause, handshakeMaxPause) {
-		err := e.store.RecordHandshake(ctx, r)
+// untilRecorded repeats until it is written down or the process stops. Repeating is safe: a job that is gone changes nothing.
+func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
+	for pause := recordMinPause; ; pause = min(2*pause, recordMaxPause) {
+		err := record()
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e.log.Warn("a handshake could not be recorded, trying again", "handshake", r.Handshake.ID, "in", pause, "error", err)
+		e.log.Warn(what+" could not be recorded, trying again", "id", id, "in", pause, "error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -204,6 +204,15 @@ CREATE TABLE postrider_internal.dead_letters (
     retry_policy      text NOT NULL,
     redelivered_from  uuid,
     redelivered_at    timestamptz,
+    -- Of those that are to be written to a location outside as well, see 00013_export.sql; else all are NULL. export_id is what they are
+    -- being written with.
+    export_state      text CHECK (export_state IN ('pending', 'exported', 'given_up')),
+    export_due_at     timestamptz,
+    export_give_up_at timestamptz,
+    export_attempts   integer,
+    export_error      text,
+    export_location   text,
+    export_id         bigint,
     exported_at       timestamptz,
     body              bytea NOT NULL
 );

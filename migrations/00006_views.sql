@@ -64,7 +64,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.retry_policy IS 'Name of the ret
 COMMENT ON COLUMN postrider.event_subscriptions.max_delivery_attempts IS 'Effective limit of attempts; NULL = none.';
 COMMENT ON COLUMN postrider.event_subscriptions.event_time_to_live_in_minutes IS 'Effective time to live of an event in minutes.';
 COMMENT ON COLUMN postrider.event_subscriptions.filter IS 'Which events it wants; {} = all.';
-COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS 'Effective destination of events that are given up: endpointType Rows or None.';
+COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS 'Effective destination of events that are given up: endpointType Rows or None; Blob or StorageBlob with its properties, where dead letters are written to a location outside as well.';
 COMMENT ON COLUMN postrider.event_subscriptions.behavior IS 'safe, or documented: the policy''s columns taken literally; those of the built-in policies are Event Grid''s own.';
 COMMENT ON COLUMN postrider.event_subscriptions.honor_retry_after IS 'Effective honorRetryAfter: an endpoint''s Retry-After puts off the next attempt.';
 COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS 'Effective probationAction, of events whose turn comes during a probation: hold, or documented: some end without an attempt.';
@@ -238,7 +238,8 @@ SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.re
        l.event_id, l.event_type, l.subject, nullif(l.source, '') AS source, l.event_time, l.published_at, l.owed_since, l.first_attempt_at, l.last_attempt_at,
        l.schema, l.retry_policy, l.endpoint_base_url,
        convert_from(l.body, 'UTF8') AS body_text, postrider.try_jsonb(l.body) AS body, postrider.jsonb_error(l.body) AS body_error,
-       postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id, l.redelivered_from, l.redelivered_at
+       postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id, l.redelivered_from, l.redelivered_at,
+       l.export_state, l.export_due_at, l.export_give_up_at, l.export_attempts, l.export_error, l.export_location, l.exported_at
   FROM postrider_internal.dead_letters l;
 COMMENT ON VIEW postrider.dead_letters IS 'Events that will not be attempted again, each with its body, reason and history. Self-contained: it outlives event, event subscription and topic.';
 COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
@@ -270,6 +271,13 @@ COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that ended so.
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS 'Earlier dead letter of the same event that this one''s delivery came from.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
+COMMENT ON COLUMN postrider.dead_letters.export_state IS 'Of a dead letter that is to be written to a location outside, too: pending, exported or given_up. NULL = it is kept here alone.';
+COMMENT ON COLUMN postrider.dead_letters.export_due_at IS 'When it is due to be written: the last attempt and the policy''s dead_letter_delay.';
+COMMENT ON COLUMN postrider.dead_letters.export_give_up_at IS 'Until when that is tried: the policy''s dead_letter_give_up later.';
+COMMENT ON COLUMN postrider.dead_letters.export_attempts IS 'How often it was tried.';
+COMMENT ON COLUMN postrider.dead_letters.export_error IS 'Why the last try failed; NULL = it did not.';
+COMMENT ON COLUMN postrider.dead_letters.export_location IS 'URL of the file that it was written to, without a query.';
+COMMENT ON COLUMN postrider.dead_letters.exported_at IS 'When it was written; NULL = it was not, or was not yet.';
 
 CREATE VIEW postrider.retry_policies AS
 SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) AS ack_timeout_seconds, p.basis,
@@ -306,8 +314,8 @@ COMMENT ON COLUMN postrider.retry_policies.max_max_attempts IS 'Highest limit th
 COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS 'Whether the page says that Retry-After is honoured; behavior safe honours it always.';
 COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS 'Whether timeouts and socket errors are retried.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS 'rows or none: what becomes of events that are given up under behavior documented, where no destination is named; behavior safe keeps them as rows.';
-COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS 'Delay between the last attempt and the write of a dead letter to an outside location.';
-COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS 'Delay between the last attempt and the first try to write a dead letter to an outside location.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried; 0 = once.';
 COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS 'How long after its start a success that came too late still counts, by the page.';
 COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS 'What rests after failures: none, endpoint or event_subscription.';

@@ -36,16 +36,22 @@ func (e Behavior) Valid() bool {
 
 // Defines values for DeadLetterDestinationEndpointType.
 const (
-	DeadLetterDestinationEndpointTypeNone DeadLetterDestinationEndpointType = "None"
-	DeadLetterDestinationEndpointTypeRows DeadLetterDestinationEndpointType = "Rows"
+	DeadLetterDestinationEndpointTypeBlob        DeadLetterDestinationEndpointType = "Blob"
+	DeadLetterDestinationEndpointTypeNone        DeadLetterDestinationEndpointType = "None"
+	DeadLetterDestinationEndpointTypeRows        DeadLetterDestinationEndpointType = "Rows"
+	DeadLetterDestinationEndpointTypeStorageBlob DeadLetterDestinationEndpointType = "StorageBlob"
 )
 
 // Valid indicates whether the value is a known member of the DeadLetterDestinationEndpointType enum.
 func (e DeadLetterDestinationEndpointType) Valid() bool {
 	switch e {
+	case DeadLetterDestinationEndpointTypeBlob:
+		return true
 	case DeadLetterDestinationEndpointTypeNone:
 		return true
 	case DeadLetterDestinationEndpointTypeRows:
+		return true
+	case DeadLetterDestinationEndpointTypeStorageBlob:
 		return true
 	default:
 		return false
@@ -407,13 +413,30 @@ type AdvancedFilter struct {
 // what Event Grid's pages do.
 type Behavior string
 
-// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
+// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
+// has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
 type DeadLetterDestination struct {
 	EndpointType DeadLetterDestinationEndpointType `json:"endpointType"`
+	Properties   *DeadLetterProperties             `json:"properties,omitempty"`
 }
 
 // DeadLetterDestinationEndpointType defines model for DeadLetterDestination.EndpointType.
 type DeadLetterDestinationEndpointType string
+
+// DeadLetterProperties Of Blob url, and perhaps prefix; of StorageBlob resourceId and blobContainerName.
+type DeadLetterProperties struct {
+	// BlobContainerName Name of the container.
+	BlobContainerName *string `json:"blobContainerName,omitempty"`
+
+	// Prefix A path within url. Files are NAME-OF-THE-EVENT-SUBSCRIPTION/year/month/day/hour/id.json within that, UTC; on namespace topics topic/subscription/….
+	Prefix *string `json:"prefix,omitempty"`
+
+	// ResourceId Resource id of a storage account: /subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/NAME. That of a container will do, too, as the Azure CLI has it.
+	ResourceId *string `json:"resourceId,omitempty"`
+
+	// Url A location that an operator has allowed, or something within it: file:///directory, s3://bucket/beginning, azblob://container/beginning. Without a query.
+	Url *string `json:"url,omitempty"`
+}
 
 // DeliveryAttribute A header of every delivery.
 type DeliveryAttribute struct {
@@ -956,7 +979,8 @@ type Subscription struct {
 	Behavior  Behavior  `json:"behavior"`
 	CreatedAt time.Time `json:"createdAt"`
 
-	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them.
+	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
+	// has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
 	DeadLetterDestination DeadLetterDestination `json:"deadLetterDestination"`
 
 	// DeliveryAttributeMappings Custom headers. The value of a secret one is null.

@@ -233,7 +233,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 		"an empty event type":                   {with(`"filter":{"includedEventTypes":["a",""]}`), []string{"filter.includedEventTypes[1]"}},
 		"a filter that cannot be stored":        {with(`"filter":{"subjectBeginsWith":"\u0000"}`), []string{"filter.subjectBeginsWith"}},
 		"a word wrong in an advanced filter":    {with(`"filter":{"advancedFilters":[{"operatorType":"IsNotNull","kye":"id"}]}`), []string{"filter.advancedFilters[0].kye"}},
-		"an unknown dead-letter destination":    {with(`"deadLetterDestination":{"endpointType":"StorageBlob"}`), []string{"deadLetterDestination.endpointType"}},
+		"an unknown dead-letter destination":    {with(`"deadLetterDestination":{"endpointType":"EventHub"}`), []string{"deadLetterDestination.endpointType"}},
 		"a dead-letter destination without one": {with(`"deadLetterDestination":{}`), []string{"deadLetterDestination.endpointType"}},
 		"a setting that only can be read":       {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},
 		"unknown members at two depths":         {with(`"retryPolice":{},"retryPolicy":{"attempts":1}`), []string{"retryPolice", "retryPolicy.attempts"}},

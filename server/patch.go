@@ -95,10 +95,16 @@ func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*Subscription
 	var named struct {
 		RetryPolicy map[string]json.RawMessage
 		EndpointURL *string
+		DeadLetter  struct {
+			EndpointType DeadLetterDestinationEndpointType
+		} `json:"deadLetterDestination"`
 	}
 	_ = json.Unmarshal(patch, &named)
 	if named.EndpointURL != nil && *named.EndpointURL != spec.EndpointURL {
 		stated.EndpointValidation = nil
+	}
+	if kind := named.DeadLetter.EndpointType; kind != "" && stated.DeadLetterDestination != nil && kind != stated.DeadLetterDestination.EndpointType {
+		stated.DeadLetterDestination.Properties = nil // those of another kind of destination
 	}
 	if _, other := named.RetryPolicy["maxDeliveryCount"]; other {
 		stated.RetryPolicy.MaxDeliveryAttempts = nil
@@ -129,7 +135,8 @@ func statedSettings(s *store.SubscriptionSpec) *SubscriptionSettings {
 		Labels: &s.Labels, Signing: &SigningSettings{Enabled: &s.Signed}, DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
 	}
 	if s.DeadLetter != store.DeadLetterUnset {
-		stated.DeadLetterDestination = &DeadLetterDestination{EndpointType: DeadLetterDestinationEndpointType(s.DeadLetter)}
+		destination := destinationJSON(s.DeadLetter, s.DeadLetterProperties)
+		stated.DeadLetterDestination = &destination
 	}
 	if s.ExpirationTimeUTC != nil {
 		at := s.ExpirationTimeUTC.UTC().Format(time.RFC3339Nano)

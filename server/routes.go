@@ -26,7 +26,7 @@ type route struct {
 // routes are all there are.
 func (s *Server) routes() []route {
 	m := &management{
-		store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits,
+		store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
 		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
 	}
 	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}

@@ -28,6 +28,8 @@ type Options struct {
 	FilterLimits policy.FilterLimits
 	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
 	HeaderLimits policy.HeaderLimits
+	// DeadLetters are the locations outside that event subscriptions may have their dead letters written to; zero for none.
+	DeadLetters policy.ExportLocations
 	// PublicURL is how the world reaches this service, such as https://events.example.com: what validationUrl begins with. Default:
 	// what the management request was sent to.
 	PublicURL string

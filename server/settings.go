@@ -48,7 +48,7 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 	if spec.DeliveryAttributes, err = m.deliveryAttributes(ctx, &found, t.Name, name, b.DeliveryAttributeMappings); err != nil {
 		return spec, err
 	}
-	spec.DeadLetter = found.deadLetter(b.DeadLetterDestination)
+	spec.DeadLetter, spec.DeadLetterProperties = m.deadLetterDestination(&found, b.DeadLetterDestination)
 	found.behavior(b)
 	found.labels(spec.Labels)
 	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.store.Now())
@@ -186,16 +186,6 @@ func (p *problems) deliverySchema(spec store.SubscriptionSpec, t *store.Topic) {
 	case spec.RetryPolicy == namespacePolicy && schema != event.CloudEvents:
 		p.value("eventDeliverySchema", "must be %s under retry policy %s", event.CloudEvents, namespacePolicy)
 	}
-}
-
-func (p *problems) deadLetter(b *DeadLetterDestination) store.DeadLetterDestination {
-	if b == nil {
-		return store.DeadLetterUnset
-	}
-	if !b.EndpointType.Valid() {
-		p.value("deadLetterDestination.endpointType", "must be %s or %s", store.DeadLetterRows, store.DeadLetterNone)
-	}
-	return store.DeadLetterDestination(b.EndpointType)
 }
 
 func (p *problems) behavior(b *SubscriptionSettings) {

@@ -129,15 +129,18 @@ func (m *management) DeleteSubscription(ctx context.Context, r DeleteSubscriptio
 // subscriptionJSON shows an event subscription with its effective settings and without its endpoint's secrets.
 func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 	rules := m.rules(s)
-	destination := DeadLetterDestinationEndpointTypeRows
-	if !rules.DeadLetter {
-		destination = DeadLetterDestinationEndpointTypeNone
+	destination := s.DeadLetter
+	switch {
+	case !rules.DeadLetter:
+		destination = store.DeadLetterNone
+	case !destination.Outside():
+		destination = store.DeadLetterRows
 	}
 	batch := s.Batch()
 	return Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
 		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: retryPolicyJSON(s, rules.Limits), Filter: filterJSON(s.Filter),
-		DeadLetterDestination: DeadLetterDestination{EndpointType: destination},
+		DeadLetterDestination: destinationJSON(destination, s.DeadLetterProperties),
 		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
 		Behavior: Behavior(s.Behavior), HonorRetryAfter: rules.Policy.HonorRetryAfter, ProbationAction: ProbationAction(rules.Policy.Probation.Action),
 		RetryTransportErrors: rules.Policy.RetryTransportErrors, Labels: append([]string{}, s.Labels...), ExpirationTimeUtc: utcOrNull(s.ExpirationTimeUTC),

@@ -22,6 +22,7 @@ type management struct {
 	allow        []netip.Prefix
 	filterLimits policy.FilterLimits
 	headerLimits policy.HeaderLimits
+	locations    policy.ExportLocations
 	// See Options.
 	defaultValidation func(host string) store.EndpointValidation
 	validationWait    time.Duration

@@ -121,7 +121,7 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 
 // settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
 var settingNames = map[string]string{
-	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
+	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination", "DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
 	"ExpirationTimeUTC": "expirationTimeUtc",
 	"RetryPolicy":       "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
 	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",

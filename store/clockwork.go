@@ -115,7 +115,11 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	if err != nil {
 		return n, err
 	}
-	n += handshakes
+	exports, err := s.reclaimExports(ctx, 0, whose, args...)
+	if err != nil {
+		return n + handshakes, err
+	}
+	n += handshakes + exports
 	if n > 0 {
 		s.notifier.poke()
 	}
@@ -149,7 +153,7 @@ func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, 
 	return n, err
 }
 
-// handshakeOff is how long a request of a handshake is put off that could not begin.
+// handshakeOff is how long a request of a handshake, or an export, is put off that could not begin.
 const handshakeOff = 2 * time.Second
 
 // PutOff is a job of this node whose run has ended without an outcome.
@@ -178,5 +182,9 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 		return n, nil
 	}
 	handshakes, err := s.reclaimHandshakes(ctx, handshakeOff, mine, ids, s.node)
-	return n + handshakes, err
+	if err != nil {
+		return n, err
+	}
+	exports, err := s.reclaimExports(ctx, handshakeOff, mine, ids, s.node)
+	return n + handshakes + exports, err
 }

@@ -201,12 +201,15 @@ func (s *Store) insertGoodbye(ctx context.Context, tx pgx.Tx, sub *Subscription)
 	return nil
 }
 
-// pokeHandshakes wakes the fetchers of all nodes. There are few handshakes: a notification each costs nobody anything. Where
-// nobody listens they poll.
-func (s *Store) pokeHandshakes(ctx context.Context) {
-	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}')`
-	if _, err := s.pool.Exec(ctx, notify); err != nil {
-		s.log.Debug("the fetchers of handshakes were not woken; they poll", "error", err)
+// pokeHandshakes wakes the fetchers of handshakes.
+func (s *Store) pokeHandshakes(ctx context.Context) { s.pokeQueue(ctx, HandshakeQueue) }
+
+// pokeQueue wakes the fetchers of a queue, of all nodes. It is for queues with few jobs: a notification each costs nobody anything.
+// Where nobody listens they poll.
+func (s *Store) pokeQueue(ctx context.Context, queue string) {
+	const notify = `SELECT pg_notify('postrider_internal.river_insert', jsonb_build_object('queue', $1::text)::text)`
+	if _, err := s.pool.Exec(ctx, notify, queue); err != nil {
+		s.log.Debug("the fetchers of a queue were not woken; they poll", "queue", queue, "error", err)
 	}
 }
 

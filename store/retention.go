@@ -199,7 +199,7 @@ DELETE FROM postrider_internal.batches WHERE id = ANY (ARRAY (SELECT id FROM old
 
 	trimDeadLetters = `
 DELETE FROM postrider_internal.dead_letters WHERE id = ANY (ARRAY (
-    SELECT id FROM postrider_internal.dead_letters WHERE dead_lettered_at < $1 ORDER BY dead_lettered_at, id LIMIT $2 FOR UPDATE SKIP LOCKED))`
+    SELECT id FROM postrider_internal.dead_letters WHERE dead_lettered_at < $1 AND export_state IS DISTINCT FROM 'pending' ORDER BY dead_lettered_at, id LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 	trimCounts = `
 DELETE FROM postrider_internal.rollups r USING (

@@ -21,7 +21,15 @@ const (
 	DeadLetterUnset DeadLetterDestination = ""
 	DeadLetterRows  DeadLetterDestination = "Rows"
 	DeadLetterNone  DeadLetterDestination = "None"
+	// DeadLetterBlob and DeadLetterStorageBlob are rows that are written to a location outside as well. The second is Event Grid's own.
+	DeadLetterBlob        DeadLetterDestination = "Blob"
+	DeadLetterStorageBlob DeadLetterDestination = "StorageBlob"
 )
+
+// Outside reports whether dead letters are written to a location outside.
+func (d DeadLetterDestination) Outside() bool {
+	return d == DeadLetterBlob || d == DeadLetterStorageBlob
+}
 
 // SubscriptionSpec is what a person may say of an event subscription.
 type SubscriptionSpec struct {
@@ -35,6 +43,8 @@ type SubscriptionSpec struct {
 	EventTimeToLiveInMinutes *int
 	Filter                   policy.Filter
 	DeadLetter               DeadLetterDestination
+	// DeadLetterProperties name the location outside; nil where DeadLetter is none.
+	DeadLetterProperties *policy.DeadLetterProperties
 	// MaxEventsPerBatch and PreferredBatchSizeInKilobytes switch batches on; see policy.ResolveBatch.
 	MaxEventsPerBatch             *int
 	PreferredBatchSizeInKilobytes *int
@@ -137,6 +147,7 @@ type subscriptionRow struct {
 	EventTimeToLiveInMinutes          *int
 	Filter                            []byte
 	DeadLetter, ProvisioningState     string
+	DeadLetterProperties              *policy.DeadLetterProperties
 	MaxEventsPerBatch                 *int
 	PreferredBatchSizeInKilobytes     *int
 	MaxConcurrentDeliveries           *int
@@ -161,7 +172,7 @@ type subscriptionRow struct {
 
 const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_hash, s.endpoint_kind,
        s.event_delivery_schema, s.retry_policy, s.max_delivery_attempts, s.event_time_to_live_in_minutes, s.filter,
-       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.provisioning_state,
+       coalesce(s.dead_letter_destination ->> 'endpointType', '') AS dead_letter, s.dead_letter_destination -> 'properties' AS dead_letter_properties, s.provisioning_state,
        s.max_events_per_batch, s.preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries,
        s.delivery_headers_sealed,
        s.behavior, s.honor_retry_after, s.probation_action, s.retry_transport_errors, s.labels, s.expiration_time_utc,
@@ -218,7 +229,7 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 			EndpointURL: endpoint, EndpointBaseURL: r.EndpointBaseURL, EndpointKind: policy.EndpointKind(r.EndpointKind),
 			EventDeliverySchema: event.Schema(r.EventDeliverySchema), RetryPolicy: r.RetryPolicy,
 			MaxDeliveryAttempts: r.MaxDeliveryAttempts, EventTimeToLiveInMinutes: r.EventTimeToLiveInMinutes,
-			DeadLetter: DeadLetterDestination(r.DeadLetter), MaxEventsPerBatch: r.MaxEventsPerBatch,
+			DeadLetter: DeadLetterDestination(r.DeadLetter), DeadLetterProperties: r.DeadLetterProperties, MaxEventsPerBatch: r.MaxEventsPerBatch,
 			PreferredBatchSizeInKilobytes: r.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: r.MaxConcurrentDeliveries,
 			Behavior: policy.Behavior(r.Behavior), HonorRetryAfter: r.HonorRetryAfter, ProbationAction: r.ProbationAction,
 			RetryTransportErrors: r.RetryTransportErrors, Labels: r.Labels, ExpirationTimeUTC: r.ExpirationTimeUTC,
@@ -346,7 +357,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		behavior, honor_retry_after, probation_action, retry_transport_errors, labels, expiration_time_utc, signing_sealed,
 		endpoint_validation, provisioning_state, handshake_id)
 		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
-			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
+			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_strip_nulls(jsonb_build_object('endpointType', @dead_letter::text, 'properties', @dead_letter_properties::jsonb)) END,
 			@batch_events, @batch_kilobytes, @concurrent,
 			@headers,
 			coalesce(nullif(@behavior, ''), 'safe'), @honor_retry_after, @probation_action, @retry_transport_errors, @labels, @expiration, @signing,
@@ -354,7 +365,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
 		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
-		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_build_object('endpointType', @dead_letter::text) END,
+		dead_letter_destination = CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_strip_nulls(jsonb_build_object('endpointType', @dead_letter::text, 'properties', @dead_letter_properties::jsonb)) END,
 		max_events_per_batch = @batch_events, preferred_batch_size_in_kilobytes = @batch_kilobytes, max_concurrent_deliveries = @concurrent,
 		delivery_headers_sealed = @headers,
 		behavior = coalesce(nullif(@behavior, ''), 'safe'), honor_retry_after = @honor_retry_after, probation_action = @probation_action,
@@ -374,7 +385,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		"headers":  s.sealAttributes(spec.DeliveryAttributes),
 		"behavior": string(spec.Behavior), "honor_retry_after": spec.HonorRetryAfter, "probation_action": (*string)(spec.ProbationAction),
 		"retry_transport_errors": spec.RetryTransportErrors, "labels": append([]string{}, spec.Labels...), "expiration": spec.ExpirationTimeUTC,
-		"signing":    nil,
+		"signing": nil, "dead_letter_properties": spec.DeadLetterProperties,
 		"validation": string(by.setting), "provisioning": string(by.state), "handshake": nullInt(by.handshake),
 	}
 	if spec.Signed {

@@ -117,6 +117,8 @@ type Swept struct {
 	Routes int
 	// Handshakes had no live job and have one again.
 	Handshakes int
+	// Exports had no live job and have one again; dead letters belonged to one that is not there.
+	Exports int
 }
 
 // SweeperFinds counts what the sweeper has found since the process began.
@@ -128,7 +130,9 @@ var errSweeping = errors.New("another node sweeps")
 // Sweep passes once over all unfinished deliveries and all jobs and brings together what came apart. What was touched in
 // the last 60 s is left alone. One node at a time: while another is at it, this is nothing.
 func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
-	defer func() { s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes + found.Handshakes)) }()
+	defer func() {
+		s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes + found.Handshakes + found.Exports))
+	}()
 	ranges, err := s.suspectRanges(ctx)
 	if err == nil && len(ranges) > 0 {
 		found.Mended, err = s.mend(ctx, ranges)
@@ -141,6 +145,9 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 	}
 	if err == nil {
 		found.Handshakes, err = s.mendHandshakes(ctx)
+	}
+	if err == nil {
+		found.Exports, err = s.mendExports(ctx)
 	}
 	if err == nil {
 		var n int

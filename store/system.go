@@ -7,6 +7,7 @@ import (
 	"postrider/event"
 	"postrider/policy"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -110,6 +111,18 @@ func (s *Store) CleanNotices(ctx context.Context) error {
 func noteExpired(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
 	if _, err := tx.Exec(ctx, "SELECT postrider_internal.note_expired($1)", sub.ID); err != nil {
 		return fmt.Errorf("note that event subscription %q of topic %q has expired: %w", sub.Name, sub.Topic, err)
+	}
+	return nil
+}
+
+// noteExportsGivenUp notes, in the transaction that marks them so, that these dead letters will not be written outside any more.
+func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
+	reason := r.Error
+	if reason == "" { // the file was written, without these
+		reason = r.Unfit[letters[0]]
+	}
+	if _, err := tx.Exec(ctx, "SELECT postrider_internal.note_exports_given_up($1::uuid[], $2)", letters, nullText(reason).String); err != nil {
+		return fmt.Errorf("note that an export was given up: %w", err)
 	}
 	return nil
 }

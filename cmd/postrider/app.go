@@ -41,9 +41,11 @@ type appOptions struct {
 	retention store.Retention
 	// headerLimits bound the custom headers of event subscriptions; zero for Event Grid's.
 	headerLimits policy.HeaderLimits
-	maxWorkers   int
-	stopTimeout  time.Duration
-	log          *slog.Logger
+	// deadLetters are the locations outside that dead letters may be written to; zero for none.
+	deadLetters policy.ExportLocations
+	maxWorkers  int
+	stopTimeout time.Duration
+	log         *slog.Logger
 
 	publicURL string
 	webhook   webhookFlags
@@ -122,8 +124,8 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt, Retention: o.retention,
-		MaxHeaderBytes: o.headerLimits.MaxValueBytes,
-		WebhookOrigin:  o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
+		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
+		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
 	})
 	if err != nil {
 		return err
@@ -137,7 +139,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 
 func (a *app) listen(run context.Context, o appOptions) error {
 	srv, err := server.New(server.Options{
-		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
 		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation,
 	})

@@ -14,6 +14,7 @@ import (
 
 	"postrider/bench"
 	"postrider/pgdev"
+	"postrider/policy"
 	"postrider/server"
 	"postrider/store"
 )
@@ -35,15 +36,16 @@ const (
 )
 
 type devCmd struct {
-	Listen     string     `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
-	SinkListen string     `help:"Address of the demo endpoint; a taken port falls to a free one." default:"127.0.0.1:7481"`
-	Keep       string     `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
-	TLS        bool       `name:"tls" help:"Answer with TLS as well, with a certificate of dev's own authority, for localhost, 127.0.0.1 and ::1."`
-	TLSListen  string     `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
-	PGPort     int        `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
-	ReadyFile  string     `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
-	Validate   bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
-	LogLevel   slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
+	Listen     string `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
+	SinkListen string `help:"Address of the demo endpoint; a taken port falls to a free one." default:"127.0.0.1:7481"`
+	Keep       string `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
+	TLS        bool   `name:"tls" help:"Answer with TLS as well, with a certificate of dev's own authority, for localhost, 127.0.0.1 and ::1."`
+	TLSListen  string `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
+	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
+	ReadyFile  string `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
+	deadLetterFlags
+	Validate bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
+	LogLevel slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
 // Help is shown by dev --help.
@@ -159,6 +161,10 @@ func (d *dev) startService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	deadLetters, err := d.deadLetters()
+	if err != nil {
+		return err
+	}
 	local := d.local()
 	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
 	validation := server.SkipOnLoopback
@@ -171,9 +177,25 @@ func (d *dev) startService(ctx context.Context) error {
 		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		stopTimeout: devStopTimeout, log: log,
 		defaultValidation: validation,
+		deadLetters:       deadLetters,
 		openUI:            local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
 	})
 	return err
+}
+
+// deadLetters are the locations of the flags, and a folder beside the database: it may be had without asking, and goes with it.
+func (d *dev) deadLetters() (policy.ExportLocations, error) {
+	locations, err := d.options.locations()
+	if err != nil {
+		return locations, err
+	}
+	folder, err := filepath.Abs(d.postgres.Dir())
+	if err != nil {
+		return locations, err
+	}
+	own := policy.Location{Scheme: "file", Path: filepath.Join(folder, "dead-letters")}
+	locations.Allowed = append(locations.Allowed, own)
+	return locations, os.MkdirAll(own.Path, 0o750)
 }
 
 // local reports that nobody else can reach dev by any of its doors.

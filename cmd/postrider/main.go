@@ -25,6 +25,7 @@ type cli struct {
 	Version versionCmd `cmd:"" help:"Print version and build."`
 
 	Subscription subscriptionCmd `cmd:"" help:"Ask about event subscriptions."`
+	Deadletter   deadletterCmd   `cmd:"" help:"Write dead letters elsewhere."`
 }
 
 func main() {

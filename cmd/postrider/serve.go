@@ -32,6 +32,7 @@ type serveCmd struct {
 	retentionFlags
 	headerFlags
 	webhookFlags
+	deadLetterFlags
 }
 
 // Help is shown by serve --help.
@@ -139,6 +140,10 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err != nil {
 		return appOptions{}, err
 	}
+	deadLetters, err := c.deadLetterFlags.locations()
+	if err != nil {
+		return appOptions{}, err
+	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
 		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
@@ -151,7 +156,7 @@ func (c *serveCmd) options() (appOptions, error) {
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
 		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
-		publicURL: publicURL, webhook: c.webhookFlags,
+		publicURL: publicURL, webhook: c.webhookFlags, deadLetters: deadLetters,
 	}, nil
 }
 

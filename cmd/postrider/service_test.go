@@ -99,9 +99,15 @@ type node struct {
 // startNode starts a node on the database and waits until it is ready.
 func startNode(t *testing.T, db *database, flags ...string) *node {
 	t.Helper()
+	return startNodeWith(t, serveEnv(db), flags...)
+}
+
+// startNodeWith has an environment of its own.
+func startNodeWith(t *testing.T, env []string, flags ...string) *node {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready.json")
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)
-	p := startProcess(t, serveEnv(db), program, args...)
+	p := startProcess(t, env, program, args...)
 	info := p.ready(file)
 	return &node{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
 }

@@ -1,0 +1,149 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+const (
+	// exportWorkers is how many files of dead letters one node writes at once, each of which it has in memory: 8 MiB of events, twice.
+	exportWorkers = 4
+	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late.
+	exportInterval = time.Second
+	// exportTimeout is how long a location may take for one file.
+	exportTimeout = time.Minute
+	// maxExportError is as much as is kept of why a location refused.
+	maxExportError = 1000
+)
+
+// ExportArgs name an export.
+type ExportArgs struct {
+	Export int64 `json:"x"`
+}
+
+// Kind implements river.JobArgs.
+func (ExportArgs) Kind() string { return store.ExportKind }
+
+// exporter is the River worker of exports. Its job is one try to write one file.
+type exporter struct {
+	river.WorkerDefaults[ExportArgs]
+	engine *Engine
+}
+
+// Timeout implements river.Worker: none. The try has a limit of its own, and what it came to is written down for as long as it takes.
+func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
+
+// Work implements river.Worker. A location that refuses is a result and no error.
+func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
+	release := w.engine.held.add(job.ID)
+	defer release()
+	x, err := w.engine.store.LoadExport(ctx, job.Args.Export, job.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil // ended meanwhile, or given to another job
+	case err != nil && !errors.Is(err, context.Canceled):
+		w.engine.log.Warn("dead letters to export could not be read, trying again", "export", job.Args.Export, "in", beginPause, "error", err)
+		return river.JobSnooze(beginPause)
+	case err == nil:
+		err = w.engine.export(ctx, x, job.ID)
+	}
+	return w.engine.settled(job.ID, err)
+}
+
+// export tries once to write a file, and writes down what that came to.
+func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
+	r := &store.ExportResult{Job: job, Export: x}
+	if err := e.writeExport(ctx, x, r); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err() // our own stop says nothing about the location
+		}
+		r.Location, r.Error = "", err.Error()[:min(len(err.Error()), maxExportError)]
+	}
+	var done store.Exported
+	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
+		done, err = e.store.RecordExport(ctx, r)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e.tellExport(r, done)
+	if done.Pending == 0 {
+		tell(e.exported)
+	}
+	return nil
+}
+
+func (e *Engine) tellExport(r *store.ExportResult, done store.Exported) {
+	x := r.Export
+	log := e.log.With("topic", x.Topic, "subscription", x.Subscription)
+	switch {
+	case done.GivenUp > 0:
+		log.Error("dead letters could not be exported and are kept as rows alone", "dead_letters", done.GivenUp, "tries", x.Tries+1, "error", r.Error)
+	case r.Error != "":
+		log.Warn("dead letters could not be exported, trying again", "dead_letters", done.Pending, "in", policy.ExportPause(x.Tries+1), "error", r.Error)
+	}
+	if done.Written > 0 {
+		log.Info("dead letters were exported", "dead_letters", done.Written, "location", r.Location)
+	}
+}
+
+// writeExport sets the result's Location where a file was written.
+func (e *Engine) writeExport(ctx context.Context, x *store.Export, r *store.ExportResult) error {
+	if x.Destination == nil {
+		r.GiveUp = true
+		return errors.New("deadLetterDestination names no location outside any more")
+	}
+	target, err := e.places.locations.Resolve(*x.Destination)
+	if err != nil {
+		return fmt.Errorf("this node may not: %w", err)
+	}
+	var body []byte
+	body, r.Unfit = exportBody(x)
+	if len(r.Unfit) == len(x.Letters) {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, exportTimeout)
+	defer cancel()
+	if err := e.places.write(bounded, target, x.Path(), body); err != nil {
+		return fmt.Errorf("write to %s: %w", target, err)
+	}
+	r.Location = target.String() + "/" + x.Path()
+	return nil
+}
+
+// exportBody is an array of dead letters, as Event Grid writes them, and which of them cannot be written so.
+func exportBody(x *store.Export) (body []byte, unfit map[uuid.UUID]string) {
+	unfit = map[uuid.UUID]string{}
+	body = append(body, '[')
+	for i := range x.Letters {
+		end := len(body)
+		if end > 1 {
+			body = append(body, ',')
+		}
+		record, err := event.AppendDeadLetter(body, &x.Letters[i].DeadLetter, x.Form())
+		if err != nil {
+			unfit[x.Letters[i].ID] = err.Error()
+			record = body[:end]
+		}
+		body = record
+	}
+	return append(body, ']'), unfit
+}
+
+// claimExports takes up what is due.
+func (e *Engine) claimExports(ctx context.Context) {
+	e.everyOr(ctx, exportInterval, e.exported, "taking up dead letters to export", func(ctx context.Context) error {
+		_, err := e.store.ClaimExports(ctx)
+		return err
+	})
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"postrider/policy"
+)
+
+// ExportResult is what one try to write an export came to.
+type ExportResult struct {
+	Job    int64
+	Export *Export
+	// Location is the URL of the file that was written; "" = nothing was.
+	Location string
+	// Error is why nothing was written. GiveUp: trying again is of no use.
+	Error  string
+	GiveUp bool
+	// Unfit are those that could not be written although the file was, with the reason.
+	Unfit map[uuid.UUID]string
+}
+
+// The job row is the token, as everywhere: only the statement that deletes it marks the dead letters, and ends the export or gives it a
+// new job. A dead letter that was purged meanwhile is in none of the counts.
+//
+// Dead letters whose time to be tried is over are given up, so each is tried once at least, and once more at the end of that time.
+const recordExportStatement = `
+WITH gone AS (
+    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'export' RETURNING id
+), standing AS MATERIALIZED (
+    SELECT x.id FROM postrider_internal.exports x JOIN gone ON gone.id = x.job_id WHERE x.id = @id FOR UPDATE OF x
+), found AS MATERIALIZED (
+    SELECT l.id, l.export_give_up_at, u.error,
+           CASE WHEN u.id IS NOT NULL THEN 'given_up' WHEN @location <> '' THEN 'exported' WHEN @give_up OR l.export_give_up_at <= now() THEN 'given_up' ELSE 'pending' END AS state
+      FROM standing JOIN postrider_internal.dead_letters l ON l.export_id = standing.id LEFT JOIN unnest(@unfit::uuid[], @unfit_errors::text[]) AS u(id, error) ON u.id = l.id
+     ORDER BY l.id FOR UPDATE OF l
+), marked AS (
+    UPDATE postrider_internal.dead_letters l
+       SET export_state = f.state, export_attempts = l.export_attempts + 1, export_id = CASE f.state WHEN 'pending' THEN l.export_id END,
+           export_error = coalesce(f.error, nullif(@error, '')), exported_at = CASE f.state WHEN 'exported' THEN now() END,
+           export_location = CASE f.state WHEN 'exported' THEN @location END
+      FROM found f WHERE l.id = f.id
+), again AS (
+    UPDATE postrider_internal.exports x SET tries = x.tries + 1, job_id = nextval('postrider_internal.river_job_id_seq')
+      FROM standing WHERE x.id = standing.id AND EXISTS (SELECT FROM found WHERE state = 'pending') RETURNING x.id, x.job_id
+), job AS (` + exportJobs + `least(now() + @pause::interval, (SELECT min(export_give_up_at) FROM found WHERE state = 'pending')) FROM again
+), over AS (
+    DELETE FROM postrider_internal.exports x USING standing WHERE x.id = standing.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')
+)
+SELECT count(*) FILTER (WHERE state = 'exported'), count(*) FILTER (WHERE state = 'given_up'), count(*) FILTER (WHERE state = 'pending'),
+       coalesce(array_agg(id ORDER BY id) FILTER (WHERE state = 'given_up'), '{}') FROM found`
+
+// Exported is what became of an export's dead letters.
+type Exported struct{ Written, GivenUp, Pending int }
+
+// RecordExport writes down what a try came to. A job that is nobody's any more changes nothing, and that is no error.
+func (s *Store) RecordExport(ctx context.Context, r *ExportResult) (done Exported, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		done, err = s.recordExport(ctx, tx, r)
+		return err
+	})
+	if err != nil {
+		return Exported{}, fmt.Errorf("record an export: %w", err)
+	}
+	return done, nil
+}
+
+func (s *Store) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (done Exported, err error) {
+	unfit, whys := make([][16]byte, 0, len(r.Unfit)), make([]string, 0, len(r.Unfit))
+	for id, why := range r.Unfit {
+		unfit, whys = append(unfit, id), append(whys, nullText(why).String)
+	}
+	var givenUp []uuid.UUID
+	err = tx.QueryRow(ctx, recordExportStatement, pgx.NamedArgs{
+		"job": r.Job, "id": r.Export.ID, "location": r.Location, "error": nullText(r.Error).String, "give_up": r.GiveUp, "unfit": unfit, "unfit_errors": whys,
+		"pause": policy.ExportPause(r.Export.Tries + 1),
+	}).Scan(&done.Written, &done.GivenUp, &done.Pending, &givenUp)
+	if err != nil || done.GivenUp == 0 {
+		return done, err
+	}
+	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
+}
+
+// reclaimExportsStatement replaces the running jobs of the lost by new rows, as reclaimRoutesStatement does. The file is written again,
+// in its own place.
+const reclaimExportsStatement = `
+WITH found AS (
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'exports' AND j.kind = 'export' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
+), lost AS (
+    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id
+), followed AS (
+    UPDATE postrider_internal.exports x SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE x.job_id = lost.id RETURNING x.id, x.job_id
+), jobs AS (` + exportJobs + `now() + %s FROM followed
+)
+SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`
+
+// reclaimExports says how many jobs are gone for good or have a new row.
+func (s *Store) reclaimExports(ctx context.Context, after time.Duration, whose string, args ...any) (n int, err error) {
+	var followed int
+	statement := fmt.Sprintf(reclaimExportsStatement, whose, fmt.Sprintf("interval '%d milliseconds'", after.Milliseconds()))
+	if err := s.pool.QueryRow(ctx, statement, args...).Scan(&n, &followed); err != nil {
+		return 0, fmt.Errorf("reclaim export jobs: %w", err)
+	}
+	if followed > 0 {
+		s.pokeQueue(ctx, ExportQueue)
+	}
+	return n, nil
+}
+
+// mendExportsStatement gives new jobs to exports without a live one, as mendRoutesStatement does for routes, and lets go of dead letters
+// that an export has taken up which is not there.
+const mendExportsStatement = `
+WITH broken AS MATERIALIZED (
+    SELECT x.id, x.job_id FROM postrider_internal.exports x
+     WHERE x.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = x.job_id AND j.kind = 'export' AND j.finalized_at IS NULL)
+     ORDER BY x.id LIMIT $1
+), free AS (
+    SELECT x.id FROM postrider_internal.exports x JOIN broken ON broken.id = x.id
+     WHERE x.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY x.id FOR UPDATE OF x SKIP LOCKED
+), followed AS (
+    UPDATE postrider_internal.exports x SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE x.id = free.id RETURNING x.id, x.job_id
+), jobs AS (` + exportJobs + `now() FROM followed
+), lost AS (
+    SELECT l.id FROM postrider_internal.dead_letters l
+     WHERE l.export_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.id = l.export_id) ORDER BY l.id LIMIT $1 FOR UPDATE OF l SKIP LOCKED
+), freed AS (
+    UPDATE postrider_internal.dead_letters l SET export_id = NULL FROM lost WHERE l.id = lost.id RETURNING l.id
+)
+SELECT (SELECT count(*) FROM followed) + (SELECT count(*) FROM freed)`
+
+func (s *Store) mendExports(ctx context.Context) (n int, err error) {
+	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, mendExportsStatement, sweepStep).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give exports their job again: %w", err)
+	}
+	return n, nil
+}
