@@ -135,10 +135,11 @@ func (e *Engine) retain(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what has been kept for long enough", func(ctx context.Context) error { return e.store.Retain(ctx, e.options.Retention) })
 }
 
-// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, old handshakes, and notices for nobody.
+// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, old
+// handshakes and operations, and notices for nobody.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx))
+		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.CleanOperations(ctx))
 	})
 }
 

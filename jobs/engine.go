@@ -156,6 +156,9 @@ func New(o Options) (*Engine, error) {
 	if err := river.AddWorkerSafely(workers, &exporter{engine: e}); err != nil {
 		return nil, fmt.Errorf("add the export worker: %w", err)
 	}
+	if err := river.AddWorkerSafely(workers, &operator{engine: e}); err != nil {
+		return nil, fmt.Errorf("add the operation worker: %w", err)
+	}
 	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), e.hands, o.PollOnly}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
@@ -171,6 +174,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 			store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
 			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll()},
 			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval},
+			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.handshakePoll()},
 		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),

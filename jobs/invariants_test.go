@@ -32,6 +32,11 @@ WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_inte
 SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id AND live.id = r.job_id) <> 1)
      + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route AND r.job_id = live.id))`
 
+// Every operation that is running has exactly one live job, which names it, and whose id it names.
+const brokenOperations = `
+SELECT count(*) FROM postrider_internal.operations o
+ WHERE (o.state = 'running')::int <> (SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'operation' AND j.finalized_at IS NULL AND j.args ->> 'o' = o.id::text AND j.id = o.job_id)`
+
 // A finished delivery ended once: it is not unfinished as well, and has one row of history.
 const endedTwice = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
@@ -72,6 +77,7 @@ func (b *bundle) requireInvariants(t *testing.T) {
 	t.Helper()
 	require.Zero(t, b.count(t, brokenTokens), "every unfinished delivery has exactly one live job, batch, hold, or pump")
 	require.Zero(t, b.count(t, brokenRoutes), "every route has exactly one live job")
+	require.Zero(t, b.count(t, brokenOperations), "every operation has exactly one live job")
 	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
 	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")
 	require.Zero(t, b.count(t, tooEarly), "no attempt runs before its time")

@@ -92,7 +92,8 @@ SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, 
        e.catalogue_version AS filter_version,
        convert_from(e.body, 'UTF8') AS body_text, postrider.try_jsonb(e.body) AS body, postrider.jsonb_error(e.body) AS body_error, octet_length(e.body) AS body_bytes, e.day
   FROM postrider_internal.events e
-  JOIN postrider_internal.topics t ON t.id = e.topic_id;
+  JOIN postrider_internal.topics t ON t.id = e.topic_id
+ WHERE e.day = (e.published_at AT TIME ZONE 'UTC')::date; -- without those that a redelivery has stored again
 COMMENT ON VIEW postrider.events IS 'Accepted events, also those that no event subscription wanted (matched = 0).';
 COMMENT ON COLUMN postrider.events.system_id IS 'postrider''s own id of the event (aeg-output-event-id); ordered by time of publishing.';
 COMMENT ON COLUMN postrider.events.topic IS 'Topic it was published to.';
@@ -150,7 +151,7 @@ COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last a
 COMMENT ON COLUMN postrider.deliveries.owed_since IS 'When the time to live began: publishing, or redelivery.';
 COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
 COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
-COMMENT ON COLUMN postrider.deliveries.redelivered_from IS 'Dead letter it was redelivered from.';
+COMMENT ON COLUMN postrider.deliveries.redelivered_from IS 'Dead letter it was redelivered from, or the operation that delivered a past event; NULL = it began with the publish.';
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
 
 CREATE VIEW postrider.delivery_attempts AS
@@ -269,7 +270,7 @@ COMMENT ON COLUMN postrider.dead_letters.body_error IS 'Why body is NULL.';
 COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that ended so.';
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
-COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS 'Earlier dead letter of the same event that this one''s delivery came from.';
+COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS 'Earlier dead letter of the same event that this one''s delivery came from, or the operation that delivered a past event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
 COMMENT ON COLUMN postrider.dead_letters.export_state IS 'Of a dead letter that is to be written to a location outside, too: pending, exported or given_up. NULL = it is kept here alone.';
 COMMENT ON COLUMN postrider.dead_letters.export_due_at IS 'When it is due to be written: the last attempt and the policy''s dead_letter_delay.';

@@ -175,6 +175,51 @@ func (e InputSchema) Valid() bool {
 	}
 }
 
+// Defines values for OperationKind.
+const (
+	OperationKindPurge           OperationKind = "purge"
+	OperationKindRedeliver       OperationKind = "redeliver"
+	OperationKindRedeliverEvents OperationKind = "redeliver_events"
+)
+
+// Valid indicates whether the value is a known member of the OperationKind enum.
+func (e OperationKind) Valid() bool {
+	switch e {
+	case OperationKindPurge:
+		return true
+	case OperationKindRedeliver:
+		return true
+	case OperationKindRedeliverEvents:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OperationState.
+const (
+	OperationStateCanceled OperationState = "canceled"
+	OperationStateDone     OperationState = "done"
+	OperationStateFailed   OperationState = "failed"
+	OperationStateRunning  OperationState = "running"
+)
+
+// Valid indicates whether the value is a known member of the OperationState enum.
+func (e OperationState) Valid() bool {
+	switch e {
+	case OperationStateCanceled:
+		return true
+	case OperationStateDone:
+		return true
+	case OperationStateFailed:
+		return true
+	case OperationStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyBasis.
 const (
 	PolicyBasisGap    PolicyBasis = "gap"
@@ -413,6 +458,76 @@ type AdvancedFilter struct {
 // what Event Grid's pages do.
 type Behavior string
 
+// DeadLetter An event that will not be attempted again.
+type DeadLetter struct {
+	// Attempts Attempts made.
+	Attempts     int    `json:"attempts"`
+	DeadLetterId string `json:"deadLetterId"`
+
+	// DeadLetteredAt When it was given up.
+	DeadLetteredAt time.Time `json:"deadLetteredAt"`
+
+	// DeliveryId Delivery that ended so.
+	DeliveryId int64 `json:"deliveryId"`
+
+	// EndpointBaseUrl Endpoint, without its query string.
+	EndpointBaseUrl string `json:"endpointBaseUrl"`
+
+	// Event The event as it was accepted. Not in lists.
+	Event json.RawMessage `json:"event,omitempty"`
+
+	// EventId The publisher's id of the event.
+	EventId string `json:"eventId"`
+
+	// EventTime The publisher's time of the event.
+	EventTime      *time.Time `json:"eventTime"`
+	EventType      string     `json:"eventType"`
+	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
+	LastAttemptAt  *time.Time `json:"lastAttemptAt"`
+
+	// LastError What went wrong below HTTP in the last attempt.
+	LastError *string `json:"lastError"`
+
+	// LastOutcome What the last attempt came to.
+	LastOutcome *string `json:"lastOutcome"`
+
+	// LastResponse Body of the last answer, first 4 KiB. Not in lists.
+	LastResponse *string `json:"lastResponse,omitempty"`
+
+	// LastStatus HTTP status of the last attempt.
+	LastStatus *int `json:"lastStatus"`
+
+	// OwedSince When its time to live began.
+	OwedSince   time.Time `json:"owedSince"`
+	PublishedAt time.Time `json:"publishedAt"`
+
+	// Reason Why it was given up.
+	Reason string `json:"reason"`
+
+	// RedeliveredAt When it was last redelivered.
+	RedeliveredAt *time.Time `json:"redeliveredAt"`
+
+	// RedeliveredFrom Earlier dead letter of the same event that its delivery came from, or the operation that delivered a past event.
+	RedeliveredFrom *string `json:"redeliveredFrom"`
+
+	// RetryPolicy Retry policy that decided.
+	RetryPolicy string `json:"retryPolicy"`
+
+	// Schema Schema of the event.
+	Schema string `json:"schema"`
+
+	// Source CloudEvents source.
+	Source  *string `json:"source"`
+	Subject string  `json:"subject"`
+
+	// Subscription Event subscription that did not get it.
+	Subscription string `json:"subscription"`
+
+	// SystemId postrider's own id of the event.
+	SystemId string `json:"systemId"`
+	Topic    string `json:"topic"`
+}
+
 // DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
 // has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
 type DeadLetterDestination struct {
@@ -422,6 +537,52 @@ type DeadLetterDestination struct {
 
 // DeadLetterDestinationEndpointType defines model for DeadLetterDestination.EndpointType.
 type DeadLetterDestinationEndpointType string
+
+// DeadLetterFilter Which dead letters. Everything that is given must fit; `{}` matches all.
+type DeadLetterFilter struct {
+	// DeadLetterIds One of these.
+	DeadLetterIds *[]string `json:"deadLetterIds,omitempty"`
+
+	// DeadLetteredFrom Given up at this time or later.
+	DeadLetteredFrom *string `json:"deadLetteredFrom,omitempty"`
+
+	// DeadLetteredUntil Given up before this time.
+	DeadLetteredUntil *string `json:"deadLetteredUntil,omitempty"`
+
+	// EventId The publisher's id of the event.
+	EventId   *string `json:"eventId,omitempty"`
+	EventType *string `json:"eventType,omitempty"`
+
+	// LastOutcome What the last attempt came to, such as Busy.
+	LastOutcome *string `json:"lastOutcome,omitempty"`
+
+	// LastStatus HTTP status of the last attempt.
+	LastStatus *int `json:"lastStatus,omitempty"`
+
+	// Reason Such as MaxDeliveryAttemptsExceeded.
+	Reason *string `json:"reason,omitempty"`
+
+	// Redelivered Those that were redelivered, or those that were not.
+	Redelivered *bool `json:"redelivered,omitempty"`
+
+	// Source CloudEvents source.
+	Source  *string `json:"source,omitempty"`
+	Subject *string `json:"subject,omitempty"`
+
+	// SubjectPrefix The subject begins so.
+	SubjectPrefix *string `json:"subjectPrefix,omitempty"`
+
+	// Subscription Name of an event subscription.
+	Subscription *string `json:"subscription,omitempty"`
+	Topic        *string `json:"topic,omitempty"`
+}
+
+// DeadLetterPage One page of dead letters.
+type DeadLetterPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string      `json:"nextLink"`
+	Value    []DeadLetter `json:"value"`
+}
 
 // DeadLetterProperties Of Blob url, and perhaps prefix; of StorageBlob resourceId and blobContainerName.
 type DeadLetterProperties struct {
@@ -624,6 +785,72 @@ type InputSchema string
 //
 // Example: {"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"Shop.OrderPlaced","sourceField":"action"},"id":{"sourceField":"orderId"},"subject":{"defaultValue":"orders"}}}
 type InputSchemaMapping = json.RawMessage
+
+// Matched What a dry run found.
+type Matched struct {
+	// Matched How many dead letters match.
+	Matched int64 `json:"matched"`
+}
+
+// Operation A redelivery or a purge of many.
+type Operation struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Done How many were redelivered or purged.
+	Done int64 `json:"done"`
+
+	// Failed How many could not be redelivered, because their event subscription was deleted or has expired.
+	Failed int64 `json:"failed"`
+
+	// Filter Which dead letters. Everything that is given must fit; `{}` matches all.
+	Filter     DeadLetterFilter `json:"filter"`
+	FinishedAt *time.Time       `json:"finishedAt"`
+	Kind       OperationKind    `json:"kind"`
+
+	// LastError What last went wrong.
+	LastError *string `json:"lastError"`
+
+	// Matched How many dead letters matched at the start; null of past events, which are looked at on the way.
+	Matched     *int64 `json:"matched"`
+	OperationId string `json:"operationId"`
+
+	// PublishedFrom Of past events: published at this time or later.
+	PublishedFrom *time.Time `json:"publishedFrom"`
+
+	// PublishedUntil Of past events: published before this time.
+	PublishedUntil *time.Time `json:"publishedUntil"`
+
+	// RatePerSecond At most so many in a second; null: as fast as it goes.
+	RatePerSecond *int `json:"ratePerSecond"`
+
+	// Skipped How many were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.
+	Skipped int64 `json:"skipped"`
+
+	// StartedBy Who started it, as the audit names actors.
+	StartedBy string `json:"startedBy"`
+
+	// State failed: lastError says why it could not go on.
+	State OperationState `json:"state"`
+
+	// Subscription That event subscription.
+	Subscription *string `json:"subscription"`
+
+	// Topic Topic of the event subscription that everything goes to; null: each dead letter goes to its own.
+	Topic *string `json:"topic"`
+}
+
+// OperationKind defines model for Operation.Kind.
+type OperationKind string
+
+// OperationState failed: lastError says why it could not go on.
+type OperationState string
+
+// OperationPage One page of operations.
+type OperationPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string     `json:"nextLink"`
+	Value    []Operation `json:"value"`
+}
 
 // PauseSettings What may be said of a pause.
 type PauseSettings struct {
@@ -834,6 +1061,18 @@ type ProbationSettings struct {
 	Trigger *int `json:"trigger,omitempty"`
 }
 
+// PurgeAllSettings Which dead letters to remove. `filter` must be there.
+type PurgeAllSettings struct {
+	// DryRun Count what matches and do nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Filter Which dead letters. Everything that is given must fit; `{}` matches all.
+	Filter *DeadLetterFilter `json:"filter,omitempty"`
+
+	// RatePerSecond At most so many in a second; left out: as fast as it goes.
+	RatePerSecond *int `json:"ratePerSecond,omitempty"`
+}
+
 // Range A setting's default and the values it may have.
 type Range struct {
 	// Default null means no limit.
@@ -848,6 +1087,54 @@ type RangeSettings struct {
 	Default *int `json:"default,omitempty"`
 	Least   *int `json:"least,omitempty"`
 	Most    *int `json:"most,omitempty"`
+}
+
+// RedeliverAllSettings Which dead letters to redeliver, and how. `filter` must be there.
+type RedeliverAllSettings struct {
+	// DryRun Count what matches and do nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// Filter Which dead letters. Everything that is given must fit; `{}` matches all.
+	Filter *DeadLetterFilter `json:"filter,omitempty"`
+
+	// RatePerSecond At most so many in a second; left out: as fast as it goes.
+	RatePerSecond *int `json:"ratePerSecond,omitempty"`
+
+	// Subscription Event subscription to deliver to; left out: each one's own.
+	Subscription *string `json:"subscription,omitempty"`
+
+	// Topic Topic of `subscription`; left out: the filter's.
+	Topic *string `json:"topic,omitempty"`
+}
+
+// RedeliverEventsSettings Which past events to deliver.
+type RedeliverEventsSettings struct {
+	// From Published at this time or later.
+	From string `json:"from"`
+
+	// RatePerSecond At most so many deliveries in a second; left out: as fast as it goes.
+	RatePerSecond *int `json:"ratePerSecond,omitempty"`
+
+	// Until Published before this time; left out: now.
+	Until *string `json:"until,omitempty"`
+}
+
+// RedeliverSettings How to redeliver one dead letter.
+type RedeliverSettings struct {
+	// Again Also where it was redelivered before.
+	Again *bool `json:"again,omitempty"`
+
+	// Subscription Event subscription to deliver to; left out: the one that did not get it.
+	Subscription *string `json:"subscription,omitempty"`
+
+	// Topic Topic of `subscription`; left out: the dead letter's.
+	Topic *string `json:"topic,omitempty"`
+}
+
+// Redelivered What a dead letter has become.
+type Redelivered struct {
+	// DeliveryId Id of the new delivery.
+	DeliveryId int64 `json:"deliveryId"`
 }
 
 // RegenerateKeySettings Which key to replace.
@@ -1222,6 +1509,9 @@ type ValidationStep struct {
 	Verdict string `json:"verdict"`
 }
 
+// DeadLetterId defines model for DeadLetterId.
+type DeadLetterId = string
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1230,6 +1520,9 @@ type IfMatch = string
 
 // IfNoneMatch defines model for IfNoneMatch.
 type IfNoneMatch = string
+
+// OperationId defines model for OperationId.
+type OperationId = string
 
 // PageCursor defines model for PageCursor.
 type PageCursor = string
@@ -1269,6 +1562,63 @@ type Unavailable = ErrorAnswer
 
 // UnsupportedMediaType The body of every error.
 type UnsupportedMediaType = ErrorAnswer
+
+// ListDeadLettersParams defines parameters for ListDeadLetters.
+type ListDeadLettersParams struct {
+	// Topic Of this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Subscription Of this event subscription.
+	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
+
+	// Reason Given up for this reason.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// LastOutcome Whose last attempt came to this.
+	LastOutcome *string `form:"lastOutcome,omitempty" json:"lastOutcome,omitempty"`
+
+	// LastStatus Whose last attempt met this status.
+	LastStatus *int `form:"lastStatus,omitempty" json:"lastStatus,omitempty"`
+
+	// EventId With this id, the publisher's.
+	EventId *string `form:"eventId,omitempty" json:"eventId,omitempty"`
+
+	// EventType Of this event type.
+	EventType *string `form:"eventType,omitempty" json:"eventType,omitempty"`
+
+	// Subject With this subject.
+	Subject *string `form:"subject,omitempty" json:"subject,omitempty"`
+
+	// SubjectPrefix Whose subject begins so.
+	SubjectPrefix *string `form:"subjectPrefix,omitempty" json:"subjectPrefix,omitempty"`
+
+	// Source With this CloudEvents source.
+	Source *string `form:"source,omitempty" json:"source,omitempty"`
+
+	// DeadLetteredFrom Given up at this time or later.
+	DeadLetteredFrom *string `form:"deadLetteredFrom,omitempty" json:"deadLetteredFrom,omitempty"`
+
+	// DeadLetteredUntil Given up before this time.
+	DeadLetteredUntil *string `form:"deadLetteredUntil,omitempty" json:"deadLetteredUntil,omitempty"`
+
+	// Redelivered Those that were redelivered, or those that were not.
+	Redelivered *bool `form:"redelivered,omitempty" json:"redelivered,omitempty"`
+
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListOperationsParams defines parameters for ListOperations.
+type ListOperationsParams struct {
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListTopicsParams defines parameters for ListTopics.
 type ListTopicsParams struct {
@@ -1324,6 +1674,15 @@ type PutSubscriptionParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// PurgeDeadLettersJSONRequestBody defines body for PurgeDeadLetters for application/json ContentType.
+type PurgeDeadLettersJSONRequestBody = PurgeAllSettings
+
+// RedeliverDeadLettersJSONRequestBody defines body for RedeliverDeadLetters for application/json ContentType.
+type RedeliverDeadLettersJSONRequestBody = RedeliverAllSettings
+
+// RedeliverDeadLetterJSONRequestBody defines body for RedeliverDeadLetter for application/json ContentType.
+type RedeliverDeadLetterJSONRequestBody = RedeliverSettings
+
 // PutPolicyJSONRequestBody defines body for PutPolicy for application/json ContentType.
 type PutPolicyJSONRequestBody = PolicySettings
 
@@ -1342,6 +1701,9 @@ type PutSubscriptionJSONRequestBody = SubscriptionSettings
 // PauseSubscriptionJSONRequestBody defines body for PauseSubscription for application/json ContentType.
 type PauseSubscriptionJSONRequestBody = PauseSettings
 
+// RedeliverEventsJSONRequestBody defines body for RedeliverEvents for application/json ContentType.
+type RedeliverEventsJSONRequestBody = RedeliverEventsSettings
+
 // RotateSigningSecretJSONRequestBody defines body for RotateSigningSecret for application/json ContentType.
 type RotateSigningSecretJSONRequestBody = RotateSigningSecretSettings
 
@@ -1350,6 +1712,33 @@ type TestSubscriptionFilterJSONRequestBody = FilterTest
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListDeadLetters List dead letters, the newest first
+	// (GET /v1/deadLetters)
+	ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error
+	// PurgeDeadLetters Remove all dead letters that match, for good
+	// (POST /v1/deadLetters/purge)
+	PurgeDeadLetters(ctx echo.Context) error
+	// RedeliverDeadLetters Redeliver all dead letters that match
+	// (POST /v1/deadLetters/redeliver)
+	RedeliverDeadLetters(ctx echo.Context) error
+	// PurgeDeadLetter Remove a dead letter for good
+	// (DELETE /v1/deadLetters/{deadLetterId})
+	PurgeDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error
+	// GetDeadLetter Read a dead letter with its event
+	// (GET /v1/deadLetters/{deadLetterId})
+	GetDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error
+	// RedeliverDeadLetter Redeliver a dead letter
+	// (POST /v1/deadLetters/{deadLetterId}/redeliver)
+	RedeliverDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error
+	// ListOperations List redeliveries and purges of many, the newest first
+	// (GET /v1/operations)
+	ListOperations(ctx echo.Context, params ListOperationsParams) error
+	// GetOperation See how far an operation has come
+	// (GET /v1/operations/{operationId})
+	GetOperation(ctx echo.Context, operationId OperationId) error
+	// CancelOperation Stop an operation
+	// (POST /v1/operations/{operationId}/cancel)
+	CancelOperation(ctx echo.Context, operationId OperationId) error
 	// ListPolicies List the retry policies
 	// (GET /v1/policies)
 	ListPolicies(ctx echo.Context) error
@@ -1410,6 +1799,9 @@ type ServerInterface interface {
 	// ProbeSubscription Let one delivery through a probation now
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/probe)
 	ProbeSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// RedeliverEvents Deliver a topic's past events to this event subscription
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents)
+	RedeliverEvents(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// ReleaseSubscription End a probation now
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/release)
 	ReleaseSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
@@ -1430,6 +1822,245 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ListDeadLetters converts echo context to params.
+func (w *ServerInterfaceWrapper) ListDeadLetters(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeadLettersParams
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "subscription" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reason: %s", err))
+	}
+
+	// ------------- Optional query parameter "lastOutcome" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lastOutcome", ctx.QueryParams(), &params.LastOutcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter lastOutcome: %s", err))
+	}
+
+	// ------------- Optional query parameter "lastStatus" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lastStatus", ctx.QueryParams(), &params.LastStatus, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter lastStatus: %s", err))
+	}
+
+	// ------------- Optional query parameter "eventId" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "eventId", ctx.QueryParams(), &params.EventId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter eventId: %s", err))
+	}
+
+	// ------------- Optional query parameter "eventType" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "eventType", ctx.QueryParams(), &params.EventType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter eventType: %s", err))
+	}
+
+	// ------------- Optional query parameter "subject" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subject", ctx.QueryParams(), &params.Subject, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subject: %s", err))
+	}
+
+	// ------------- Optional query parameter "subjectPrefix" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subjectPrefix", ctx.QueryParams(), &params.SubjectPrefix, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subjectPrefix: %s", err))
+	}
+
+	// ------------- Optional query parameter "source" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", ctx.QueryParams(), &params.Source, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter source: %s", err))
+	}
+
+	// ------------- Optional query parameter "deadLetteredFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "deadLetteredFrom", ctx.QueryParams(), &params.DeadLetteredFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetteredFrom: %s", err))
+	}
+
+	// ------------- Optional query parameter "deadLetteredUntil" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "deadLetteredUntil", ctx.QueryParams(), &params.DeadLetteredUntil, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetteredUntil: %s", err))
+	}
+
+	// ------------- Optional query parameter "redelivered" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "redelivered", ctx.QueryParams(), &params.Redelivered, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter redelivered: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListDeadLetters(ctx, params)
+	return err
+}
+
+// PurgeDeadLetters converts echo context to params.
+func (w *ServerInterfaceWrapper) PurgeDeadLetters(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PurgeDeadLetters(ctx)
+	return err
+}
+
+// RedeliverDeadLetters converts echo context to params.
+func (w *ServerInterfaceWrapper) RedeliverDeadLetters(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RedeliverDeadLetters(ctx)
+	return err
+}
+
+// PurgeDeadLetter converts echo context to params.
+func (w *ServerInterfaceWrapper) PurgeDeadLetter(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deadLetterId" -------------
+	var deadLetterId DeadLetterId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deadLetterId", ctx.Param("deadLetterId"), &deadLetterId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetterId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PurgeDeadLetter(ctx, deadLetterId)
+	return err
+}
+
+// GetDeadLetter converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDeadLetter(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deadLetterId" -------------
+	var deadLetterId DeadLetterId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deadLetterId", ctx.Param("deadLetterId"), &deadLetterId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetterId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDeadLetter(ctx, deadLetterId)
+	return err
+}
+
+// RedeliverDeadLetter converts echo context to params.
+func (w *ServerInterfaceWrapper) RedeliverDeadLetter(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deadLetterId" -------------
+	var deadLetterId DeadLetterId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deadLetterId", ctx.Param("deadLetterId"), &deadLetterId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetterId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RedeliverDeadLetter(ctx, deadLetterId)
+	return err
+}
+
+// ListOperations converts echo context to params.
+func (w *ServerInterfaceWrapper) ListOperations(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOperationsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListOperations(ctx, params)
+	return err
+}
+
+// GetOperation converts echo context to params.
+func (w *ServerInterfaceWrapper) GetOperation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "operationId" -------------
+	var operationId OperationId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "operationId", ctx.Param("operationId"), &operationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter operationId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetOperation(ctx, operationId)
+	return err
+}
+
+// CancelOperation converts echo context to params.
+func (w *ServerInterfaceWrapper) CancelOperation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "operationId" -------------
+	var operationId OperationId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "operationId", ctx.Param("operationId"), &operationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter operationId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CancelOperation(ctx, operationId)
+	return err
 }
 
 // ListPolicies converts echo context to params.
@@ -1972,6 +2603,30 @@ func (w *ServerInterfaceWrapper) ProbeSubscription(ctx echo.Context) error {
 	return err
 }
 
+// RedeliverEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) RedeliverEvents(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RedeliverEvents(ctx, topic, subscription)
+	return err
+}
+
 // ReleaseSubscription converts echo context to params.
 func (w *ServerInterfaceWrapper) ReleaseSubscription(ctx echo.Context) error {
 	var err error
@@ -2160,6 +2815,16 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", wrapper.GetSigningSecrets, options.OperationMiddlewares["getSigningSecrets"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", wrapper.RotateSigningSecret, options.OperationMiddlewares["rotateSigningSecret"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", wrapper.RedeliverEvents, options.OperationMiddlewares["redeliverEvents"]...)
+	router.GET(options.BaseURL+"/v1/deadLetters", wrapper.ListDeadLetters, options.OperationMiddlewares["listDeadLetters"]...)
+	router.POST(options.BaseURL+"/v1/deadLetters/redeliver", wrapper.RedeliverDeadLetters, options.OperationMiddlewares["redeliverDeadLetters"]...)
+	router.POST(options.BaseURL+"/v1/deadLetters/purge", wrapper.PurgeDeadLetters, options.OperationMiddlewares["purgeDeadLetters"]...)
+	router.DELETE(options.BaseURL+"/v1/deadLetters/:deadLetterId", wrapper.PurgeDeadLetter, options.OperationMiddlewares["purgeDeadLetter"]...)
+	router.GET(options.BaseURL+"/v1/deadLetters/:deadLetterId", wrapper.GetDeadLetter, options.OperationMiddlewares["getDeadLetter"]...)
+	router.POST(options.BaseURL+"/v1/deadLetters/:deadLetterId/redeliver", wrapper.RedeliverDeadLetter, options.OperationMiddlewares["redeliverDeadLetter"]...)
+	router.GET(options.BaseURL+"/v1/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
+	router.GET(options.BaseURL+"/v1/operations/:operationId", wrapper.GetOperation, options.OperationMiddlewares["getOperation"]...)
+	router.POST(options.BaseURL+"/v1/operations/:operationId/cancel", wrapper.CancelOperation, options.OperationMiddlewares["cancelOperation"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
 	router.DELETE(options.BaseURL+"/v1/policies/:policy", wrapper.DeletePolicy, options.OperationMiddlewares["deletePolicy"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
@@ -2184,6 +2849,521 @@ type UnauthorizedJSONResponse ErrorAnswer
 type UnavailableJSONResponse ErrorAnswer
 
 type UnsupportedMediaTypeJSONResponse ErrorAnswer
+
+type ListDeadLettersRequestObject struct {
+	Params ListDeadLettersParams
+}
+
+type ListDeadLettersResponseObject interface {
+	VisitListDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetters200JSONResponse DeadLetterPage
+
+func (response ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetters400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListDeadLetters400JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListDeadLetters401JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLettersRequestObject struct {
+	Body *PurgeDeadLettersJSONRequestBody
+}
+
+type PurgeDeadLettersResponseObject interface {
+	VisitPurgeDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type PurgeDeadLetters200JSONResponse Matched
+
+func (response PurgeDeadLetters200JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters202JSONResponse Operation
+
+func (response PurgeDeadLetters202JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PurgeDeadLetters400JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PurgeDeadLetters401JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLettersRequestObject struct {
+	Body *RedeliverDeadLettersJSONRequestBody
+}
+
+type RedeliverDeadLettersResponseObject interface {
+	VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type RedeliverDeadLetters200JSONResponse Matched
+
+func (response RedeliverDeadLetters200JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters202JSONResponse Operation
+
+func (response RedeliverDeadLetters202JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RedeliverDeadLetters400JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RedeliverDeadLetters401JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RedeliverDeadLetters409JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetterRequestObject struct {
+	DeadLetterId DeadLetterId `json:"deadLetterId"`
+}
+
+type PurgeDeadLetterResponseObject interface {
+	VisitPurgeDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type PurgeDeadLetter204Response struct {
+}
+
+func (response PurgeDeadLetter204Response) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type PurgeDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PurgeDeadLetter401JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response PurgeDeadLetter404JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterRequestObject struct {
+	DeadLetterId DeadLetterId `json:"deadLetterId"`
+}
+
+type GetDeadLetterResponseObject interface {
+	VisitGetDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetter200JSONResponse DeadLetter
+
+func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetDeadLetter401JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetDeadLetter404JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetterRequestObject struct {
+	DeadLetterId DeadLetterId `json:"deadLetterId"`
+	Body         *RedeliverDeadLetterJSONRequestBody
+}
+
+type RedeliverDeadLetterResponseObject interface {
+	VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type RedeliverDeadLetter200JSONResponse Redelivered
+
+func (response RedeliverDeadLetter200JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RedeliverDeadLetter400JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RedeliverDeadLetter401JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RedeliverDeadLetter404JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RedeliverDeadLetter409JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperationsRequestObject struct {
+	Params ListOperationsParams
+}
+
+type ListOperationsResponseObject interface {
+	VisitListOperationsResponse(w http.ResponseWriter) error
+}
+
+type ListOperations200JSONResponse OperationPage
+
+func (response ListOperations200JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperations400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListOperations400JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperations401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListOperations401JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOperationRequestObject struct {
+	OperationId OperationId `json:"operationId"`
+}
+
+type GetOperationResponseObject interface {
+	VisitGetOperationResponse(w http.ResponseWriter) error
+}
+
+type GetOperation200JSONResponse Operation
+
+func (response GetOperation200JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOperation401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetOperation401JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOperation404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetOperation404JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperationRequestObject struct {
+	OperationId OperationId `json:"operationId"`
+}
+
+type CancelOperationResponseObject interface {
+	VisitCancelOperationResponse(w http.ResponseWriter) error
+}
+
+type CancelOperation200JSONResponse Operation
+
+func (response CancelOperation200JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperation401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CancelOperation401JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperation404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response CancelOperation404JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type ListPoliciesRequestObject struct {
 }
@@ -3567,6 +4747,86 @@ func (response ProbeSubscription409JSONResponse) VisitProbeSubscriptionResponse(
 	return err
 }
 
+type RedeliverEventsRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+	Body         *RedeliverEventsJSONRequestBody
+}
+
+type RedeliverEventsResponseObject interface {
+	VisitRedeliverEventsResponse(w http.ResponseWriter) error
+}
+
+type RedeliverEvents202JSONResponse Operation
+
+func (response RedeliverEvents202JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RedeliverEvents400JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RedeliverEvents401JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RedeliverEvents404JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RedeliverEvents409JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReleaseSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -3924,6 +5184,33 @@ func (response ValidateSubscription409JSONResponse) VisitValidateSubscriptionRes
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListDeadLetters List dead letters, the newest first
+	// (GET /v1/deadLetters)
+	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
+	// PurgeDeadLetters Remove all dead letters that match, for good
+	// (POST /v1/deadLetters/purge)
+	PurgeDeadLetters(ctx context.Context, request PurgeDeadLettersRequestObject) (PurgeDeadLettersResponseObject, error)
+	// RedeliverDeadLetters Redeliver all dead letters that match
+	// (POST /v1/deadLetters/redeliver)
+	RedeliverDeadLetters(ctx context.Context, request RedeliverDeadLettersRequestObject) (RedeliverDeadLettersResponseObject, error)
+	// PurgeDeadLetter Remove a dead letter for good
+	// (DELETE /v1/deadLetters/{deadLetterId})
+	PurgeDeadLetter(ctx context.Context, request PurgeDeadLetterRequestObject) (PurgeDeadLetterResponseObject, error)
+	// GetDeadLetter Read a dead letter with its event
+	// (GET /v1/deadLetters/{deadLetterId})
+	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
+	// RedeliverDeadLetter Redeliver a dead letter
+	// (POST /v1/deadLetters/{deadLetterId}/redeliver)
+	RedeliverDeadLetter(ctx context.Context, request RedeliverDeadLetterRequestObject) (RedeliverDeadLetterResponseObject, error)
+	// ListOperations List redeliveries and purges of many, the newest first
+	// (GET /v1/operations)
+	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
+	// GetOperation See how far an operation has come
+	// (GET /v1/operations/{operationId})
+	GetOperation(ctx context.Context, request GetOperationRequestObject) (GetOperationResponseObject, error)
+	// CancelOperation Stop an operation
+	// (POST /v1/operations/{operationId}/cancel)
+	CancelOperation(ctx context.Context, request CancelOperationRequestObject) (CancelOperationResponseObject, error)
 	// ListPolicies List the retry policies
 	// (GET /v1/policies)
 	ListPolicies(ctx context.Context, request ListPoliciesRequestObject) (ListPoliciesResponseObject, error)
@@ -3984,6 +5271,9 @@ type StrictServerInterface interface {
 	// ProbeSubscription Let one delivery through a probation now
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/probe)
 	ProbeSubscription(ctx context.Context, request ProbeSubscriptionRequestObject) (ProbeSubscriptionResponseObject, error)
+	// RedeliverEvents Deliver a topic's past events to this event subscription
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents)
+	RedeliverEvents(ctx context.Context, request RedeliverEventsRequestObject) (RedeliverEventsResponseObject, error)
 	// ReleaseSubscription End a probation now
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/release)
 	ReleaseSubscription(ctx context.Context, request ReleaseSubscriptionRequestObject) (ReleaseSubscriptionResponseObject, error)
@@ -4011,6 +5301,299 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ListDeadLetters operation middleware
+func (sh *strictHandler) ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error {
+	var request ListDeadLettersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetters(ctx.Request().Context(), request.(ListDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetters")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListDeadLettersResponseObject); ok {
+		return validResponse.VisitListDeadLettersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PurgeDeadLetters operation middleware
+func (sh *strictHandler) PurgeDeadLetters(ctx echo.Context) error {
+	var request PurgeDeadLettersRequestObject
+
+	var body PurgeDeadLettersJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PurgeDeadLetters(ctx.Request().Context(), request.(PurgeDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PurgeDeadLetters")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PurgeDeadLettersResponseObject); ok {
+		return validResponse.VisitPurgeDeadLettersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RedeliverDeadLetters operation middleware
+func (sh *strictHandler) RedeliverDeadLetters(ctx echo.Context) error {
+	var request RedeliverDeadLettersRequestObject
+
+	var body RedeliverDeadLettersJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverDeadLetters(ctx.Request().Context(), request.(RedeliverDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverDeadLetters")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RedeliverDeadLettersResponseObject); ok {
+		return validResponse.VisitRedeliverDeadLettersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PurgeDeadLetter operation middleware
+func (sh *strictHandler) PurgeDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error {
+	var request PurgeDeadLetterRequestObject
+
+	request.DeadLetterId = deadLetterId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PurgeDeadLetter(ctx.Request().Context(), request.(PurgeDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PurgeDeadLetter")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PurgeDeadLetterResponseObject); ok {
+		return validResponse.VisitPurgeDeadLetterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetDeadLetter operation middleware
+func (sh *strictHandler) GetDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error {
+	var request GetDeadLetterRequestObject
+
+	request.DeadLetterId = deadLetterId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetter(ctx.Request().Context(), request.(GetDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetter")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDeadLetterResponseObject); ok {
+		return validResponse.VisitGetDeadLetterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RedeliverDeadLetter operation middleware
+func (sh *strictHandler) RedeliverDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error {
+	var request RedeliverDeadLetterRequestObject
+
+	request.DeadLetterId = deadLetterId
+
+	var body RedeliverDeadLetterJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverDeadLetter(ctx.Request().Context(), request.(RedeliverDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverDeadLetter")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RedeliverDeadLetterResponseObject); ok {
+		return validResponse.VisitRedeliverDeadLetterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListOperations operation middleware
+func (sh *strictHandler) ListOperations(ctx echo.Context, params ListOperationsParams) error {
+	var request ListOperationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOperations(ctx.Request().Context(), request.(ListOperationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOperations")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListOperationsResponseObject); ok {
+		return validResponse.VisitListOperationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetOperation operation middleware
+func (sh *strictHandler) GetOperation(ctx echo.Context, operationId OperationId) error {
+	var request GetOperationRequestObject
+
+	request.OperationId = operationId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOperation(ctx.Request().Context(), request.(GetOperationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOperation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetOperationResponseObject); ok {
+		return validResponse.VisitGetOperationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CancelOperation operation middleware
+func (sh *strictHandler) CancelOperation(ctx echo.Context, operationId OperationId) error {
+	var request CancelOperationRequestObject
+
+	request.OperationId = operationId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelOperation(ctx.Request().Context(), request.(CancelOperationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelOperation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CancelOperationResponseObject); ok {
+		return validResponse.VisitCancelOperationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ListPolicies operation middleware
@@ -4664,6 +6247,55 @@ func (sh *strictHandler) ProbeSubscription(ctx echo.Context, topic TopicName, su
 		return err
 	} else if validResponse, ok := response.(ProbeSubscriptionResponseObject); ok {
 		return validResponse.VisitProbeSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RedeliverEvents operation middleware
+func (sh *strictHandler) RedeliverEvents(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request RedeliverEventsRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	var body RedeliverEventsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeliverEvents(ctx.Request().Context(), request.(RedeliverEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeliverEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RedeliverEventsResponseObject); ok {
+		return validResponse.VisitRedeliverEventsResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

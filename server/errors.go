@@ -200,6 +200,10 @@ func routerRefusal(e *echo.HTTPError, r *http.Request) *refusal {
 }
 
 func storeRefusal(err error) *refusal {
+	var no *store.FunctionError
+	if errors.As(err, &no) {
+		return functionRefusal(no)
+	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return refuse(http.StatusNotFound, codeNotFound, "what the request names does not exist")
@@ -215,6 +219,20 @@ func storeRefusal(err error) *refusal {
 		return refuse(http.StatusServiceUnavailable, codeUnavailable, "the database cannot be asked now; try again")
 	default:
 		return nil
+	}
+}
+
+// functionRefusal words what a function of the store refuses.
+func functionRefusal(no *store.FunctionError) *refusal {
+	switch {
+	case errors.Is(no, store.ErrNotFound):
+		return refuse(http.StatusNotFound, codeNotFound, "%s", no.Message)
+	case errors.Is(no, store.ErrInvalid):
+		r := refuse(http.StatusBadRequest, codeInvalidRequest, "%s", no.Message)
+		r.details = []ErrorDetail{{Code: codeInvalidValue, Target: no.Field, Message: no.Message}}
+		return r
+	default:
+		return refuse(http.StatusConflict, codeConflict, "%s", no.Message)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021").Replace(r.Path)
+		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021").Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
 	}
 	for _, op := range operations(t) {
@@ -120,7 +120,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 25, tried)
+	require.Equal(t, 35, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -136,12 +136,19 @@ func TestExamples(t *testing.T) {
 	delete(byID, "openValidationUrl")  // nor an endpoint that would answer: TestValidationURL
 	delete(byID, "postValidationUrl")
 	// The event that is published finds the endpoint on probation, and is the one delivery that the examples show on hold.
-	before := map[string]func(){"publishEvents": func() { b.probation("orders", "billing") }}
+	before := map[string]func(){
+		"publishEvents": func() { b.probation("orders", "billing") }, "listDeadLetters": b.exampleLetter,
+		"getOperation": func() {
+			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id FROM postrider_internal.operations ORDER BY id LIMIT 1)", exampleOperation)
+		},
+	}
 	for _, id := range []string{
 		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
 		"testSubscriptionFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
+		"listDeadLetters", "getDeadLetter", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
+		"purgeDeadLetter",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "validateSubscription", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
@@ -154,6 +161,23 @@ func TestExamples(t *testing.T) {
 	}
 	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events"))
+}
+
+// The ids in openapi.yaml.
+const (
+	exampleLetter    = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
+	exampleOperation = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+)
+
+// exampleLetter stores the dead letter that the specification shows.
+func (b *bundle) exampleLetter() {
+	b.t.Helper()
+	b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_outcome,
+		last_status, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
+		SELECT $1, '2024-11-20T09:40:00Z', 4711, s.id, s.topic_id, 'orders', 'billing', s.endpoint_base_url, 'MaxDeliveryAttemptsExceeded', 10, 'Busy', 503, 'try later', '2024-11-20T09:32:00Z',
+		'2024-11-20T09:40:00Z', '2024-11-20T09:32:00Z', '2024-11-20T09:32:00Z', '2024-11-20T09:32:00Z', '0198c5a0-0000-7000-8000-000000000042', 'o-42', 'Shop.OrderPlaced', 'orders/42', '', '1',
+		'EventGridSchema', 'ga-2021', '{"id":"o-42","eventType":"Shop.OrderPlaced","subject":"orders/42","eventTime":"2024-11-20T09:32:00Z","dataVersion":"1","data":{"total":9.50}}'
+		FROM postrider_internal.event_subscriptions s WHERE s.name = 'billing'`, exampleLetter)
 }
 
 func (b *bundle) runExamples(op operation) {
@@ -226,7 +250,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

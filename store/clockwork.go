@@ -115,11 +115,17 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	if err != nil {
 		return n, err
 	}
+	n += handshakes
 	exports, err := s.reclaimExports(ctx, 0, whose, args...)
 	if err != nil {
-		return n + handshakes, err
+		return n, err
 	}
-	n += handshakes + exports
+	n += exports
+	operations, err := s.reclaimOperations(ctx, whose, args...)
+	if err != nil {
+		return n, err
+	}
+	n += operations
 	if n > 0 {
 		s.notifier.poke()
 	}
@@ -182,9 +188,13 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 		return n, nil
 	}
 	handshakes, err := s.reclaimHandshakes(ctx, handshakeOff, mine, ids, s.node)
-	if err != nil {
+	if n += handshakes; err != nil || n == len(jobs) {
 		return n, err
 	}
 	exports, err := s.reclaimExports(ctx, handshakeOff, mine, ids, s.node)
-	return n + handshakes + exports, err
+	if n += exports; err != nil || n == len(jobs) {
+		return n, err
+	}
+	operations, err := s.reclaimOperations(ctx, mine, ids, s.node)
+	return n + operations, err
 }

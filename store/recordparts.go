@@ -38,11 +38,11 @@ const (
 	// after its last attempt, or after now where none was made.
 	recordedLetters = `
     INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
-           last_outcome, last_status, last_error, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type,
-           subject, source, data_version, schema, retry_policy, redelivered_from, export_state, export_due_at, export_give_up_at, export_attempts, body)
+           last_outcome, last_status, last_error, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_day, event_id, event_type,
+           subject, source, data_version, schema, traceparent, tracestate, retry_policy, redelivered_from, export_state, export_due_at, export_give_up_at, export_attempts, body)
     SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name, s.name, s.endpoint_base_url, f.reason, f.attempts,
-           f.last_outcome, f.last_status, f.error, f.excerpt, f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, e.event_id, e.event_type,
-           e.subject, e.source, e.data_version, e.schema, f.retry_policy, f.redelivered_from,
+           f.last_outcome, f.last_status, f.error, f.excerpt, f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, f.event_day, e.event_id, e.event_type,
+           e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate, f.retry_policy, f.redelivered_from,
            CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up, CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
       FROM finished f
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.event_subscriptions s WHERE s.id = f.subscription_id LIMIT 1) s

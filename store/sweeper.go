@@ -119,6 +119,8 @@ type Swept struct {
 	Handshakes int
 	// Exports had no live job and have one again; dead letters belonged to one that is not there.
 	Exports int
+	// Operations had no live job and have one again.
+	Operations int
 }
 
 // SweeperFinds counts what the sweeper has found since the process began.
@@ -131,7 +133,7 @@ var errSweeping = errors.New("another node sweeps")
 // the last 60 s is left alone. One node at a time: while another is at it, this is nothing.
 func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 	defer func() {
-		s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes + found.Handshakes + found.Exports))
+		s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes + found.Handshakes + found.Exports + found.Operations))
 	}()
 	ranges, err := s.suspectRanges(ctx)
 	if err == nil && len(ranges) > 0 {
@@ -148,6 +150,9 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 	}
 	if err == nil {
 		found.Exports, err = s.mendExports(ctx)
+	}
+	if err == nil {
+		found.Operations, err = s.mendOperations(ctx)
 	}
 	if err == nil {
 		var n int

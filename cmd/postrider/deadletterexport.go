@@ -21,10 +21,6 @@ import (
 	"postrider/store"
 )
 
-type deadletterCmd struct {
-	Export deadletterExportCmd `cmd:"" help:"Write dead letters as JSON, one a line."`
-}
-
 type deadletterExportCmd struct {
 	databaseFlags
 	Topic        string    `help:"Those of this topic." placeholder:"NAME"`

@@ -134,6 +134,13 @@ var functionCalls = map[string]string{
 	"publish":            `postrider.publish('demo', '{"eventType": "test", "subject": "sql"}') IS NOT NULL`,
 	"publish_batch":      `cardinality(postrider.publish_batch('demo', '[]')) = 0`,
 	"publish_data":       `postrider.publish_data('demo', 'test', 'sql', '{}') IS NOT NULL`,
+	"redeliver":          `postrider.redeliver((SELECT dead_letter_id FROM postrider.dead_letters ORDER BY dead_lettered_at LIMIT 1), 'ok', again => true) > 0`,
+	"purge":              `NOT postrider.purge('00000000-0000-0000-0000-000000000000')`,
+	"count_dead_letters": `postrider.count_dead_letters('{"topic": "nowhere"}') = 0`,
+	"redeliver_all":      `postrider.redeliver_all('{"topic": "nowhere"}') IS NOT NULL`,
+	"purge_all":          `postrider.purge_all('{"topic": "nowhere"}') IS NOT NULL`,
+	"redeliver_events":   `postrider.redeliver_events('demo', 'ok', '2020-01-01', '2020-01-02') IS NOT NULL`,
+	"cancel_operation":   `postrider.cancel_operation(postrider.redeliver_all('{"topic": "nowhere"}')) IS NOT NULL`,
 	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`, // a trigger's, called by none but it
 }
 

@@ -25,7 +25,7 @@ type cli struct {
 	Version versionCmd `cmd:"" help:"Print version and build."`
 
 	Subscription subscriptionCmd `cmd:"" help:"Ask about event subscriptions."`
-	Deadletter   deadletterCmd   `cmd:"" help:"Write dead letters elsewhere."`
+	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
 }
 
 func main() {

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"postrider/server"
+	"postrider/store"
+)
+
+type deadletterEventsCmd struct {
+	databaseFlags
+	outputFlag
+	Topic        string     `arg:"" help:"Name of the topic."`
+	Subscription string     `arg:"" help:"Name of the event subscription that gets them."`
+	From         time.Time  `required:"" help:"Published at this time or later, such as 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until        *time.Time `help:"Published before this time (default: now)." placeholder:"TIME"`
+	Rate         int        `help:"At most so many in a second (default: as fast as it goes)." placeholder:"N"`
+	NoWait       bool       `help:"Start it and print its id; the service goes on."`
+}
+
+// Help is shown by deadletter events --help.
+func (deadletterEventsCmd) Help() string {
+	return `Those that its filter wants, as far as they are kept; each becomes a new delivery with a time to live of its own.
+
+Example:
+  postrider deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50`
+}
+
+// Run executes deadletter events.
+func (c *deadletterEventsCmd) Run(ctx context.Context) error {
+	if c.Rate < 0 {
+		return usagef("--rate %d: must be 1 or more", c.Rate)
+	}
+	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
+		id, err := letters.RedeliverEvents(ctx, c.Topic, c.Subscription, c.From, c.Until, c.Rate)
+		if err != nil {
+			return err
+		}
+		return follow(ctx, letters, id, c.NoWait, c.outputFlag)
+	})
+}
+
+type deadletterCancelCmd struct {
+	databaseFlags
+	Operation string `arg:"" help:"Id of the operation; postrider.operations lists them."`
+}
+
+// Help is shown by deadletter cancel --help.
+func (deadletterCancelCmd) Help() string {
+	return "What is done stays done.\n\nExample:\n  postrider deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+}
+
+// Run executes deadletter cancel.
+func (c *deadletterCancelCmd) Run(ctx context.Context) error {
+	id, err := readID("operation", c.Operation)
+	if err != nil {
+		return err
+	}
+	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
+		canceled, err := letters.CancelOperation(ctx, id)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Printf("Operation %s %s.\n", id, either(canceled, "was canceled", "was over already"))
+		return err
+	})
+}
+
+// inBulk counts what a filter matches, or starts an operation and follows it.
+func (c *chosenFlags) inBulk(ctx context.Context, letters *store.DeadLetters, filter *store.DeadLetterFilter, start func() (uuid.UUID, error)) error {
+	if c.DryRun {
+		n, err := letters.Count(ctx, filter)
+		if err != nil {
+			return err
+		}
+		return c.print(server.Matched{Matched: n}, func(w io.Writer) { fmt.Fprintf(w, "%d dead letters match.\n", n) })
+	}
+	id, err := start()
+	if err != nil {
+		return err
+	}
+	return follow(ctx, letters, id, c.NoWait, c.outputFlag)
+}
+
+const (
+	followInterval = 250 * time.Millisecond
+	// idlePatience is how long nothing may happen before somebody is told that a service is needed.
+	idlePatience = 5 * time.Second
+)
+
+// follow waits until an operation is over and prints how it ended. On a terminal a line tells how far it is.
+func follow(ctx context.Context, letters *store.DeadLetters, id uuid.UUID, noWait bool, out outputFlag) error {
+	tick := time.NewTicker(followInterval)
+	defer tick.Stop()
+	told := false
+	for began := time.Now(); ; {
+		o, err := letters.Operation(ctx, id)
+		if err != nil {
+			return err
+		}
+		if noWait || o.State != store.OperationRunning {
+			clearProgress()
+			return ended(o, out)
+		}
+		if progress(o); !told && o.Done+o.Skipped+o.Failed == 0 && time.Since(began) > idlePatience {
+			told = true
+			clearProgress()
+			fmt.Fprintln(os.Stderr, "postrider: nothing was done yet: is postrider serve running?")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			clearProgress()
+			return fmt.Errorf("operation %s goes on without this; stop it with: postrider deadletter cancel %s", id, id)
+		}
+	}
+}
+
+// ended prints an operation; one that did not do all of its work is an error.
+func ended(o *store.Operation, out outputFlag) error {
+	if err := out.print(server.DescribeOperation(o), func(w io.Writer) { fmt.Fprintf(w, "Operation %s: %s, %s.\n", o.OperationID, o.State, howFar(o)) }); err != nil {
+		return err
+	}
+	switch {
+	case o.State == "failed" || o.Failed > 0:
+		return errors.New(*o.LastError)
+	case o.State == "canceled":
+		return errors.New("the operation was canceled")
+	default:
+		return nil
+	}
+}
+
+func howFar(o *store.Operation) string {
+	of := ""
+	if o.Matched != nil {
+		of = fmt.Sprintf(" of %d", *o.Matched)
+	}
+	verb := "redelivered"
+	if o.Kind == "purge" {
+		verb = "purged"
+	}
+	return fmt.Sprintf("%d%s %s, %d skipped, %d failed", o.Done, of, verb, o.Skipped, o.Failed)
+}
+
+// progress rewrites one line of a terminal.
+func progress(o *store.Operation) {
+	if onTerminal() {
+		fmt.Fprintf(os.Stderr, "\r\x1b[K%s: %s", o.State, howFar(o))
+	}
+}
+
+func clearProgress() {
+	if onTerminal() {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+	}
+}
+
+func onTerminal() bool {
+	info, err := os.Stderr.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

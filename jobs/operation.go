@@ -1,0 +1,57 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"postrider/store"
+)
+
+// operationWorkers is how many operations one node works at. Each is one transaction at a time, and they share the database with
+// everything else.
+const operationWorkers = 8
+
+// OperationArgs name an operation.
+type OperationArgs struct {
+	Operation uuid.UUID `json:"o"`
+}
+
+// Kind implements river.JobArgs.
+func (OperationArgs) Kind() string { return store.OperationKind }
+
+// operator is the River worker of operations. Its job is one step.
+type operator struct {
+	river.WorkerDefaults[OperationArgs]
+	engine *Engine
+}
+
+// Timeout implements river.Worker: none. A step has a limit of its own, and one that the database does not answer is tried again.
+func (w *operator) Timeout(*river.Job[OperationArgs]) time.Duration { return -1 }
+
+// Work implements river.Worker. It stays until the next step is due and wakes whoever makes it: the poll alone would be too slow for the rate.
+func (w *operator) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
+	release := w.engine.held.add(job.ID)
+	pause, more, err := w.engine.store.Operate(ctx, job.ID)
+	release()
+	switch {
+	case errors.Is(err, context.Canceled):
+		w.engine.interrupted.add(job.ID) // given back by Stop, as a new row
+		return err
+	case err != nil:
+		return err
+	}
+	w.engine.ended.add(job.ID)
+	if !more {
+		return nil
+	}
+	select {
+	case <-time.After(pause):
+		w.engine.store.PokeOperations(ctx)
+	case <-ctx.Done():
+	}
+	return nil
+}

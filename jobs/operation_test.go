@@ -1,0 +1,119 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+const deadLetters = "SELECT count(*) FROM postrider.dead_letters"
+
+// repairable is an endpoint that refuses everything until it is repaired.
+func repairable(t *testing.T) (e *endpoint, repair func()) {
+	t.Helper()
+	var status atomic.Int32
+	status.Store(http.StatusBadRequest)
+	e = newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(int(status.Load())) })
+	return e, func() { status.Store(http.StatusOK) }
+}
+
+// A dead letter goes out again as it was once its endpoint is repaired, also where its event's day is gone meanwhile.
+func TestRedeliveryHasTheSameBytes(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		b := setup(t)
+		e, repair := repairable(t)
+		b.subscribe(t, "billing", e.URL, nil)
+		b.start(t, nil)
+		b.publishRequest(t, http.Header{"Content-Type": {"application/json"}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
+			`[ {"id":"e-1", "subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1", "data": {"a" : 1.50, "a":"\u0000"} } ]`)
+		b.become(t, 1, deadLetters)
+		if gone {
+			b.exec(t, "DELETE FROM postrider_internal.events")
+		}
+		repair()
+		b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
+		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.dead_letters l ON d.redelivered_from = l.dead_letter_id WHERE d.state = 'delivered' AND d.attempts = 1")
+		seen := e.requests()
+		require.Len(t, seen, 2)
+		require.Equal(t, seen[0].body, seen[1].body)
+		for _, name := range []string{"Aeg-Output-Event-Id", "Aeg-Delivery-Count", "Aeg-Data-Version", "Traceparent", "Content-Type"} {
+			require.NotEmpty(t, seen[0].header.Get(name), name)
+			require.Equal(t, seen[0].header.Get(name), seen[1].header.Get(name), name)
+		}
+	}
+}
+
+// A batch is made of dead letters where the event subscription takes batches.
+func TestRedeliveryInBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, repair := repairable(t)
+	b.subscribe(t, "billing", e.URL, nil)
+	b.start(t, nil)
+	for i := range 5 {
+		b.publishOne(t, fmt.Sprintf("e-%d", i))
+	}
+	b.become(t, 5, deadLetters)
+	repair()
+	b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	_, err := b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{}, 0)
+	require.NoError(t, err)
+	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL AND redelivered_from IS NOT NULL")
+	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
+}
+
+// An operation keeps to its rate, goes on after the node that works at it has stopped, and redelivers each dead letter once.
+func TestOperationSurvivesItsNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, repair := repairable(t)
+	b.withoutProbation(t)
+	b.subscribe(t, "billing", e.URL, nil)
+	first := b.newEngine(t, b.store, nil)
+	require.NoError(t, first.Start(t.Context()))
+	for i := range 25 {
+		b.publishOne(t, fmt.Sprintf("e-%d", i))
+	}
+	b.become(t, 25, deadLetters)
+	repair()
+	began := time.Now()
+	id, err := b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{}, 10)
+	require.NoError(t, err)
+	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE done >= 10")
+	requireStops(t, first)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.operations WHERE state = 'running'"))
+	s, _ := newStore(t, b.url, "node-2")
+	second := b.newEngine(t, s, nil)
+	require.NoError(t, second.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, second) })
+	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE operation_id = $1 AND state = 'done' AND done = 25", id)
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "ten a second")
+	b.become(t, 25, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	require.Equal(t, 25, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Len(t, e.requests(), 50)
+}
+
+// Past events reach an event subscription that came later, through the door that everything else goes through.
+func TestPastEventsAreDelivered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	began := time.Now()
+	for i := range 3 {
+		b.publishOne(t, fmt.Sprintf("e-%d", i))
+	}
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "late", e.URL, nil)
+	b.start(t, nil)
+	_, err := b.store.DeadLetters().RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
+	require.NoError(t, err)
+	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 3")
+	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o ON o.operation_id = d.redelivered_from WHERE d.state = 'delivered'")
+	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
+}

@@ -1,0 +1,534 @@
+-- +goose Up
+-- Redelivering and purging dead letters, one by one and many at once, and past events to one event subscription.
+--
+-- A redelivery is a new delivery of the same event: no attempts, a time to live of its own, and redelivered_from says where it comes
+-- from. It comes into the world on hold and without a job, so that it is let go as every held delivery is: past no pause, no probation and
+-- no limit, and as part of a batch where its event subscription takes batches.
+
+-- A redelivery or a purge of many, step by step: job_id is the job of the next one. cursor_at and cursor_id are the place it has come to, the dead
+-- letter (by the time it was given up) or the past event (by its day) that was looked at last.
+CREATE TABLE postrider_internal.operations (
+    id              uuid PRIMARY KEY,
+    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events')),
+    state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
+    filter          jsonb NOT NULL,
+    -- Where to: of dead letters NULL for their own event subscription. target_id is what the two names meant at the start.
+    topic           text,
+    subscription    text,
+    target_id       bigint,
+    published_from  timestamptz,
+    published_until timestamptz,
+    rate_per_second integer CHECK (rate_per_second >= 1),
+    matched         bigint,
+    done            bigint NOT NULL DEFAULT 0,
+    skipped         bigint NOT NULL DEFAULT 0,
+    failed          bigint NOT NULL DEFAULT 0,
+    last_error      text,
+    started_by      text NOT NULL,
+    cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
+    cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    job_id          bigint UNIQUE,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    finished_at     timestamptz,
+    CONSTRAINT one_end CHECK ((state = 'running') = (finished_at IS NULL))
+);
+CREATE INDEX operations_created_idx ON postrider_internal.operations (created_at, id);
+CREATE INDEX operations_running_idx ON postrider_internal.operations (id) WHERE state = 'running';
+
+-- +goose StatementBegin
+-- The length of a text inside a JSON string, as event.Size counts it.
+CREATE FUNCTION postrider_internal.quoted_length(given text) RETURNS integer LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 * (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g'))) $$;
+
+-- What the deliveries of an event subscription that are made now wait for. Refilling asks again: this one is told meanwhile.
+CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT coalesce((SELECT st.hold FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = $1),
+                (SELECT 'probation' FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+                   JOIN postrider_internal.probations r ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id) WHERE s.id = $1),
+                'admission') $$;
+
+-- What may be delivered as what: event.CanDeliver.
+CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'), ('CloudEventSchemaV1_0', 'CloudEventSchemaV1_0'),
+                             ('CustomEventSchema', 'EventGridSchema'), ('CustomEventSchema', 'CloudEventSchemaV1_0'), ('CustomEventSchema', 'CustomInputSchema')) $$;
+
+-- The first day whose events may be referred to. No retention takes away the day before today, and the transaction that refers to it may stay
+-- open for an hour. An older day may be about to be detached, and an event that is not seen when its turn comes would be dropped: such events
+-- are stored again under today's day.
+CREATE FUNCTION postrider_internal.first_sure_day() RETURNS date LANGUAGE sql STABLE AS $$
+SELECT ((clock_timestamp() + interval '1 hour') AT TIME ZONE 'UTC')::date - 1 $$;
+
+-- Today, as publishing knows it.
+CREATE FUNCTION postrider_internal.day_of_publishing() RETURNS date LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+BEGIN
+    IF to_regclass('postrider_internal.events_' || to_char(today, 'YYYYMMDD')) IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('there is no partition for events of %s', today),
+            HINT = 'Start postrider serve: it makes them seven days ahead.';
+    END IF;
+    RETURN today;
+END $$;
+
+-- Redelivers dead letters, to target or each to its own event subscription, and says for each that is there which delivery it has become,
+-- or what was in the way: redelivered, deleted, expired, schema, or erased: nothing is left of its body. One that was redelivered before the time
+-- given is redelivered again.
+--
+-- Dead letters are locked by id, and then the event subscriptions, against a deletion that would not see these deliveries. Nothing is locked of
+-- what holds an event subscription: whatever the hold is told to be, refilling looks at it again.
+CREATE FUNCTION postrider_internal.redeliver_letters(ids uuid[], target bigint, again_before timestamptz) RETURNS TABLE (letter uuid, delivery bigint, problem text)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    today date := postrider_internal.day_of_publishing();
+    sure date := postrider_internal.first_sure_day();
+    at timestamptz := clock_timestamp();
+BEGIN
+    PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
+    PERFORM FROM postrider_internal.event_subscriptions s
+      WHERE s.id = ANY (CASE WHEN target IS NOT NULL THEN ARRAY [target] ELSE ARRAY (SELECT l.subscription_id FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids)) END)
+      ORDER BY s.id FOR SHARE;
+    RETURN QUERY
+    WITH judged AS MATERIALIZED (
+        SELECT l.id, l.event_uuid, s.id AS subscription_id, s.topic_id,
+               octet_length(l.body) + CASE l.schema WHEN 'CustomEventSchema' THEN postrider_internal.quoted_length(l.event_id) + postrider_internal.quoted_length(l.event_type)
+                   + postrider_internal.quoted_length(l.subject) + postrider_internal.quoted_length(l.data_version) ELSE 0 END AS event_bytes,
+               CASE WHEN l.event_day >= sure AND (SELECT true FROM postrider_internal.events e WHERE e.id = l.event_uuid AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
+               CASE WHEN octet_length(l.body) = 0 THEN 'erased'
+                    WHEN l.redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
+                    WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
+                    WHEN s.expiration_time_utc <= at THEN 'expired'
+                    WHEN NOT postrider_internal.can_deliver(l.schema, s.event_delivery_schema) THEN 'schema' END AS problem
+          FROM postrider_internal.dead_letters l
+          LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
+         WHERE l.id = ANY (ids)
+    ), fit AS MATERIALIZED (
+        SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM judged j WHERE j.problem IS NULL ORDER BY j.event_uuid, j.id) f
+    ), holds AS MATERIALIZED (
+        SELECT f.subscription_id, postrider_internal.hold_of(f.subscription_id) AS hold FROM fit f GROUP BY 1
+    ), stored AS (
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, traceparent, tracestate, body)
+        SELECT l.event_uuid, today, l.topic_id, l.published_at, l.event_time, l.event_id, l.event_type, l.subject, l.source, l.data_version, l.schema, l.traceparent, l.tracestate, l.body
+          FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id WHERE f.event_day IS NULL AND l.id = ANY (ids)
+            ON CONFLICT DO NOTHING
+    ), owed AS (
+        INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at, redelivered_from)
+        SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes, h.hold, at, at, f.id
+          FROM fit f JOIN holds h ON h.subscription_id = f.subscription_id ORDER BY f.delivery_id
+    ), marked AS (
+        UPDATE postrider_internal.dead_letters l SET redelivered_at = at FROM fit f WHERE l.id = f.id AND l.id = ANY (ids)
+    ), rolled AS (
+        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+        SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'owed', '', NULL::int, c.n)::postrider_internal.rollup_entry)
+          FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
+    )
+    SELECT j.id, f.delivery_id, j.problem FROM judged j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
+END $$;
+
+-- Redelivers events of one day to one event subscription; the caller has found that its filter wants them. sizes are event.Size.
+CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint, operation uuid) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    today date := postrider_internal.day_of_publishing();
+    at timestamptz := clock_timestamp();
+    made bigint;
+    t bigint;
+BEGIN
+    IF event_day < postrider_internal.first_sure_day() THEN
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, traceparent, tracestate, body)
+        SELECT e.id, today, e.topic_id, e.published_at, e.event_time, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate, e.body
+          FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day AND e.id = ANY (ids)
+            ON CONFLICT DO NOTHING;
+        event_day := today;
+    END IF;
+    SELECT s.topic_id INTO t FROM postrider_internal.event_subscriptions s WHERE s.id = target;
+    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at, redelivered_from)
+    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation
+      FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) ORDER BY u.id) o;
+    GET DIAGNOSTICS made = ROW_COUNT;
+    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made)::postrider_internal.rollup_entry] WHERE made > 0;
+    RETURN made;
+END $$;
+
+-- The event subscription that a redelivery names, or an error.
+CREATE FUNCTION postrider_internal.redelivery_target(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+BEGIN
+    SELECT e.id, e.expiration_time_utc INTO s FROM postrider_internal.event_subscriptions e JOIN postrider_internal.topics t ON t.id = e.topic_id
+     WHERE t.name = redelivery_target.topic AND t.deleted_at IS NULL AND e.name = redelivery_target.subscription AND e.deleted_at IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = format('topic "%s" has no event subscription "%s"', topic, subscription),
+            HINT = 'SELECT topic, subscription FROM postrider.event_subscriptions lists those there are.';
+    ELSIF s.expiration_time_utc <= clock_timestamp() THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'expired', COLUMN = 'subscription', MESSAGE = format('event subscription "%s" of topic "%s" has expired', subscription, topic),
+            HINT = 'Name another one as subscription.';
+    END IF;
+    RETURN s.id;
+END $$;
+
+CREATE FUNCTION postrider_internal.redeliver(dead_letter_id uuid, subscription text, topic text, again boolean, actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    l record;
+    target bigint;
+    r record;
+BEGIN
+    IF topic IS NOT NULL AND subscription IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required with topic';
+    END IF;
+    SELECT d.topic, d.subscription, d.redelivered_at, d.schema INTO l FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN dead_letter_id IS NULL THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', dead_letter_id) END,
+            HINT = 'SELECT dead_letter_id FROM postrider.dead_letters lists those there are.';
+    END IF;
+    l.topic := coalesce(topic, l.topic);
+    IF subscription IS NOT NULL THEN
+        target := postrider_internal.redelivery_target(l.topic, subscription);
+        l.subscription := subscription;
+    END IF;
+    SELECT * INTO STRICT r FROM postrider_internal.redeliver_letters(ARRAY [dead_letter_id], target, CASE WHEN again THEN 'infinity'::timestamptz END);
+    IF r.problem IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = r.problem, MESSAGE = CASE r.problem
+            WHEN 'erased' THEN format('the event of dead letter %s was erased', dead_letter_id)
+            WHEN 'redelivered' THEN format('dead letter %s was redelivered already, at %s', dead_letter_id, l.redelivered_at)
+            WHEN 'deleted' THEN format('event subscription "%s" of topic "%s" was deleted', l.subscription, l.topic)
+            WHEN 'expired' THEN format('event subscription "%s" of topic "%s" has expired', l.subscription, l.topic)
+            ELSE format('an event of %s cannot be delivered in the schema of event subscription "%s" of topic "%s"', l.schema, l.subscription, l.topic) END,
+            HINT = CASE r.problem WHEN 'erased' THEN 'Nothing is left that could be delivered; postrider.purge() removes the rest.' WHEN 'redelivered' THEN 'again => true redelivers it once more.' ELSE 'Name another one as subscription.' END;
+    END IF;
+    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_redelivered', l.topic, l.subscription, jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery));
+    RETURN r.delivery;
+END $$;
+
+CREATE FUNCTION postrider_internal.purge(dead_letter_id uuid, actor text, address text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l record;
+BEGIN
+    DELETE FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id RETURNING d.topic, d.subscription, d.event_id INTO l;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_purged', l.topic, l.subscription, jsonb_build_object('deadLetterId', dead_letter_id, 'eventId', l.event_id));
+    RETURN true;
+END $$;
+
+-- Refuses a member of a filter.
+CREATE FUNCTION postrider_internal.refuse_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member, MESSAGE = format('%s %s', member, problem),
+        HINT = 'A filter may have topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered and dead_letter_ids.';
+END $$;
+
+-- A filter of dead letters as a condition on l. Whatever the filter brings becomes a quoted literal of a fixed type.
+CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    member text;
+    value jsonb;
+    given text;
+    wanted text;
+    conditions text := 'true';
+BEGIN
+    IF filter IS NULL OR jsonb_typeof(filter) <> 'object' THEN
+        PERFORM postrider_internal.refuse_filter('filter', CASE WHEN filter IS NULL THEN 'is required: {} matches every dead letter' ELSE 'must be an object, is ' || postrider_internal.kind_in_words(filter) END);
+    END IF;
+    FOR member, value IN SELECT * FROM jsonb_each(filter) LOOP
+        wanted := CASE WHEN member IN ('topic', 'subscription', 'reason', 'last_outcome', 'event_id', 'event_type', 'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until') THEN 'string'
+                       WHEN member = 'last_status' THEN 'number' WHEN member = 'redelivered' THEN 'boolean' WHEN member = 'dead_letter_ids' THEN 'array' END;
+        given := value #>> '{}';
+        IF wanted IS NULL THEN
+            PERFORM postrider_internal.refuse_filter(format('filter.%s', left(member, 64)), 'is no member of a filter');
+        ELSIF jsonb_typeof(value) <> wanted THEN
+            PERFORM postrider_internal.refuse_filter('filter.' || member, format('must be %s, is %s', CASE wanted WHEN 'array' THEN 'an array' ELSE 'a ' || wanted END, postrider_internal.kind_in_words(value)));
+        END IF;
+        conditions := conditions || ' AND ' || CASE member
+            WHEN 'subject_prefix' THEN format('starts_with(l.subject, %L::text)', given)
+            WHEN 'last_status' THEN format('l.last_status = %L::numeric', given)
+            WHEN 'redelivered' THEN format('(l.redelivered_at IS NOT NULL) = %L::boolean', given)
+            WHEN 'dead_lettered_from' THEN format('l.dead_lettered_at >= %L::timestamptz', postrider_internal.envelope_time('filter.' || member, given))
+            WHEN 'dead_lettered_until' THEN format('l.dead_lettered_at < %L::timestamptz', postrider_internal.envelope_time('filter.' || member, given))
+            WHEN 'dead_letter_ids' THEN format('l.id = ANY (%L::uuid[])', postrider_internal.filter_ids('filter.' || member, value))
+            ELSE format('l.%I = %L::text', member, given) END;
+    END LOOP;
+    RETURN conditions;
+END $$;
+
+CREATE FUNCTION postrider_internal.filter_ids(member text, value jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    wrong jsonb;
+BEGIN
+    IF jsonb_array_length(value) > 5000 THEN
+        PERFORM postrider_internal.refuse_filter(member, format('holds at most 5000 ids, this one has %s', jsonb_array_length(value)));
+    END IF;
+    SELECT e INTO wrong FROM jsonb_array_elements(value) e
+     WHERE jsonb_typeof(e) <> 'string' OR e #>> '{}' !~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$' LIMIT 1;
+    IF FOUND THEN
+        PERFORM postrider_internal.refuse_filter(member, format('must hold ids of dead letters, not %s', left(wrong::text, 64)));
+    END IF;
+    RETURN ARRAY (SELECT (e #>> '{}')::uuid FROM jsonb_array_elements(value) e);
+END $$;
+
+CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, until timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    n bigint;
+BEGIN
+    EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE l.dead_lettered_at <= $1 AND ' || postrider_internal.dead_letter_condition(filter) INTO n USING until;
+    RETURN n;
+END $$;
+
+-- One page of those that a filter matches, the newest first, older than the one at this place.
+CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer) RETURNS SETOF uuid LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY EXECUTE 'SELECT l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) < ($1, $2) AND ' || postrider_internal.dead_letter_condition(filter)
+        || ' ORDER BY l.dead_lettered_at DESC, l.id DESC LIMIT $3' USING before, before_id, most;
+END $$;
+
+-- Starts an operation: its row and the job of its first step.
+CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+BEGIN
+    IF o.rate_per_second < 1 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'rate_per_second', MESSAGE = format('rate_per_second must be 1 or more, is %s', o.rate_per_second), HINT = 'NULL is as fast as it goes.';
+    END IF;
+    o.id := postrider_internal.new_uuid();
+    INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from, published_until, rate_per_second, matched, started_by, job_id, cursor_at)
+    VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until, o.rate_per_second, o.matched, coalesce(actor, session_user),
+            nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
+    PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
+    PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
+        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'filter', o.filter, 'matched', o.matched, 'ratePerSecond', o.rate_per_second));
+    RETURN o.id;
+END $$;
+
+-- Without a word on redelivered, those that were redelivered before are left alone.
+CREATE FUNCTION postrider_internal.redeliver_all(filter jsonb, subscription text, topic text, rate_per_second integer, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+BEGIN
+    PERFORM postrider_internal.dead_letter_condition(filter);
+    o.kind := 'redeliver';
+    o.filter := '{"redelivered": false}'::jsonb || filter;
+    IF subscription IS NOT NULL THEN
+        o.topic := coalesce(topic, filter ->> 'topic');
+        IF o.topic IS NULL THEN
+            RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'topic', MESSAGE = 'topic is required with subscription, unless filter has one';
+        END IF;
+        o.subscription := subscription;
+        o.target_id := postrider_internal.redelivery_target(o.topic, subscription);
+    ELSIF topic IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required with topic';
+    END IF;
+    o.rate_per_second := redeliver_all.rate_per_second;
+    o.matched := postrider_internal.count_dead_letters(o.filter, now());
+    RETURN postrider_internal.start_operation(o, actor, address);
+END $$;
+
+CREATE FUNCTION postrider_internal.purge_all(filter jsonb, rate_per_second integer, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+BEGIN
+    o.kind := 'purge';
+    o.matched := postrider_internal.count_dead_letters(filter, now());
+    o.filter := purge_all.filter;
+    o.rate_per_second := purge_all.rate_per_second;
+    RETURN postrider_internal.start_operation(o, actor, address);
+END $$;
+
+CREATE FUNCTION postrider_internal.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz, rate_per_second integer, actor text, address text)
+    RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+    missing text := CASE WHEN topic IS NULL THEN 'topic' WHEN subscription IS NULL THEN 'subscription' WHEN published_from IS NULL THEN 'published_from' END;
+BEGIN
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = missing, MESSAGE = missing || ' is required';
+    END IF;
+    o.kind := 'redeliver_events';
+    o.target_id := postrider_internal.redelivery_target(topic, subscription);
+    o.topic := redeliver_events.topic;
+    o.subscription := redeliver_events.subscription;
+    o.published_from := redeliver_events.published_from;
+    o.published_until := least(redeliver_events.published_until, now());
+    IF NOT isfinite(o.published_from) OR o.published_from >= o.published_until THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from', MESSAGE = format('published_from must be before published_until and before now, is %s', o.published_from);
+    END IF;
+    o.filter := '{}';
+    o.rate_per_second := redeliver_events.rate_per_second;
+    o.cursor_at := greatest((o.published_from AT TIME ZONE 'UTC')::date, (SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD')) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'postrider_internal.events'::regclass AND c.relname ~ '^events_[0-9]{8}$'))::timestamp AT TIME ZONE 'UTC';
+    RETURN postrider_internal.start_operation(o, actor, address);
+END $$;
+
+-- A step that is under way is waited for: what it does is done, and nothing follows.
+CREATE FUNCTION postrider_internal.cancel_operation(operation_id uuid, actor text, address text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+BEGIN
+    SELECT * INTO o FROM postrider_internal.operations WHERE id = operation_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('operation %s does not exist', operation_id), HINT = 'SELECT operation_id FROM postrider.operations lists those there are.';
+    ELSIF o.state <> 'running' THEN
+        RETURN false;
+    END IF;
+    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp() WHERE id = operation_id;
+    PERFORM postrider_internal.note_audit(actor, address, 'operation_canceled', o.topic, o.subscription,
+        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'done', o.done, 'skipped', o.skipped, 'failed', o.failed));
+    RETURN true;
+END $$;
+
+-- Takes a job as the token of one step. Nothing is answered where the job is nobody's, or the operation is over: then only the job goes.
+CREATE FUNCTION postrider_internal.begin_step(job bigint) RETURNS SETOF postrider_internal.operations LANGUAGE plpgsql AS $$
+DECLARE
+    operation uuid;
+BEGIN
+    DELETE FROM postrider_internal.river_job j WHERE j.id = job AND j.kind = 'operation' RETURNING (j.args ->> 'o')::uuid INTO operation;
+    RETURN QUERY SELECT o.* FROM postrider_internal.operations o WHERE o.id = operation AND o.job_id = job AND o.state = 'running' FOR UPDATE;
+END $$;
+
+-- Ends a step: writes down what it came to and gives the next one its job, in its time; or the operation ends, as done or, where failure says why,
+-- as failed. What matched at the start and was met nowhere was purged or redelivered by somebody else.
+CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text, reached_at timestamptz, reached_id uuid, last boolean, failure text, pause interval)
+    RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+    over boolean := end_step.last OR end_step.failure IS NOT NULL;
+BEGIN
+    UPDATE postrider_internal.operations p
+       SET done = p.done + end_step.done, failed = p.failed + end_step.failed, last_error = coalesce(end_step.failure, end_step.error, p.last_error),
+           skipped = CASE WHEN end_step.last THEN greatest(p.skipped + end_step.skipped, p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
+           cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id, p.cursor_id),
+           state = CASE WHEN end_step.failure IS NOT NULL THEN 'failed' WHEN over THEN 'done' ELSE 'running' END,
+           finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over THEN nextval('postrider_internal.river_job_id_seq') END
+     WHERE p.id = operation RETURNING p.* INTO o;
+    IF over THEN
+        PERFORM postrider_internal.note_audit('postrider', '', 'operation_finished', o.topic, o.subscription,
+            jsonb_build_object('operationId', o.id, 'kind', o.kind, 'state', o.state, 'done', o.done, 'skipped', o.skipped, 'failed', o.failed));
+    ELSE
+        INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+        VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, clock_timestamp() + pause);
+    END IF;
+END $$;
+
+-- What one step of an operation on dead letters does to the next of them, up to so many and so many bytes of bodies.
+CREATE FUNCTION postrider_internal.step_letters(operation uuid, most integer, bytes bigint, OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
+    OUT reached_at timestamptz, OUT reached_id uuid) LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+    ids uuid[];
+BEGIN
+    SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
+    EXECUTE format('SELECT array_agg(id), max(at), (array_agg(id ORDER BY at DESC, id DESC))[1] FROM (
+        SELECT p.id, p.at, sum(p.size) OVER (ORDER BY p.at, p.id) - p.size AS before FROM (
+            SELECT l.id, l.dead_lettered_at AS at, octet_length(l.body) AS size FROM postrider_internal.dead_letters l
+             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND %s ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q WHERE before < $5',
+        postrider_internal.dead_letter_condition(o.filter))
+       INTO ids, reached_at, reached_id USING o.cursor_at, o.cursor_id, o.created_at, most, bytes;
+    taken := coalesce(cardinality(ids), 0);
+    IF taken = 0 THEN
+        done := 0;
+        failed := 0;
+    ELSIF o.kind = 'purge' THEN
+        PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
+        DELETE FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids);
+        GET DIAGNOSTICS done = ROW_COUNT;
+        failed := 0;
+    ELSE
+        SELECT count(*) FILTER (WHERE r.problem IS NULL), count(*) FILTER (WHERE r.problem <> 'redelivered'),
+               max(CASE r.problem WHEN 'deleted' THEN format('the event subscription of dead letter %s was deleted: name another one', r.letter)
+                                  WHEN 'expired' THEN format('the event subscription of dead letter %s has expired: name another one', r.letter)
+                                  WHEN 'erased' THEN format('the event of dead letter %s was erased', r.letter)
+                                  WHEN 'schema' THEN format('the event of dead letter %s cannot be delivered in the schema of its event subscription', r.letter) END)
+          INTO done, failed, error
+          FROM postrider_internal.redeliver_letters(ids, o.target_id, CASE WHEN (o.filter -> 'redelivered')::boolean THEN o.created_at END) r;
+    END IF;
+    skipped := taken - done - failed;
+END $$;
+
+CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAULT NULL, topic text DEFAULT NULL, again boolean DEFAULT false) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver($1, $2, $3, $4, NULL, NULL) $$;
+
+CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.purge($1, NULL, NULL) $$;
+
+CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_dead_letters($1, 'infinity') $$;
+
+CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver_all($1, $2, $3, $4, NULL, NULL) $$;
+
+CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAULT NULL) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.purge_all($1, $2, NULL, NULL) $$;
+
+CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, NULL, NULL) $$;
+
+CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.cancel_operation($1, NULL, NULL) $$;
+-- +goose StatementEnd
+
+REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postrider.purge(uuid), postrider.count_dead_letters(jsonb), postrider.redeliver_all(jsonb, text, text, integer),
+    postrider.purge_all(jsonb, integer), postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid) FROM PUBLIC;
+
+COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS 'Redelivers a dead letter, as part of the calling transaction: a new delivery with no attempts and a time to live of its own, to the same event subscription or to the one named (topic: the dead letter''s, unless named). Answers the delivery''s id. The dead letter stays, with redelivered_at; one that was redelivered before is refused unless again. Audited.';
+COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter for good; false where there is none. Audited.';
+COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS 'How many dead letters a filter of redeliver_all() or purge_all() matches now. Its members, all optional, are topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
+COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS 'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now: each once, and by default only those that were not redelivered before ("redelivered": true redelivers those that were). Answers the operation''s id, see postrider.operations; the service does it in steps. subscription and topic: to this event subscription instead of each one''s own. rate_per_second: no more than so many in a second. Audited.';
+COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS 'Removes all dead letters that match a filter, see count_dead_letters(), and exist now. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
+COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS 'Delivers a topic''s past events to one of its event subscriptions, those that its filter wants: published at published_from or later and before published_until (default now), as far as they are kept. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
+COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS 'Stops an operation between two steps: what is done stays done. false where it was over already. Audited.';
+
+CREATE VIEW postrider.operations AS
+SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until, o.rate_per_second, o.matched::integer AS matched, o.done, o.skipped, o.failed, o.last_error,
+       o.started_by, o.created_at, o.finished_at
+  FROM postrider_internal.operations o;
+COMMENT ON VIEW postrider.operations IS 'Redeliveries and purges of many, under way and over. Those that are over are kept for 30 days.';
+COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
+COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters) or redeliver_events (past events).';
+COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by somebody); failed: last_error says why it could not go on.';
+COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters().';
+COMMENT ON COLUMN postrider.operations.topic IS 'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own.';
+COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
+COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
+COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
+COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a second; NULL = as fast as it goes.';
+COMMENT ON COLUMN postrider.operations.matched IS 'How many dead letters matched at the start; NULL of past events, which are looked at on the way.';
+COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered or purged.';
+COMMENT ON COLUMN postrider.operations.skipped IS 'How many dead letters were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.';
+COMMENT ON COLUMN postrider.operations.failed IS 'How many could not be redelivered, because their event subscription was deleted or has expired; last_error has one of them.';
+COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
+COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it, as postrider.audit tells actors.';
+COMMENT ON COLUMN postrider.operations.created_at IS 'When it was started. Dead letters that were written later are none of it.';
+COMMENT ON COLUMN postrider.operations.finished_at IS 'When it was over; NULL = it is running.';
+
+-- +goose Down
+DROP VIEW postrider.operations;
+DROP FUNCTION postrider.cancel_operation(uuid);
+DROP FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer);
+DROP FUNCTION postrider.purge_all(jsonb, integer);
+DROP FUNCTION postrider.redeliver_all(jsonb, text, text, integer);
+DROP FUNCTION postrider.count_dead_letters(jsonb);
+DROP FUNCTION postrider.purge(uuid);
+DROP FUNCTION postrider.redeliver(uuid, text, text, boolean);
+DROP FUNCTION postrider_internal.step_letters(uuid, integer, bigint);
+DROP FUNCTION postrider_internal.end_step(uuid, bigint, bigint, bigint, text, timestamptz, uuid, boolean, text, interval);
+DROP FUNCTION postrider_internal.begin_step(bigint);
+DROP FUNCTION postrider_internal.cancel_operation(uuid, text, text);
+DROP FUNCTION postrider_internal.redeliver_events(text, text, timestamptz, timestamptz, integer, text, text);
+DROP FUNCTION postrider_internal.purge_all(jsonb, integer, text, text);
+DROP FUNCTION postrider_internal.redeliver_all(jsonb, text, text, integer, text, text);
+DROP FUNCTION postrider_internal.start_operation(postrider_internal.operations, text, text);
+DROP FUNCTION postrider_internal.find_dead_letters(jsonb, timestamptz, uuid, integer);
+DROP FUNCTION postrider_internal.count_dead_letters(jsonb, timestamptz);
+DROP FUNCTION postrider_internal.filter_ids(text, jsonb);
+DROP FUNCTION postrider_internal.dead_letter_condition(jsonb);
+DROP FUNCTION postrider_internal.refuse_filter(text, text);
+DROP FUNCTION postrider_internal.purge(uuid, text, text);
+DROP FUNCTION postrider_internal.redeliver(uuid, text, text, boolean, text, text);
+DROP FUNCTION postrider_internal.redelivery_target(text, text);
+DROP FUNCTION postrider_internal.redeliver_past(uuid[], integer[], date, bigint, uuid);
+DROP FUNCTION postrider_internal.redeliver_letters(uuid[], bigint, timestamptz);
+DROP FUNCTION postrider_internal.day_of_publishing();
+DROP FUNCTION postrider_internal.first_sure_day();
+DROP FUNCTION postrider_internal.can_deliver(text, text);
+DROP FUNCTION postrider_internal.hold_of(bigint);
+DROP FUNCTION postrider_internal.quoted_length(text);
+DROP TABLE postrider_internal.operations;

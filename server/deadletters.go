@@ -1,0 +1,273 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"postrider/store"
+)
+
+// ListDeadLetters answers GET /v1/deadLetters.
+func (m *management) ListDeadLetters(ctx context.Context, r ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error) {
+	p := r.Params
+	asked := DeadLetterFilter{
+		Topic: p.Topic, Subscription: p.Subscription, Reason: p.Reason, LastOutcome: p.LastOutcome, LastStatus: p.LastStatus, EventId: p.EventId, EventType: p.EventType,
+		Subject: p.Subject, SubjectPrefix: p.SubjectPrefix, Source: p.Source, DeadLetteredFrom: p.DeadLetteredFrom, DeadLetteredUntil: p.DeadLetteredUntil, Redelivered: p.Redelivered,
+	}
+	page, place, err := readPlace(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	var found problems
+	filter := found.deadLetterFilter(&asked, "")
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	list, err := m.store.DeadLetters().List(ctx, filter, store.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.limit+1)
+	if err != nil {
+		return nil, err
+	}
+	shown, next := cut(page, list, "/v1/deadLetters", func(l store.DeadLetter) string { return placeName(l.DeadLetteredAt, l.DeadLetterID) })
+	answer := ListDeadLetters200JSONResponse{Value: []DeadLetter{}, NextLink: withQuery(next, &asked)}
+	for i := range shown {
+		answer.Value = append(answer.Value, DescribeDeadLetter(&shown[i]))
+	}
+	return answer, nil
+}
+
+// GetDeadLetter answers GET /v1/deadLetters/{deadLetterId}.
+func (m *management) GetDeadLetter(ctx context.Context, r GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error) {
+	id, err := uuid.Parse(r.DeadLetterId)
+	if err != nil {
+		return nil, deadLetterNotFound(r.DeadLetterId)
+	}
+	l, err := m.store.DeadLetters().Get(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, deadLetterNotFound(r.DeadLetterId)
+	case err != nil:
+		return nil, err
+	}
+	return GetDeadLetter200JSONResponse(DescribeDeadLetter(l)), nil
+}
+
+// PurgeDeadLetter answers DELETE /v1/deadLetters/{deadLetterId}.
+func (m *management) PurgeDeadLetter(ctx context.Context, r PurgeDeadLetterRequestObject) (PurgeDeadLetterResponseObject, error) {
+	id, err := uuid.Parse(r.DeadLetterId)
+	if err != nil {
+		return nil, deadLetterNotFound(r.DeadLetterId)
+	}
+	purged, err := m.store.DeadLetters().Purge(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !purged:
+		return nil, deadLetterNotFound(r.DeadLetterId)
+	}
+	return PurgeDeadLetter204Response{}, nil
+}
+
+// RedeliverDeadLetter answers POST /v1/deadLetters/{deadLetterId}/redeliver.
+func (m *management) RedeliverDeadLetter(ctx context.Context, r RedeliverDeadLetterRequestObject) (RedeliverDeadLetterResponseObject, error) {
+	b := optional(r.Body, RedeliverSettings{})
+	id, err := uuid.Parse(r.DeadLetterId)
+	if err != nil {
+		return nil, deadLetterNotFound(r.DeadLetterId)
+	}
+	var found problems
+	to := found.target(b.Topic, b.Subscription)
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	delivery, err := m.store.DeadLetters().Redeliver(ctx, id, to, optional(b.Again, false))
+	if err != nil {
+		return nil, err
+	}
+	return RedeliverDeadLetter200JSONResponse{DeliveryId: delivery}, nil
+}
+
+// RedeliverDeadLetters answers POST /v1/deadLetters/redeliver.
+func (m *management) RedeliverDeadLetters(ctx context.Context, r RedeliverDeadLettersRequestObject) (RedeliverDeadLettersResponseObject, error) {
+	b := optional(r.Body, RedeliverAllSettings{})
+	var found problems
+	filter, to, rate := found.deadLetterFilter(b.Filter, "filter."), found.target(b.Topic, b.Subscription), found.rate(b.RatePerSecond)
+	if b.Filter == nil {
+		found.value("filter", "is required; {} matches every dead letter")
+	}
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	letters := m.store.DeadLetters()
+	if optional(b.DryRun, false) {
+		if filter.Redelivered == nil {
+			filter.Redelivered = new(false)
+		}
+		n, err := letters.Count(ctx, filter)
+		return RedeliverDeadLetters200JSONResponse{Matched: n}, err
+	}
+	id, err := letters.RedeliverAll(ctx, filter, to, rate)
+	if err != nil {
+		return nil, err
+	}
+	o, err := m.operation(ctx, id)
+	return RedeliverDeadLetters202JSONResponse(o), err
+}
+
+// PurgeDeadLetters answers POST /v1/deadLetters/purge.
+func (m *management) PurgeDeadLetters(ctx context.Context, r PurgeDeadLettersRequestObject) (PurgeDeadLettersResponseObject, error) {
+	b := optional(r.Body, PurgeAllSettings{})
+	var found problems
+	filter, rate := found.deadLetterFilter(b.Filter, "filter."), found.rate(b.RatePerSecond)
+	if b.Filter == nil {
+		found.value("filter", "is required; {} matches every dead letter")
+	}
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	letters := m.store.DeadLetters()
+	if optional(b.DryRun, false) {
+		n, err := letters.Count(ctx, filter)
+		return PurgeDeadLetters200JSONResponse{Matched: n}, err
+	}
+	id, err := letters.PurgeAll(ctx, filter, rate)
+	if err != nil {
+		return nil, err
+	}
+	o, err := m.operation(ctx, id)
+	return PurgeDeadLetters202JSONResponse(o), err
+}
+
+func deadLetterNotFound(id string) error {
+	return refuse(http.StatusNotFound, codeNotFound, "dead letter %q does not exist", shorten(id))
+}
+
+// target reads the event subscription that a redelivery names.
+func (p *problems) target(topic, subscription *string) store.Target {
+	to := store.Target{Topic: optional(topic, ""), Subscription: optional(subscription, "")}
+	if to.Topic != "" && to.Subscription == "" {
+		p.value("subscription", "is required with topic")
+	}
+	for name, value := range map[string]string{"topic": to.Topic, "subscription": to.Subscription} {
+		if !storable(value) {
+			p.value(name, "holds a character that no name has")
+		}
+	}
+	return to
+}
+
+// rate reads ratePerSecond; 0 for none.
+func (p *problems) rate(given *int) int {
+	if given != nil && (*given < 1 || *given > maxRate) {
+		p.value("ratePerSecond", "must be between 1 and %d, not %d", maxRate, *given)
+	}
+	return optional(given, 0)
+}
+
+const maxRate = 1_000_000
+
+// deadLetterFilter reads a filter; names of its members are said with a prefix.
+func (p *problems) deadLetterFilter(f *DeadLetterFilter, prefix string) *store.DeadLetterFilter {
+	if f == nil {
+		return &store.DeadLetterFilter{}
+	}
+	read := &store.DeadLetterFilter{
+		Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus, EventID: f.EventId, EventType: f.EventType,
+		Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered,
+		DeadLetteredFrom: p.moment(prefix+"deadLetteredFrom", f.DeadLetteredFrom), DeadLetteredUntil: p.moment(prefix+"deadLetteredUntil", f.DeadLetteredUntil),
+	}
+	for name, text := range map[string]*string{
+		"topic": f.Topic, "subscription": f.Subscription, "reason": f.Reason, "lastOutcome": f.LastOutcome, "eventId": f.EventId, "eventType": f.EventType,
+		"subject": f.Subject, "subjectPrefix": f.SubjectPrefix, "source": f.Source,
+	} {
+		if text != nil && !storable(*text) {
+			p.value(prefix+name, "holds a character that nothing stored has")
+		}
+	}
+	if f.DeadLetterIds != nil {
+		read.DeadLetterIDs = p.ids(prefix+"deadLetterIds", *f.DeadLetterIds)
+	}
+	return read
+}
+
+// maxFilterIDs is what a filter takes.
+const maxFilterIDs = 5000
+
+func (p *problems) ids(target string, given []string) []uuid.UUID {
+	ids := make([]uuid.UUID, len(given))
+	if len(given) == 0 || len(given) > maxFilterIDs {
+		p.value(target, "must have between 1 and %d ids, not %d", maxFilterIDs, len(given))
+		return nil
+	}
+	for i, text := range given {
+		id, err := uuid.Parse(text)
+		if err != nil {
+			p.value(target+"["+strconv.Itoa(i)+"]", "is no id of a dead letter")
+		}
+		ids[i] = id
+	}
+	return ids
+}
+
+func (p *problems) moment(target string, given *string) *time.Time {
+	if given == nil {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, *given)
+	if err != nil {
+		p.value(target, "must be an RFC 3339 time, such as 2026-11-20T09:30:00Z")
+		return nil
+	}
+	return &at
+}
+
+// DescribeDeadLetter is the dead letter as the REST API and `deadletter -o json` write it.
+func DescribeDeadLetter(l *store.DeadLetter) DeadLetter {
+	shown := DeadLetter{
+		DeadLetterId: l.DeadLetterID.String(), DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
+		LastOutcome: l.LastOutcome, LastStatus: l.LastStatus, LastError: l.LastError, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: l.Source,
+		EventTime: utcOrNull(l.EventTime), PublishedAt: l.PublishedAt.UTC(), FirstAttemptAt: utcOrNull(l.FirstAttemptAt), LastAttemptAt: utcOrNull(l.LastAttemptAt),
+		OwedSince: l.OwedSince.UTC(), Schema: l.Schema, RetryPolicy: l.RetryPolicy, EndpointBaseUrl: l.EndpointBaseURL, DeliveryId: l.DeliveryID, SystemId: l.SystemID.String(),
+		RedeliveredAt: utcOrNull(l.RedeliveredAt), LastResponse: l.LastResponse,
+	}
+	if l.RedeliveredFrom != nil {
+		shown.RedeliveredFrom = new(l.RedeliveredFrom.String())
+	}
+	if l.BodyText != nil && *l.BodyText != "" {
+		shown.Event = json.RawMessage(*l.BodyText)
+	}
+	return shown
+}
+
+// withQuery adds the filter's members to the link of the next page.
+func withQuery(link *string, f *DeadLetterFilter) *string {
+	if link == nil {
+		return nil
+	}
+	text, err := json.Marshal(f)
+	var members map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &members)
+	}
+	if err != nil || len(members) == 0 {
+		return link
+	}
+	query := url.Values{}
+	for name, value := range members {
+		switch value := value.(type) {
+		case string:
+			query.Set(name, value)
+		case float64:
+			query.Set(name, strconv.FormatFloat(value, 'f', -1, 64))
+		case bool:
+			query.Set(name, strconv.FormatBool(value))
+		}
+	}
+	return new(*link + "&" + query.Encode())
+}

@@ -1,0 +1,249 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DeadLetters reads dead letters, redelivers and purges them, one by one and many at once. It calls the functions that people call by
+// SQL, so that there is one way to do it.
+type DeadLetters struct{ pool *pgxpool.Pool }
+
+// DeadLettersOf are those of a database, without a store: for a program that has no encryption key.
+func DeadLettersOf(pool *pgxpool.Pool) *DeadLetters { return &DeadLetters{pool} }
+
+// DeadLetters are those of the store's database.
+func (s *Store) DeadLetters() *DeadLetters { return DeadLettersOf(s.pool) }
+
+// DeadLetterFilter says which dead letters are meant; the zero value matches them all. Its members are the columns of postrider.dead_letters.
+type DeadLetterFilter struct {
+	Topic         *string `json:"topic,omitzero"`
+	Subscription  *string `json:"subscription,omitzero"`
+	Reason        *string `json:"reason,omitzero"`
+	LastOutcome   *string `json:"last_outcome,omitzero"`
+	LastStatus    *int    `json:"last_status,omitzero"`
+	EventID       *string `json:"event_id,omitzero"`
+	EventType     *string `json:"event_type,omitzero"`
+	Subject       *string `json:"subject,omitzero"`
+	SubjectPrefix *string `json:"subject_prefix,omitzero"`
+	Source        *string `json:"source,omitzero"`
+	// DeadLetteredFrom is included, DeadLetteredUntil is not.
+	DeadLetteredFrom  *time.Time `json:"dead_lettered_from,omitzero"`
+	DeadLetteredUntil *time.Time `json:"dead_lettered_until,omitzero"`
+	// Redelivered: those that were, or those that were not; nil for both. To redeliver many, nil is those that were not.
+	Redelivered *bool `json:"redelivered,omitzero"`
+	// DeadLetterIDs are at most 5,000; nil for all, and an empty list for none.
+	DeadLetterIDs []uuid.UUID `json:"dead_letter_ids,omitzero"`
+}
+
+func (f *DeadLetterFilter) text() (string, error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return "", fmt.Errorf("write a filter of dead letters: %w", err)
+	}
+	return string(text), nil
+}
+
+// DeadLetter is one dead letter as the view shows it.
+type DeadLetter struct {
+	DeadLetterID        uuid.UUID
+	DeadLetteredAt      time.Time
+	Topic, Subscription string
+	Reason              string
+	Attempts            int
+	LastOutcome         *string
+	LastStatus          *int
+	LastError           *string
+	EventID             string
+	EventType, Subject  string
+	Source              *string
+	EventTime           *time.Time
+	PublishedAt         time.Time
+	OwedSince           time.Time
+	FirstAttemptAt      *time.Time
+	LastAttemptAt       *time.Time
+	Schema              string
+	RetryPolicy         string
+	EndpointBaseURL     string `db:"endpoint_base_url"`
+	DeliveryID          int64
+	SystemID            uuid.UUID
+	RedeliveredFrom     *uuid.UUID
+	RedeliveredAt       *time.Time
+	// BodyText is the event as it was accepted, and LastResponse the beginning of the last answer's body; nil in a list.
+	BodyText, LastResponse *string
+}
+
+const deadLetterColumns = `SELECT dead_letter_id, dead_lettered_at, topic, subscription, reason, attempts, last_outcome, last_status, last_error, event_id, event_type, subject,
+	source, event_time, published_at, owed_since, first_attempt_at, last_attempt_at, schema, retry_policy, endpoint_base_url, delivery_id, system_id, redelivered_from, redelivered_at, `
+
+// DeadLetterPlace is a place in the list of dead letters; the zero value is its beginning.
+type DeadLetterPlace struct {
+	DeadLetteredAt time.Time
+	DeadLetterID   uuid.UUID
+}
+
+// Place is where the dead letter stands in the list.
+func (l *DeadLetter) Place() DeadLetterPlace {
+	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
+}
+
+// List lists the dead letters that a filter matches, the newest first, at most limit of them behind a place in the list. *FunctionError: the
+// filter cannot be used.
+func (d *DeadLetters) List(ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int) ([]DeadLetter, error) {
+	const query = deadLetterColumns + `NULL::text AS body_text, NULL::text AS last_response FROM postrider.dead_letters
+		WHERE dead_letter_id = ANY (ARRAY (SELECT postrider_internal.find_dead_letters($1, $2, $3, $4))) ORDER BY dead_lettered_at DESC, dead_letter_id DESC`
+	text, err := filter.text()
+	if err != nil {
+		return nil, err
+	}
+	if after.DeadLetteredAt.IsZero() {
+		after.DeadLetteredAt = farFuture
+	}
+	list, err := collect[DeadLetter](ctx, d.pool, query, text, after.DeadLetteredAt, after.DeadLetterID, limit)
+	return list, functionError(err)
+}
+
+// Get reads one dead letter; ErrNotFound.
+func (d *DeadLetters) Get(ctx context.Context, id uuid.UUID) (*DeadLetter, error) {
+	const query = deadLetterColumns + `body_text, last_response FROM postrider.dead_letters WHERE dead_letter_id = $1`
+	list, err := collect[DeadLetter](ctx, d.pool, query, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("dead letter %s: %w", id, ErrNotFound)
+	}
+	return &list[0], nil
+}
+
+// Target is where dead letters are redelivered to; the zero value is each one's own event subscription. Without Topic it is the dead
+// letter's, or that of the filter.
+type Target struct{ Subscription, Topic string }
+
+// Redeliver redelivers one dead letter and answers the id of its new delivery. One that was redelivered before is refused unless again.
+// *FunctionError, which is ErrNotFound, ErrConflict or ErrInvalid.
+func (d *DeadLetters) Redeliver(ctx context.Context, id uuid.UUID, to Target, again bool) (delivery int64, err error) {
+	const call = "SELECT postrider_internal.redeliver($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
+	who := actorOf(ctx)
+	return delivery, d.call(ctx, "redeliver a dead letter", &delivery, call, id, to.Subscription, to.Topic, again, who.Name, who.Address)
+}
+
+// Purge removes one dead letter for good; false where there is none.
+func (d *DeadLetters) Purge(ctx context.Context, id uuid.UUID) (purged bool, err error) {
+	who := actorOf(ctx)
+	err = d.call(ctx, "purge a dead letter", &purged, "SELECT postrider_internal.purge($1, $2, $3)", id, who.Name, who.Address)
+	return purged, err
+}
+
+// Count counts the dead letters that a filter matches. *FunctionError: the filter cannot be used.
+func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (n int64, err error) {
+	text, err := filter.text()
+	if err != nil {
+		return 0, err
+	}
+	err = d.call(ctx, "count dead letters", &n, "SELECT postrider_internal.count_dead_letters($1, 'infinity')", text)
+	return n, err
+}
+
+// RedeliverAll begins to redeliver all dead letters that a filter matches now, and answers the operation's id. Where the filter does not speak
+// of Redelivered, those that were redelivered before are left alone. rate is how many in a second at most; 0 = as fast as it goes. *FunctionError.
+func (d *DeadLetters) RedeliverAll(ctx context.Context, filter *DeadLetterFilter, to Target, rate int) (operation uuid.UUID, err error) {
+	const call = "SELECT postrider_internal.redeliver_all($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
+	text, err := filter.text()
+	if err != nil {
+		return uuid.Nil, err
+	}
+	who := actorOf(ctx)
+	err = d.call(ctx, "redeliver dead letters", &operation, call, text, to.Subscription, to.Topic, orNull(rate), who.Name, who.Address)
+	return operation, err
+}
+
+// PurgeAll begins to remove all dead letters that a filter matches now, and answers the operation's id. rate as for RedeliverAll. *FunctionError.
+func (d *DeadLetters) PurgeAll(ctx context.Context, filter *DeadLetterFilter, rate int) (operation uuid.UUID, err error) {
+	text, err := filter.text()
+	if err != nil {
+		return uuid.Nil, err
+	}
+	who := actorOf(ctx)
+	err = d.call(ctx, "purge dead letters", &operation, "SELECT postrider_internal.purge_all($1, $2, $3, $4)", text, orNull(rate), who.Name, who.Address)
+	return operation, err
+}
+
+// RedeliverEvents begins to deliver a topic's past events to one of its event subscriptions, those that its filter wants: published at from or later
+// and before until, nil for now. It answers the operation's id. rate as for RedeliverAll. *FunctionError.
+func (d *DeadLetters) RedeliverEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time, rate int) (operation uuid.UUID, err error) {
+	const call = "SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, $6, $7)"
+	who := actorOf(ctx)
+	err = d.call(ctx, "redeliver past events", &operation, call, topic, subscription, from, until, orNull(rate), who.Name, who.Address)
+	return operation, err
+}
+
+func orNull(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// call calls a function that answers one value.
+func (d *DeadLetters) call(ctx context.Context, doing string, answer any, query string, args ...any) error {
+	if err := d.pool.QueryRow(ctx, query, args...).Scan(answer); err != nil {
+		return failed(doing, err)
+	}
+	return nil
+}
+
+// Operation is a redelivery or a purge of many.
+type Operation struct {
+	OperationID                   uuid.UUID
+	Kind, State                   string
+	Filter                        DeadLetterFilter
+	Topic, Subscription           *string
+	PublishedFrom, PublishedUntil *time.Time
+	RatePerSecond                 *int
+	Matched                       *int64 // nil of past events
+	Done, Skipped, Failed         int64
+	LastError                     *string
+	StartedBy                     string
+	CreatedAt                     time.Time
+	FinishedAt                    *time.Time
+}
+
+// OperationRunning is the state of an operation that is under way.
+const OperationRunning = "running"
+
+const operationColumns = `SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second, matched, done, skipped, failed, last_error,
+	started_by, created_at, finished_at FROM postrider.operations `
+
+// Operation reads one operation; ErrNotFound.
+func (d *DeadLetters) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {
+	list, err := collect[Operation](ctx, d.pool, operationColumns+"WHERE operation_id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("operation %s: %w", id, ErrNotFound)
+	}
+	return &list[0], nil
+}
+
+// Operations lists operations, the newest first, at most limit of them behind one of them in the list, nil for its beginning.
+func (d *DeadLetters) Operations(ctx context.Context, after *Operation, limit int) ([]Operation, error) {
+	const query = operationColumns + "WHERE (created_at, operation_id) < ($1, $2) ORDER BY created_at DESC, operation_id DESC LIMIT $3"
+	if after == nil {
+		after = &Operation{CreatedAt: farFuture}
+	}
+	return collect[Operation](ctx, d.pool, query, after.CreatedAt, after.OperationID, limit)
+}
+
+// CancelOperation stops an operation between two steps; false where it was over already. ErrNotFound.
+func (d *DeadLetters) CancelOperation(ctx context.Context, id uuid.UUID) (canceled bool, err error) {
+	who := actorOf(ctx)
+	err = d.call(ctx, "cancel an operation", &canceled, "SELECT postrider_internal.cancel_operation($1, $2, $3)", id, who.Name, who.Address)
+	return canceled, err
+}

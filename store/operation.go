@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// OperationKind is the kind of the jobs that make one step of an operation, see docs/delivery-and-retry.md.
+	OperationKind = "operation"
+	// OperationQueue is a queue of their own: a step waits for no delivery, and no delivery for a step.
+	OperationQueue = "operations"
+
+	// operationStep is how many dead letters or events one transaction takes, and operationBytes how many bytes of bodies: whoever
+	// cancels waits for no more than that.
+	operationStep  = 500
+	operationBytes = 32 << 20
+	// operationTimeout is for a filter that matches few of very many dead letters: a step reads on until it has found enough.
+	operationTimeout = 2 * time.Minute
+)
+
+// operationRow is an operation as its steps see it.
+type operationRow struct {
+	ID                            uuid.UUID
+	Kind                          string
+	TargetID                      *int64
+	PublishedFrom, PublishedUntil *time.Time
+	RatePerSecond                 *int
+	ReachedAt                     *time.Time // nil at the beginning
+	ReachedID                     uuid.UUID
+}
+
+// stepped is what a step came to.
+type stepped struct {
+	Taken                 int
+	Done, Skipped, Failed int64
+	Error                 *string
+	ReachedAt             *time.Time
+	ReachedID             *uuid.UUID
+
+	last    bool    // nothing is left
+	failure *string // why it cannot go on
+}
+
+// Operate makes the step of an operation that this job stands for, and says after which pause the next one is due; more is false where
+// none follows. The job row is the token: a step is one transaction that deletes it, redelivers or purges, writes down how far it came, and
+// inserts the next step's job, which is a new row. A job that is nobody's any more makes nothing, and that is no error.
+//
+// It returns when the step is made, or with an error when ctx ends. What PostgreSQL refuses ends the operation as failed.
+func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, more bool, err error) {
+	for wait := recordMinPause; ; wait = min(wait*2, recordMaxPause) {
+		pause, more, err = s.makeStep(ctx, job, nil)
+		if isPoison(err) {
+			pause, more, err = s.makeStep(ctx, job, err)
+		}
+		if err == nil {
+			return pause, more, nil
+		}
+		s.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err)
+		select {
+		case <-ctx.Done():
+			return 0, false, fmt.Errorf("make a step of an operation: %w", ctx.Err())
+		case <-time.After(wait/2 + rand.N(wait/2)): //nolint:gosec // spreads nodes, keeps no secret
+		}
+	}
+}
+
+// makeStep makes one step, or ends the operation because of what went wrong with it.
+func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		o, err := beginStep(ctx, tx, job)
+		if err != nil || o == nil {
+			return err
+		}
+		var step stepped
+		switch {
+		case wrong != nil:
+			step.failure = new("a step could not be made: " + nullText(wrong.Error()).String)
+		case o.Kind == "redeliver_events":
+			step, err = s.stepEvents(ctx, tx, o)
+		default:
+			step, err = stepLetters(ctx, tx, o)
+		}
+		if err != nil {
+			return err
+		}
+		pause, more = o.pause(step.Taken), !step.last && step.failure == nil
+		return endStep(ctx, tx, o, &step, pause)
+	})
+	return pause, more, err
+}
+
+// pause keeps to the rate: what was taken takes its time.
+func (o *operationRow) pause(taken int) time.Duration {
+	if o.RatePerSecond == nil {
+		return 0
+	}
+	return time.Duration(taken) * time.Second / time.Duration(*o.RatePerSecond)
+}
+
+// most is how many a step takes: no more than a second's worth.
+func (o *operationRow) most() int {
+	if o.RatePerSecond == nil {
+		return operationStep
+	}
+	return min(operationStep, *o.RatePerSecond)
+}
+
+// beginStep takes the job; nil where it is nobody's any more, or the operation is over.
+func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
+	const query = `SELECT id, kind, target_id, published_from, published_until, rate_per_second, nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
+		FROM postrider_internal.begin_step($1)`
+	list, err := collect[operationRow](ctx, tx, query, job)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+func endStep(ctx context.Context, tx pgx.Tx, o *operationRow, step *stepped, pause time.Duration) error {
+	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+	_, err := tx.Exec(ctx, call, o.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID, step.last, step.failure, pause)
+	if err != nil {
+		return fmt.Errorf("end a step of an operation: %w", err)
+	}
+	return nil
+}
+
+// stepLetters redelivers or purges the next dead letters. The step that finds none is the last.
+func stepLetters(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
+	const call = "SELECT taken, done, skipped, failed, error, reached_at, reached_id FROM postrider_internal.step_letters($1, $2, $3)"
+	row := tx.QueryRow(ctx, call, o.ID, o.most(), operationBytes)
+	if err := row.Scan(&step.Taken, &step.Done, &step.Skipped, &step.Failed, &step.Error, &step.ReachedAt, &step.ReachedID); err != nil {
+		return step, fmt.Errorf("make a step over dead letters: %w", err)
+	}
+	step.last = step.Taken == 0
+	return step, nil
+}
+
+// PokeOperations wakes the fetchers of all nodes: there are few operations. Where nobody listens they poll.
+func (s *Store) PokeOperations(ctx context.Context) {
+	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"operations"}')`
+	if _, err := s.pool.Exec(ctx, notify); err != nil {
+		s.log.Debug("the fetchers of operations were not woken; they poll", "error", err)
+	}
+}
+
+// operationJobs inserts a job for each row of what it is followed by.
+const operationJobs = `
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('o', id), 'operation', 'operations', 1, 1000, now() FROM `
+
+// reclaimOperationsStatement replaces the running jobs of the lost by new rows, as reclaimRoutesStatement does: what the old one has made is committed
+// with the operation's place, and what it was about to make needs the old row.
+const reclaimOperationsStatement = `
+WITH found AS (
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'operations' AND j.kind = 'operation' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
+), lost AS (
+    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id
+), followed AS (
+    UPDATE postrider_internal.operations o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE o.job_id = lost.id AND o.state = 'running' RETURNING o.id, o.job_id
+), jobs AS (` + operationJobs + `followed
+)
+SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`
+
+// reclaimOperations says how many jobs are gone for good or have a new row.
+func (s *Store) reclaimOperations(ctx context.Context, whose string, args ...any) (n int, err error) {
+	var followed int
+	if err := s.pool.QueryRow(ctx, fmt.Sprintf(reclaimOperationsStatement, whose), args...).Scan(&n, &followed); err != nil {
+		return 0, fmt.Errorf("reclaim operation jobs: %w", err)
+	}
+	if followed > 0 {
+		s.PokeOperations(ctx)
+	}
+	return n, nil
+}
+
+// mendOperationsStatement gives new jobs to running operations without a live one, as mendRoutesStatement does for routes.
+const mendOperationsStatement = `
+WITH broken AS MATERIALIZED (
+    SELECT o.id, o.job_id FROM postrider_internal.operations o
+     WHERE o.state = 'running' AND o.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = o.job_id AND j.kind = 'operation' AND j.finalized_at IS NULL)
+     ORDER BY o.id LIMIT $1
+), free AS (
+    SELECT o.id FROM postrider_internal.operations o JOIN broken ON broken.id = o.id
+     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
+), followed AS (
+    UPDATE postrider_internal.operations o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
+), jobs AS (` + operationJobs + `followed
+)
+SELECT count(*) FROM followed`
+
+func (s *Store) mendOperations(ctx context.Context) (n int, err error) {
+	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, mendOperationsStatement, sweepStep).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give operations their job again: %w", err)
+	}
+	return n, nil
+}
+
+// CleanOperations forgets operations that were over 30 days ago.
+func (s *Store) CleanOperations(ctx context.Context) error {
+	const forget = `DELETE FROM postrider_internal.operations WHERE id IN (
+		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1 FOR UPDATE SKIP LOCKED)`
+	if _, err := s.pool.Exec(ctx, forget, cleanStep); err != nil {
+		return fmt.Errorf("forget operations: %w", err)
+	}
+	return nil
+}
