@@ -145,6 +145,18 @@ func (d *modelDelivery) giveUp(reason policy.Reason) {
 	}
 }
 
+// operate is what a person does to it.
+func (d *modelDelivery) operate(act string) {
+	switch act {
+	case "cancel":
+		d.row.State, d.row.Reason, d.row.Hold = "canceled", string(policy.ReasonCanceledByOperator), ""
+	case "dead-letter":
+		d.row.State, d.row.Reason, d.row.Hold = "dead_lettered", string(policy.ReasonDeadLetteredByOperator), ""
+	default:
+		d.turn()
+	}
+}
+
 // travel brings what waits for its retry to its turn.
 func (m *model) travel() {
 	m.of(nil, func(d *modelDelivery) {

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -214,8 +215,10 @@ func (w *world) step(t *testing.T) {
 		w.log("delete %s", lane.kind.name)
 		require.NoError(t, w.store.DeleteSubscription(t.Context(), topicName, lane.kind.name))
 		w.model.remove(lane)
-	case n < 91:
+	case n < 90:
 		w.remake(t)
+	case n < 94:
+		w.operate(t, lane)
 	default:
 		w.endNode(t, lane)
 	}
@@ -295,6 +298,35 @@ func (w *world) endRests(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+}
+
+// operate acts on one delivery as a person does, where there is one. What rests is left alone: when it is attempted the model does not say.
+func (w *world) operate(t *testing.T, lane *modelLane) {
+	t.Helper()
+	var id int64
+	var event string
+	err := w.pool.QueryRow(t.Context(), `SELECT d.id, e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
+		WHERE d.subscription_id = $1 ORDER BY d.id LIMIT 1 OFFSET $2`, lane.id, w.random.IntN(3)).Scan(&id, &event)
+	if errors.Is(err, pgx.ErrNoRows) || lane.kind.rests {
+		return
+	}
+	require.NoError(t, err)
+	act := []string{"cancel", "dead-letter", "retry"}[w.random.IntN(3)]
+	w.log("%s %s to %s", act, event, lane.kind.name)
+	operator := w.store.Operator()
+	switch act {
+	case "cancel":
+		err = operator.Cancel(t.Context(), id)
+	case "dead-letter":
+		_, err = operator.DeadLetterNow(t.Context(), id)
+	default:
+		if err = operator.RetryNow(t.Context(), id); lane.paused {
+			require.ErrorIs(t, err, store.ErrPaused)
+			return
+		}
+	}
+	require.NoError(t, err)
+	w.model.owed[owing{event, lane.id}].operate(act)
 }
 
 // remake makes the event subscriptions anew that were deleted.

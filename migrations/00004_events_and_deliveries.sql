@@ -19,6 +19,8 @@ CREATE TABLE postrider_internal.events (
     schema          text NOT NULL,
     traceparent     text,
     tracestate      text,
+    -- Then body and subject are empty.
+    erased_at       timestamptz,
     body            bytea NOT NULL,
     PRIMARY KEY (id, day)
 ) PARTITION BY RANGE (day);
@@ -218,6 +220,7 @@ CREATE TABLE postrider_internal.dead_letters (
     export_location   text,
     export_id         bigint,
     exported_at       timestamptz,
+    erased_at         timestamptz,
     body              bytea NOT NULL
 );
 ALTER TABLE postrider_internal.dead_letters ALTER COLUMN body SET STORAGE EXTERNAL;

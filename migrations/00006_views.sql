@@ -90,7 +90,8 @@ CREATE VIEW postrider.events AS
 SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source, e.event_time, e.published_at,
        e.schema, e.traceparent, e.tracestate, e.matched,
        e.catalogue_version AS filter_version,
-       convert_from(e.body, 'UTF8') AS body_text, postrider.try_jsonb(e.body) AS body, postrider.jsonb_error(e.body) AS body_error, octet_length(e.body) AS body_bytes, e.day
+       CASE WHEN e.erased_at IS NULL THEN convert_from(e.body, 'UTF8') END AS body_text, postrider.try_jsonb(e.body) AS body,
+       CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) ELSE 'erased at ' || e.erased_at END AS body_error, octet_length(e.body) AS body_bytes, e.day, e.erased_at
   FROM postrider_internal.events e
   JOIN postrider_internal.topics t ON t.id = e.topic_id
  WHERE e.day = (e.published_at AT TIME ZONE 'UTC')::date; -- without those that a redelivery has stored again
@@ -113,6 +114,7 @@ COMMENT ON COLUMN postrider.events.body IS 'The whole event as jsonb; NULL where
 COMMENT ON COLUMN postrider.events.body_error IS 'Why body is NULL.';
 COMMENT ON COLUMN postrider.events.body_bytes IS 'Size of the event in bytes.';
 COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition. Name it in a query over many events.';
+COMMENT ON COLUMN postrider.events.erased_at IS 'When its body and subject were erased, see postrider.erase_event(); NULL = they were not.';
 
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, d.event_uuid AS system_id,
@@ -232,15 +234,16 @@ COMMENT ON COLUMN postrider.batch_members.delivery_id IS 'Delivery, see postride
 COMMENT ON COLUMN postrider.batch_members.event_id IS 'The publisher''s id of the event; NULL once the event''s day was dropped.';
 COMMENT ON COLUMN postrider.batch_members.left_at IS 'When it left the batch while that went on; NULL = it did not.';
 COMMENT ON COLUMN postrider.batch_members.left_after IS 'How many attempts of the batch it was in when it left; NULL = it did not leave.';
-COMMENT ON COLUMN postrider.batch_members.left_reason IS 'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next attempt, and it is looked at alone then; Unsendable: its event could not be written into the body; TooManyReruns: the batch was interrupted 20 times, and each goes alone.';
+COMMENT ON COLUMN postrider.batch_members.left_reason IS 'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next attempt, and it is looked at alone then; Unsendable: its event could not be written into the body; TooManyReruns: the batch was interrupted 20 times, and each goes alone; RetriedByOperator: postrider.retry_now() let it go alone.';
 
 CREATE VIEW postrider.dead_letters AS
 SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome, l.last_status, l.last_error,
        l.event_id, l.event_type, l.subject, nullif(l.source, '') AS source, l.event_time, l.published_at, l.owed_since, l.first_attempt_at, l.last_attempt_at,
        l.schema, l.retry_policy, l.endpoint_base_url,
-       convert_from(l.body, 'UTF8') AS body_text, postrider.try_jsonb(l.body) AS body, postrider.jsonb_error(l.body) AS body_error,
+       CASE WHEN l.erased_at IS NULL THEN convert_from(l.body, 'UTF8') END AS body_text, postrider.try_jsonb(l.body) AS body,
+       CASE WHEN l.erased_at IS NULL THEN postrider.jsonb_error(l.body) ELSE 'erased at ' || l.erased_at END AS body_error,
        postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id, l.redelivered_from, l.redelivered_at,
-       l.export_state, l.export_due_at, l.export_give_up_at, l.export_attempts, l.export_error, l.export_location, l.exported_at
+       l.export_state, l.export_due_at, l.export_give_up_at, l.export_attempts, l.export_error, l.export_location, l.exported_at, l.erased_at
   FROM postrider_internal.dead_letters l;
 COMMENT ON VIEW postrider.dead_letters IS 'Events that will not be attempted again, each with its body, reason and history. Self-contained: it outlives event, event subscription and topic.';
 COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
@@ -272,6 +275,7 @@ COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that ended so.
 COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS 'Earlier dead letter of the same event that this one''s delivery came from, or the operation that delivered a past event.';
 COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
+COMMENT ON COLUMN postrider.dead_letters.erased_at IS 'When its body and subject, and what the endpoint answered, were erased, see postrider.erase_event(); it cannot be redelivered. NULL = they were not.';
 COMMENT ON COLUMN postrider.dead_letters.export_state IS 'Of a dead letter that is to be written to a location outside, too: pending, exported or given_up. NULL = it is kept here alone.';
 COMMENT ON COLUMN postrider.dead_letters.export_due_at IS 'When it is due to be written: the last attempt and the policy''s dead_letter_delay.';
 COMMENT ON COLUMN postrider.dead_letters.export_give_up_at IS 'Until when that is tried: the policy''s dead_letter_give_up later.';

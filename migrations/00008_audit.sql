@@ -24,15 +24,15 @@ VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS 
 
 CREATE VIEW postrider.audit AS
 SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details FROM postrider_internal.audit a;
-COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, and who was shown a secret. No secret is in it.';
+COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, who acted on deliveries, and who was shown a secret. No secret is in it.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
 COMMENT ON COLUMN postrider.audit.actor IS 'Who: admin (the admin token), cli (a verb of the program that writes into the database), postrider (the program itself, as dev does with its demo), validationUrl (whoever opened that URL); of a function called by SQL, the database user who logged in.';
 COMMENT ON COLUMN postrider.audit.address IS 'Address that the request came from; a proxy''s where there is one. NULL = no request.';
-COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, operation_finished.';
+COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, operation_finished.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL where the action is about none.';
-COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, deliveryId, operationId with what was asked of it and how far it came. Never a value that may be a secret.';
+COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came. Never a value that may be a secret, nor an erased subject.';
 
 -- +goose Down
 DROP VIEW postrider.audit;

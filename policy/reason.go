@@ -5,7 +5,7 @@ package policy
 type Reason string
 
 // The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead letters,
-// and TimeToLiveExceeded is formed after them. The last four are ours.
+// and TimeToLiveExceeded is formed after them. The others are ours.
 const (
 	ReasonMaxDeliveryAttemptsExceeded Reason = "MaxDeliveryAttemptsExceeded"
 	ReasonTimeToLiveExceeded          Reason = "TimeToLiveExceeded"
@@ -16,6 +16,9 @@ const (
 	ReasonEventSubscriptionDeleted    Reason = "EventSubscriptionDeleted" // of canceled deliveries
 	ReasonEventSubscriptionExpired    Reason = "EventSubscriptionExpired" // the same, where its expirationTimeUtc did it
 	ReasonEventMissing                Reason = "EventMissing"             // of dropped deliveries: the event's row was removed by hand
+	ReasonCanceledByOperator          Reason = "CanceledByOperator"       // of canceled deliveries: somebody did it
+	ReasonDeadLetteredByOperator      Reason = "DeadLetteredByOperator"   // somebody gave it up
+	ReasonEventErased                 Reason = "EventErased"              // of canceled deliveries: somebody erased the event
 )
 
 var reasonSentences = map[Reason]string{
@@ -28,6 +31,9 @@ var reasonSentences = map[Reason]string{
 	ReasonEventSubscriptionDeleted:    "The event subscription was deleted.",
 	ReasonEventSubscriptionExpired:    "The event subscription expired.",
 	ReasonEventMissing:                "The event was removed from the database.",
+	ReasonCanceledByOperator:          "The delivery was canceled.",
+	ReasonDeadLetteredByOperator:      "The delivery was given up by an operator.",
+	ReasonEventErased:                 "The event was erased.",
 }
 
 // Sentence returns the reason as dead letters of namespace topics carry it: a sentence, not a word. The first is

@@ -599,6 +599,86 @@ type DeadLetterProperties struct {
 	Url *string `json:"url,omitempty"`
 }
 
+// Delivery One event that is owed to one event subscription, unfinished or finished.
+type Delivery struct {
+	Attempts int    `json:"attempts"`
+	BatchId  *int64 `json:"batchId"`
+
+	// DeadLetterId Dead letter it became.
+	DeadLetterId *string `json:"deadLetterId"`
+	DeliveryId   int64   `json:"deliveryId"`
+
+	// EventId The publisher's id of the event; null once the event's day was dropped.
+	EventId    *string    `json:"eventId"`
+	EventType  *string    `json:"eventType"`
+	FinishedAt *time.Time `json:"finishedAt"`
+
+	// Hold Why it waits without being attempted: paused, not_validated, probation or admission.
+	Hold          *string    `json:"hold"`
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
+	LastOutcome   *string    `json:"lastOutcome"`
+	LastStatus    *int       `json:"lastStatus"`
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+
+	// OwedSince When its time to live began.
+	OwedSince time.Time `json:"owedSince"`
+
+	// Reason Why it ended dead_lettered, dropped or canceled.
+	Reason *string `json:"reason"`
+
+	// RedeliveredFrom Dead letter it was redelivered from.
+	RedeliveredFrom *string `json:"redeliveredFrom"`
+
+	// Reruns Attempts that a crash interrupted and that were made again without being counted.
+	Reruns int `json:"reruns"`
+
+	// State pending, delivered, dead_lettered, dropped or canceled.
+	State        string  `json:"state"`
+	Subject      *string `json:"subject"`
+	Subscription string  `json:"subscription"`
+
+	// SystemId postrider's own id of the event.
+	SystemId string `json:"systemId"`
+	Topic    string `json:"topic"`
+}
+
+// DeliveryAttempt One request that was made, and why the next one comes when it comes.
+type DeliveryAttempt struct {
+	// BatchId Batch that was sent; null for this event alone.
+	BatchId    *int64     `json:"batchId"`
+	DueAt      *time.Time `json:"dueAt"`
+	DurationMs float64    `json:"durationMs"`
+	Error      *string    `json:"error"`
+
+	// Hold Hold that it had to wait for after its turn had come.
+	Hold *string `json:"hold"`
+
+	// Late An answer that came after the ack timeout: a second entry of the same number.
+	Late          bool       `json:"late"`
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	Node          string     `json:"node"`
+
+	// Number The first one is 1.
+	Number          int       `json:"number"`
+	Outcome         string    `json:"outcome"`
+	Reruns          int       `json:"reruns"`
+	ResponseExcerpt *string   `json:"responseExcerpt"`
+	ResponseHeaders *string   `json:"responseHeaders"`
+	StartedAt       time.Time `json:"startedAt"`
+
+	// Status HTTP status; null where there was no answer.
+	Status *int `json:"status"`
+
+	// Verdict deliver, retry, dead_letter or drop; note: a late answer that changed nothing.
+	Verdict string `json:"verdict"`
+	Why     string `json:"why"`
+}
+
+// DeliveryAttempts The attempts of a delivery.
+type DeliveryAttempts struct {
+	Value []DeliveryAttempt `json:"value"`
+}
+
 // DeliveryAttribute A header of every delivery.
 type DeliveryAttribute struct {
 	Name       string `json:"name"`
@@ -655,6 +735,18 @@ type EndpointKind string
 // EndpointValidation required: the endpoint has to show that it wants events before any is delivered. skip: you vouch for it. Null or left out: required,
 // and under `postrider dev` skip where the endpoint is on this machine.
 type EndpointValidation string
+
+// EraseSubjectSettings Which events to erase.
+type EraseSubjectSettings struct {
+	// Subject Exactly this one; it must not be empty.
+	Subject string `json:"subject"`
+}
+
+// Erased What an erasure did.
+type Erased struct {
+	// Events How many events were erased that were not before.
+	Events int `json:"events"`
+}
 
 // Error defines model for Error.
 type Error struct {
@@ -1512,6 +1604,9 @@ type ValidationStep struct {
 // DeadLetterId defines model for DeadLetterId.
 type DeadLetterId = string
 
+// DeliveryId defines model for DeliveryId.
+type DeliveryId = int64
+
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
 
@@ -1532,6 +1627,9 @@ type PageLimit = int
 
 // SubscriptionName defines model for SubscriptionName.
 type SubscriptionName = string
+
+// SystemId defines model for SystemId.
+type SystemId = string
 
 // TopicName defines model for TopicName.
 type TopicName = string
@@ -1689,6 +1787,9 @@ type PutPolicyJSONRequestBody = PolicySettings
 // PutTopicJSONRequestBody defines body for PutTopic for application/json ContentType.
 type PutTopicJSONRequestBody = TopicSettings
 
+// EraseSubjectJSONRequestBody defines body for EraseSubject for application/json ContentType.
+type EraseSubjectJSONRequestBody = EraseSubjectSettings
+
 // RegenerateTopicKeyJSONRequestBody defines body for RegenerateTopicKey for application/json ContentType.
 type RegenerateTopicKeyJSONRequestBody = RegenerateKeySettings
 
@@ -1730,6 +1831,24 @@ type ServerInterface interface {
 	// RedeliverDeadLetter Redeliver a dead letter
 	// (POST /v1/deadLetters/{deadLetterId}/redeliver)
 	RedeliverDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error
+	// GetDelivery Read a delivery
+	// (GET /v1/deliveries/{deliveryId})
+	GetDelivery(ctx echo.Context, deliveryId DeliveryId) error
+	// ListDeliveryAttempts List the attempts of a delivery, those of the batches that it was in among them
+	// (GET /v1/deliveries/{deliveryId}/attempts)
+	ListDeliveryAttempts(ctx echo.Context, deliveryId DeliveryId) error
+	// CancelDelivery End a pending delivery
+	// (POST /v1/deliveries/{deliveryId}/cancel)
+	CancelDelivery(ctx echo.Context, deliveryId DeliveryId) error
+	// DeadLetterDelivery Give a pending delivery up
+	// (POST /v1/deliveries/{deliveryId}/deadLetterNow)
+	DeadLetterDelivery(ctx echo.Context, deliveryId DeliveryId) error
+	// RetryDelivery Make the next attempt of a pending delivery due now
+	// (POST /v1/deliveries/{deliveryId}/retryNow)
+	RetryDelivery(ctx echo.Context, deliveryId DeliveryId) error
+	// EraseEvent Erase what an event says, everywhere
+	// (POST /v1/events/{systemId}/erase)
+	EraseEvent(ctx echo.Context, systemId SystemId) error
 	// ListOperations List redeliveries and purges of many, the newest first
 	// (GET /v1/operations)
 	ListOperations(ctx echo.Context, params ListOperationsParams) error
@@ -1763,6 +1882,9 @@ type ServerInterface interface {
 	// PutTopic Make a topic
 	// (PUT /v1/topics/{topic})
 	PutTopic(ctx echo.Context, topic TopicName, params PutTopicParams) error
+	// EraseSubject Erase all events of a topic with one subject
+	// (POST /v1/topics/{topic}/eraseSubject)
+	EraseSubject(ctx echo.Context, topic TopicName) error
 	// ListTopicKeys Show a topic's access keys
 	// (POST /v1/topics/{topic}/listKeys)
 	ListTopicKeys(ctx echo.Context, topic TopicName) error
@@ -2006,6 +2128,102 @@ func (w *ServerInterfaceWrapper) RedeliverDeadLetter(ctx echo.Context) error {
 	return err
 }
 
+// GetDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deliveryId" -------------
+	var deliveryId DeliveryId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deliveryId", ctx.Param("deliveryId"), &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deliveryId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDelivery(ctx, deliveryId)
+	return err
+}
+
+// ListDeliveryAttempts converts echo context to params.
+func (w *ServerInterfaceWrapper) ListDeliveryAttempts(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deliveryId" -------------
+	var deliveryId DeliveryId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deliveryId", ctx.Param("deliveryId"), &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deliveryId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListDeliveryAttempts(ctx, deliveryId)
+	return err
+}
+
+// CancelDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) CancelDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deliveryId" -------------
+	var deliveryId DeliveryId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deliveryId", ctx.Param("deliveryId"), &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deliveryId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CancelDelivery(ctx, deliveryId)
+	return err
+}
+
+// DeadLetterDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) DeadLetterDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deliveryId" -------------
+	var deliveryId DeliveryId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deliveryId", ctx.Param("deliveryId"), &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deliveryId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeadLetterDelivery(ctx, deliveryId)
+	return err
+}
+
+// RetryDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) RetryDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "deliveryId" -------------
+	var deliveryId DeliveryId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "deliveryId", ctx.Param("deliveryId"), &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deliveryId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RetryDelivery(ctx, deliveryId)
+	return err
+}
+
+// EraseEvent converts echo context to params.
+func (w *ServerInterfaceWrapper) EraseEvent(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "systemId" -------------
+	var systemId SystemId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "systemId", ctx.Param("systemId"), &systemId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter systemId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EraseEvent(ctx, systemId)
+	return err
+}
+
 // ListOperations converts echo context to params.
 func (w *ServerInterfaceWrapper) ListOperations(ctx echo.Context) error {
 	var err error
@@ -2245,6 +2463,22 @@ func (w *ServerInterfaceWrapper) PutTopic(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.PutTopic(ctx, topic, params)
+	return err
+}
+
+// EraseSubject converts echo context to params.
+func (w *ServerInterfaceWrapper) EraseSubject(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EraseSubject(ctx, topic)
 	return err
 }
 
@@ -2829,6 +3063,13 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/policies/:policy", wrapper.DeletePolicy, options.OperationMiddlewares["deletePolicy"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
 	router.PUT(options.BaseURL+"/v1/policies/:policy", wrapper.PutPolicy, options.OperationMiddlewares["putPolicy"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/eraseSubject", wrapper.EraseSubject, options.OperationMiddlewares["eraseSubject"]...)
+	router.POST(options.BaseURL+"/v1/events/:systemId/erase", wrapper.EraseEvent, options.OperationMiddlewares["eraseEvent"]...)
+	router.GET(options.BaseURL+"/v1/deliveries/:deliveryId", wrapper.GetDelivery, options.OperationMiddlewares["getDelivery"]...)
+	router.GET(options.BaseURL+"/v1/deliveries/:deliveryId/attempts", wrapper.ListDeliveryAttempts, options.OperationMiddlewares["listDeliveryAttempts"]...)
+	router.POST(options.BaseURL+"/v1/deliveries/:deliveryId/cancel", wrapper.CancelDelivery, options.OperationMiddlewares["cancelDelivery"]...)
+	router.POST(options.BaseURL+"/v1/deliveries/:deliveryId/retryNow", wrapper.RetryDelivery, options.OperationMiddlewares["retryDelivery"]...)
+	router.POST(options.BaseURL+"/v1/deliveries/:deliveryId/deadLetterNow", wrapper.DeadLetterDelivery, options.OperationMiddlewares["deadLetterDelivery"]...)
 
 }
 
@@ -3211,6 +3452,488 @@ func (response RedeliverDeadLetter409JSONResponse) VisitRedeliverDeadLetterRespo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeliveryRequestObject struct {
+	DeliveryId DeliveryId `json:"deliveryId"`
+}
+
+type GetDeliveryResponseObject interface {
+	VisitGetDeliveryResponse(w http.ResponseWriter) error
+}
+
+type GetDelivery200JSONResponse Delivery
+
+func (response GetDelivery200JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDelivery400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetDelivery400JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetDelivery401JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDelivery404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetDelivery404JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttemptsRequestObject struct {
+	DeliveryId DeliveryId `json:"deliveryId"`
+}
+
+type ListDeliveryAttemptsResponseObject interface {
+	VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error
+}
+
+type ListDeliveryAttempts200JSONResponse DeliveryAttempts
+
+func (response ListDeliveryAttempts200JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttempts400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListDeliveryAttempts400JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttempts401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListDeliveryAttempts401JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttempts404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ListDeliveryAttempts404JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDeliveryRequestObject struct {
+	DeliveryId DeliveryId `json:"deliveryId"`
+}
+
+type CancelDeliveryResponseObject interface {
+	VisitCancelDeliveryResponse(w http.ResponseWriter) error
+}
+
+type CancelDelivery200JSONResponse Delivery
+
+func (response CancelDelivery200JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response CancelDelivery400JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CancelDelivery401JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response CancelDelivery404JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery409JSONResponse struct{ ConflictJSONResponse }
+
+func (response CancelDelivery409JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CancelDelivery503JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDeliveryRequestObject struct {
+	DeliveryId DeliveryId `json:"deliveryId"`
+}
+
+type DeadLetterDeliveryResponseObject interface {
+	VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error
+}
+
+type DeadLetterDelivery200JSONResponse Delivery
+
+func (response DeadLetterDelivery200JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response DeadLetterDelivery400JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeadLetterDelivery401JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response DeadLetterDelivery404JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery409JSONResponse struct{ ConflictJSONResponse }
+
+func (response DeadLetterDelivery409JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeadLetterDelivery503JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDeliveryRequestObject struct {
+	DeliveryId DeliveryId `json:"deliveryId"`
+}
+
+type RetryDeliveryResponseObject interface {
+	VisitRetryDeliveryResponse(w http.ResponseWriter) error
+}
+
+type RetryDelivery200JSONResponse Delivery
+
+func (response RetryDelivery200JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RetryDelivery400JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RetryDelivery401JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RetryDelivery404JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RetryDelivery409JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RetryDelivery503JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEventRequestObject struct {
+	SystemId SystemId `json:"systemId"`
+}
+
+type EraseEventResponseObject interface {
+	VisitEraseEventResponse(w http.ResponseWriter) error
+}
+
+type EraseEvent200JSONResponse Erased
+
+func (response EraseEvent200JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEvent400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response EraseEvent400JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEvent401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response EraseEvent401JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEvent404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response EraseEvent404JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEvent503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response EraseEvent503JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3888,6 +4611,85 @@ func (response PutTopic412JSONResponse) VisitPutTopicResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubjectRequestObject struct {
+	Topic TopicName `json:"topic"`
+	Body  *EraseSubjectJSONRequestBody
+}
+
+type EraseSubjectResponseObject interface {
+	VisitEraseSubjectResponse(w http.ResponseWriter) error
+}
+
+type EraseSubject200JSONResponse Erased
+
+func (response EraseSubject200JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response EraseSubject400JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response EraseSubject401JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response EraseSubject404JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response EraseSubject503JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5202,6 +6004,24 @@ type StrictServerInterface interface {
 	// RedeliverDeadLetter Redeliver a dead letter
 	// (POST /v1/deadLetters/{deadLetterId}/redeliver)
 	RedeliverDeadLetter(ctx context.Context, request RedeliverDeadLetterRequestObject) (RedeliverDeadLetterResponseObject, error)
+	// GetDelivery Read a delivery
+	// (GET /v1/deliveries/{deliveryId})
+	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
+	// ListDeliveryAttempts List the attempts of a delivery, those of the batches that it was in among them
+	// (GET /v1/deliveries/{deliveryId}/attempts)
+	ListDeliveryAttempts(ctx context.Context, request ListDeliveryAttemptsRequestObject) (ListDeliveryAttemptsResponseObject, error)
+	// CancelDelivery End a pending delivery
+	// (POST /v1/deliveries/{deliveryId}/cancel)
+	CancelDelivery(ctx context.Context, request CancelDeliveryRequestObject) (CancelDeliveryResponseObject, error)
+	// DeadLetterDelivery Give a pending delivery up
+	// (POST /v1/deliveries/{deliveryId}/deadLetterNow)
+	DeadLetterDelivery(ctx context.Context, request DeadLetterDeliveryRequestObject) (DeadLetterDeliveryResponseObject, error)
+	// RetryDelivery Make the next attempt of a pending delivery due now
+	// (POST /v1/deliveries/{deliveryId}/retryNow)
+	RetryDelivery(ctx context.Context, request RetryDeliveryRequestObject) (RetryDeliveryResponseObject, error)
+	// EraseEvent Erase what an event says, everywhere
+	// (POST /v1/events/{systemId}/erase)
+	EraseEvent(ctx context.Context, request EraseEventRequestObject) (EraseEventResponseObject, error)
 	// ListOperations List redeliveries and purges of many, the newest first
 	// (GET /v1/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
@@ -5235,6 +6055,9 @@ type StrictServerInterface interface {
 	// PutTopic Make a topic
 	// (PUT /v1/topics/{topic})
 	PutTopic(ctx context.Context, request PutTopicRequestObject) (PutTopicResponseObject, error)
+	// EraseSubject Erase all events of a topic with one subject
+	// (POST /v1/topics/{topic}/eraseSubject)
+	EraseSubject(ctx context.Context, request EraseSubjectRequestObject) (EraseSubjectResponseObject, error)
 	// ListTopicKeys Show a topic's access keys
 	// (POST /v1/topics/{topic}/listKeys)
 	ListTopicKeys(ctx context.Context, request ListTopicKeysRequestObject) (ListTopicKeysResponseObject, error)
@@ -5515,6 +6338,156 @@ func (sh *strictHandler) RedeliverDeadLetter(ctx echo.Context, deadLetterId Dead
 		return err
 	} else if validResponse, ok := response.(RedeliverDeadLetterResponseObject); ok {
 		return validResponse.VisitRedeliverDeadLetterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetDelivery operation middleware
+func (sh *strictHandler) GetDelivery(ctx echo.Context, deliveryId DeliveryId) error {
+	var request GetDeliveryRequestObject
+
+	request.DeliveryId = deliveryId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDelivery(ctx.Request().Context(), request.(GetDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDeliveryResponseObject); ok {
+		return validResponse.VisitGetDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListDeliveryAttempts operation middleware
+func (sh *strictHandler) ListDeliveryAttempts(ctx echo.Context, deliveryId DeliveryId) error {
+	var request ListDeliveryAttemptsRequestObject
+
+	request.DeliveryId = deliveryId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeliveryAttempts(ctx.Request().Context(), request.(ListDeliveryAttemptsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeliveryAttempts")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListDeliveryAttemptsResponseObject); ok {
+		return validResponse.VisitListDeliveryAttemptsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CancelDelivery operation middleware
+func (sh *strictHandler) CancelDelivery(ctx echo.Context, deliveryId DeliveryId) error {
+	var request CancelDeliveryRequestObject
+
+	request.DeliveryId = deliveryId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelDelivery(ctx.Request().Context(), request.(CancelDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CancelDeliveryResponseObject); ok {
+		return validResponse.VisitCancelDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeadLetterDelivery operation middleware
+func (sh *strictHandler) DeadLetterDelivery(ctx echo.Context, deliveryId DeliveryId) error {
+	var request DeadLetterDeliveryRequestObject
+
+	request.DeliveryId = deliveryId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeadLetterDelivery(ctx.Request().Context(), request.(DeadLetterDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeadLetterDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeadLetterDeliveryResponseObject); ok {
+		return validResponse.VisitDeadLetterDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RetryDelivery operation middleware
+func (sh *strictHandler) RetryDelivery(ctx echo.Context, deliveryId DeliveryId) error {
+	var request RetryDeliveryRequestObject
+
+	request.DeliveryId = deliveryId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryDelivery(ctx.Request().Context(), request.(RetryDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RetryDeliveryResponseObject); ok {
+		return validResponse.VisitRetryDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EraseEvent operation middleware
+func (sh *strictHandler) EraseEvent(ctx echo.Context, systemId SystemId) error {
+	var request EraseEventRequestObject
+
+	request.SystemId = systemId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EraseEvent(ctx.Request().Context(), request.(EraseEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EraseEvent")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EraseEventResponseObject); ok {
+		return validResponse.VisitEraseEventResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -5839,6 +6812,54 @@ func (sh *strictHandler) PutTopic(ctx echo.Context, topic TopicName, params PutT
 		return err
 	} else if validResponse, ok := response.(PutTopicResponseObject); ok {
 		return validResponse.VisitPutTopicResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EraseSubject operation middleware
+func (sh *strictHandler) EraseSubject(ctx echo.Context, topic TopicName) error {
+	var request EraseSubjectRequestObject
+
+	request.Topic = topic
+
+	var body EraseSubjectJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EraseSubject(ctx.Request().Context(), request.(EraseSubjectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EraseSubject")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EraseSubjectResponseObject); ok {
+		return validResponse.VisitEraseSubjectResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -69,6 +69,9 @@ func operations(t *testing.T) []operation {
 	return list
 }
 
+// exampleEvent is the system id that the examples have.
+const exampleEvent = "0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"
+
 func TestSpecificationIsServed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,7 +88,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021").Replace(r.Path)
+		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1", ":systemId", exampleEvent).Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
 	}
 	for _, op := range operations(t) {
@@ -120,7 +123,7 @@ func TestManagementWantsTheAdminToken(t *testing.T) {
 			answer.refused(401, "Unauthorized")
 		}
 	}
-	require.Equal(t, 35, tried)
+	require.Equal(t, 42, tried)
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -137,19 +140,36 @@ func TestExamples(t *testing.T) {
 	delete(byID, "postValidationUrl")
 	// The event that is published finds the endpoint on probation, and is the one delivery that the examples show on hold.
 	before := map[string]func(){
-		"publishEvents": func() { b.probation("orders", "billing") }, "listDeadLetters": b.exampleLetter,
+		"publishEvents": func() { b.probation("orders", "billing") },
+		"listDeadLetters": func() {
+			b.change("WITH others AS (DELETE FROM postrider_internal.dead_letters) SELECT 1")
+			b.exampleLetter()
+		},
 		"getOperation": func() {
 			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id FROM postrider_internal.operations ORDER BY id LIMIT 1)", exampleOperation)
 		},
+		"getDelivery": func() {
+			b.change("UPDATE postrider_internal.events SET id = $1", exampleEvent)
+			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
+		},
+		// One end is all that a delivery has.
+		"deadLetterDelivery": func() {
+			b.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
+				INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, owed_since, next_attempt_at, hold)
+				SELECT id, subscription_id, topic_id, event_uuid, event_day, 100, owed_since, now(), 'admission' FROM gone`)
+		},
+		"eraseEvent": func() { b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1", exampleEvent) },
 	}
 	for _, id := range []string{
 		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
+		"getDelivery", "listDeliveryAttempts",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
+		"retryDelivery", "cancelDelivery", "deadLetterDelivery",
 		"testSubscriptionFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
 		"listDeadLetters", "getDeadLetter", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"purgeDeadLetter",
-		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "validateSubscription", "deleteSubscription", "deleteTopic",
+		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "validateSubscription", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
 			prepare()
@@ -250,7 +270,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "owedSince"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

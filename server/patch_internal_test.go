@@ -56,7 +56,8 @@ func TestStatedSettingsAreComplete(t *testing.T) {
 	action, at := policy.ProbationDocumented, time.Date(2099, 1, 2, 3, 4, 5, 6000, time.UTC)
 	stated := statedSettings(&store.SubscriptionSpec{
 		EndpointURL: "https://example.com/?code=x", EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
-		MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), DeadLetter: store.DeadLetterNone,
+		MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), DeadLetter: store.DeadLetterBlob,
+		DeadLetterProperties: &policy.DeadLetterProperties{URL: "file:///d", Prefix: "p"},
 		Filter: policy.Filter{
 			IncludedEventTypes: []string{"a"}, SubjectBeginsWith: "b", SubjectEndsWith: "c", IsSubjectCaseSensitive: true,
 			AdvancedFilters: []policy.AdvancedFilter{{OperatorType: "IsNotNull", Key: "id"}}, EnableAdvancedFilteringOnArrays: true,
@@ -68,8 +69,9 @@ func TestStatedSettingsAreComplete(t *testing.T) {
 			{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true}, {Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.a"},
 		},
 	})
-	// Of two names of one limit the other one is stated.
-	requireStated(t, reflect.ValueOf(*stated), "", "RetryPolicy.MaxDeliveryCount", "RetryPolicy.EventTimeToLive")
+	// Of two names of one limit the other one is stated; another kind of dead-letter destination has these members.
+	requireStated(t, reflect.ValueOf(*stated), "", "RetryPolicy.MaxDeliveryCount", "RetryPolicy.EventTimeToLive", "DeadLetterDestination.Properties.ResourceId",
+		"DeadLetterDestination.Properties.BlobContainerName")
 	require.Equal(t, "2099-01-02T03:04:05.000006Z", *stated.ExpirationTimeUtc)
 	require.Equal(t, "https://example.com/?code=x", stated.EndpointUrl)
 	text, err := json.Marshal(stated.DeliveryAttributeMappings)

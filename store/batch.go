@@ -65,7 +65,7 @@ WITH members AS MATERIALIZED (
     SELECT id, event_uuid, event_day, owed_since FROM postrider_internal.deliveries WHERE batch_id = $1
 ), found AS NOT MATERIALIZED (
     SELECT * FROM postrider_internal.events
-     WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members) AND day <= (SELECT max(event_day) FROM members)
+     WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members) AND day <= (SELECT max(event_day) FROM members) AND erased_at IS NULL
 )
 SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''),
        coalesce(e.source, ''), coalesce(e.data_version, ''), e.body,

@@ -157,6 +157,10 @@ WITH input AS (
 )
 SELECT coalesce(array_agg(id), '{}') FROM token`
 
+// lockJobs comes before recordBatchStatement: a member may leave its batch, by somebody's hand, while its request is under way. Who
+// waited for that with the statement's own snapshot would still see it.
+const lockJobs = "SELECT count(*) FROM (SELECT FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE) locked"
+
 // batchColumns are the parameters of recordBatchStatement: those of a result, the body's size, and the fates.
 func batchColumns(node string, group []*batchRequest) []any {
 	singles := column(group, (*batchRequest).single)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,23 +22,26 @@ const (
 // stopTimeToLive: then they are as old at the resume as they were at the pause. Pausing again changes no more than that, for
 // the whole pause; nil leaves it. ErrNotFound.
 func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopTimeToLive *bool) (*Subscription, error) {
-	const pause = `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, paused_since, stop_time_to_live) VALUES ($1, now(), coalesce($2, false))
-		ON CONFLICT (subscription_id) DO UPDATE SET paused_since = coalesce(st.paused_since, now()), updated_at = now(),
-			stop_time_to_live = CASE WHEN st.paused_since IS NULL THEN coalesce($2, false) ELSE coalesce($2, st.stop_time_to_live) END`
-	sub, err := s.SubscriptionOf(ctx, topic, name)
-	if err != nil {
-		return nil, err
-	}
-	for resuming := sub.Hold.Resuming; resuming; { // the earlier pause ends first
-		if resuming, err = s.moveTimeToLive(ctx, sub.ID, "FOR UPDATE"); err != nil {
-			return nil, err
+	const pause = "SELECT postrider_internal.pause($1, $2, $3, $4, $5)"
+	sub, err := s.changeHold(ctx, topic, name, pause, stopTimeToLive)
+	for errors.Is(err, errResuming) { // the earlier pause ends first
+		if err = s.finishPause(ctx, topic, name); err == nil {
+			sub, err = s.changeHold(ctx, topic, name, pause, stopTimeToLive)
 		}
 	}
-	if sub, err = s.changeState(ctx, auditEntry{action: auditPaused, topic: topic, subscription: name, details: map[string]any{"stopTimeToLive": stopTimeToLive}}, pause, stopTimeToLive); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	waitForLooks(ctx)
 	return sub, nil
+}
+
+func (s *Store) finishPause(ctx context.Context, topic, name string) error {
+	sub, err := s.SubscriptionOf(ctx, topic, name)
+	for resuming := true; resuming && err == nil; {
+		resuming, err = s.moveTimeToLive(ctx, sub.ID, "FOR UPDATE")
+	}
+	return err
 }
 
 // waitForLooks is what the answer to a new hold waits for: attempts that looked before it have begun by then, or look again.
@@ -51,9 +55,7 @@ func waitForLooks(ctx context.Context) {
 // ResumeSubscription ends a pause. The deliveries it held are released in waves, see Refill. Resuming what is not paused
 // is nothing. ErrNotFound.
 func (s *Store) ResumeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
-	const resume = `UPDATE postrider_internal.event_subscription_states SET updated_at = now(), paused_since = CASE WHEN stop_time_to_live THEN paused_since END,
-		resumed_at = CASE WHEN stop_time_to_live AND paused_since IS NOT NULL THEN coalesce(resumed_at, now()) END WHERE subscription_id = $1`
-	sub, err := s.changeState(ctx, auditEntry{action: auditResumed, topic: topic, subscription: name}, resume)
+	sub, err := s.changeHold(ctx, topic, name, "SELECT postrider_internal.resume($1, $2, $3, $4)")
 	s.Reach(PointRelease)
 	if err != nil || !sub.Hold.Resuming {
 		return sub, err
@@ -122,8 +124,9 @@ func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock str
 // released in waves. Where the policy rests the endpoint as a whole, so it does for all event subscriptions that share it.
 // Releasing what is not on probation is nothing. ErrNotFound; ErrPaused: a pause is ended by ResumeSubscription; ErrNotValidated.
 func (s *Store) ReleaseSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
-	const release = `DELETE FROM postrider_internal.probations WHERE rest_key = $1 AND since IS NOT NULL`
-	return s.changeRest(ctx, auditEntry{action: auditReleased, topic: topic, subscription: name}, release)
+	sub, err := s.changeHold(ctx, topic, name, "SELECT postrider_internal.release($1, $2, $3, $4)")
+	s.Reach(PointRelease)
+	return sub, err
 }
 
 // ProbeSubscription lets one delivery through a probation now instead of at its end. Its success ends the probation; its
@@ -137,28 +140,20 @@ func (s *Store) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 	if err != nil {
 		return nil, err
 	}
-	return s.changeRest(ctx, auditEntry{action: auditProbed, topic: topic, subscription: name}, probe)
-}
-
-func (s *Store) changeRest(ctx context.Context, e auditEntry, statement string) (*Subscription, error) {
-	topic, name := e.topic, e.subscription
-	sub, err := s.SubscriptionOf(ctx, topic, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case sub.Hold.Reason == HoldNotValidated:
+	switch sub.Hold.Reason {
+	case HoldNotValidated:
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotValidated)
-	case sub.Hold.Reason == HoldPaused:
+	case HoldPaused:
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrPaused)
 	}
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, statement, s.Catalogue().restKey(sub)); err != nil {
+		if _, err := tx.Exec(ctx, probe, s.Catalogue().restKey(sub)); err != nil {
 			return err
 		}
-		return audit(ctx, tx, e)
+		return audit(ctx, tx, auditEntry{action: auditProbed, topic: topic, subscription: name})
 	})
 	if err != nil {
-		return nil, outage("change the probation of an event subscription", err)
+		return nil, outage("let a probe through", err)
 	}
 	s.Reach(PointRelease)
 	return s.SubscriptionOf(ctx, topic, name)
@@ -174,23 +169,19 @@ func (s *Store) HeldDeliveries(ctx context.Context, subscription int64) (held in
 	return held, nil
 }
 
-func (s *Store) changeState(ctx context.Context, e auditEntry, statement string, args ...any) (sub *Subscription, err error) {
-	topic, name := e.topic, e.subscription
+// changeHold calls one of the functions that change an event subscription's hold: they take the topic, its name, what else is
+// given, and who acts.
+func (s *Store) changeHold(ctx context.Context, topic, name, call string, args ...any) (sub *Subscription, err error) {
+	who := actorOf(ctx)
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, statement, append([]any{sub.ID}, args...)...); err != nil {
-			return fmt.Errorf("change the state of event subscription %q: %w", name, err)
-		}
-		if err := audit(ctx, tx, e); err != nil {
+		if _, err := tx.Exec(ctx, call, append(append([]any{topic, name}, args...), who.Name, who.Address)...); err != nil {
 			return err
 		}
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
 		return err
 	})
-	if err != nil && isOutage(err) {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if err != nil {
+		return nil, failed("change the hold of an event subscription", err)
 	}
-	return sub, err
+	return sub, nil
 }

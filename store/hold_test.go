@@ -210,6 +210,7 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET resumed_at = now()")
 	another, err := b.pool.Begin(t.Context()) // another node's step
 	require.NoError(t, err)
+	defer func() { _ = another.Rollback(context.Background()) }()
 	_, err = another.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscription_states FOR UPDATE")
 	require.NoError(t, err)
 
@@ -219,7 +220,7 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 		paused <- err
 	}()
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%moved_to%' AND datname = current_database()") > 0
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.pause(%' AND datname = current_database()") > 0
 	}, 10*time.Second, 5*time.Millisecond)
 	require.NoError(t, another.Commit(t.Context()))
 	require.NoError(t, <-paused)

@@ -34,7 +34,8 @@ type Work struct {
 	LastHold string
 	// Rest is what its policy may rest after failures, and how that stands.
 	Rest Rest
-	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped.
+	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped; or it was erased at the
+	// moment when the delivery was made.
 	EventMissing bool
 
 	old      bool      // the event is of another day than was looked at
@@ -203,7 +204,7 @@ SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_ma
        CASE WHEN sum(octet_length(e.body)) OVER (ORDER BY d.id) <= $2 THEN e.body END, d.event_day NOT BETWEEN $3::date AND $4::date
   FROM postrider_internal.deliveries d
   LEFT JOIN LATERAL (SELECT * FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = d.subscription_id LIMIT 1) st ON true
-  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day AND e.day BETWEEN $3 AND $4 LIMIT 1) e ON true
+  LEFT JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day AND e.day BETWEEN $3 AND $4 AND e.erased_at IS NULL LIMIT 1) e ON true
  WHERE d.id = ANY ($1)`
 
 // load answers what fits into the memory that is free and returns the rest.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -117,11 +118,17 @@ func (o *operationRow) most() int {
 func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
 	const query = `SELECT id, kind, target_id, published_from, published_until, rate_per_second, nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
 		FROM postrider_internal.begin_step($1)`
-	list, err := collect[operationRow](ctx, tx, query, job)
-	if err != nil || len(list) == 0 {
-		return nil, err
+	rows, err := tx.Query(ctx, query, job)
+	if err != nil {
+		return nil, fmt.Errorf("begin a step of an operation: %w", err)
 	}
-	return &list[0], nil
+	o, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[operationRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("begin a step of an operation: %w", err)
+	}
+	return o, nil
 }
 
 func endStep(ctx context.Context, tx pgx.Tx, o *operationRow, step *stepped, pause time.Duration) error {

@@ -251,6 +251,9 @@ func (r *recorder[T]) queueGroup(batch *pgx.Batch, group []T, gone *[]int64) {
 	if r.settings != "" {
 		batch.Queue(r.settings)
 	}
+	if r.lock != "" {
+		batch.Queue(r.lock, column(group, func(q T) int64 { return q.single().JobID }))
+	}
 	batch.Queue(r.statement(group), r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(gone) })
 	r.queueNotices(batch, group)
 }

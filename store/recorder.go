@@ -108,6 +108,7 @@ type recorder[T recordable] struct {
 	queue     *batcher[T]
 	fits      func() func(T) bool
 	settings  string // for its transaction, standings included: those go by key, too
+	lock      string // a statement that locks the jobs before; "" for none
 	statement func(group []T) string
 	columns   func(node string, group []T) []any
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // SubscriptionLine is one event subscription as the views show it.
@@ -49,7 +50,7 @@ type DeadLetterLine struct {
 // DeadLetterLines lists dead letters, newest first, at most limit of them, older than the one named by its time and id.
 func (s *Store) DeadLetterLines(ctx context.Context, before time.Time, beforeID uuid.UUID, limit int) ([]DeadLetterLine, error) {
 	const query = `SELECT dead_letter_id, dead_lettered_at, topic, subscription, reason, attempts, last_outcome, last_status, event_id, event_type, subject,
-		published_at, last_attempt_at, left(body_text, 4000) AS body_text
+		published_at, last_attempt_at, coalesce(left(body_text, 4000), body_error) AS body_text
 		FROM postrider.dead_letters WHERE $1::timestamptz IS NULL OR (dead_lettered_at, dead_letter_id) < ($1, $2)
 		ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT $3`
 	var from *time.Time
@@ -59,16 +60,26 @@ func (s *Store) DeadLetterLines(ctx context.Context, before time.Time, beforeID 
 	return collect[DeadLetterLine](ctx, s.pool, query, from, [16]byte(beforeID), limit)
 }
 
-func collect[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, query, args...)
+// readTimeout bounds what management and the dashboard read of the big tables.
+const readTimeout = 10 * time.Second
+
+// collect reads with PostgreSQL's own timeout: a caller who merely leaves would leave it reading.
+func collect[T any](ctx context.Context, pool *pgxpool.Pool, query string, args ...any) (found []T, err error) {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(readTimeout.Milliseconds())); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		return err
+	})
 	if err != nil {
 		return nil, readError("a report", err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
-	if err != nil {
-		return nil, readError("a report", err)
-	}
-	return list, nil
+	return found, nil
 }
 
 // readError tells an outage from a fault, for whoever answers a person.

@@ -21,6 +21,8 @@ type Retention struct {
 	DeadLettersDays int
 	// CountsDays is for what was counted by the minute.
 	CountsDays int
+	// AuditDays is for the audit.
+	AuditDays int
 }
 
 // Retain removes what is older, whole days as partitions and the rest in small steps. Several nodes may be at it; what one of them left half done
@@ -36,6 +38,7 @@ func (s *Store) Retain(ctx context.Context, r Retention) error {
 		s.trim(ctx, "finished batches", trimBatches, today, r.DeliveredDays),
 		s.trim(ctx, "dead letters", trimDeadLetters, today, r.DeadLettersDays),
 		s.trim(ctx, "counts", trimCounts, today, r.CountsDays),
+		s.trim(ctx, "the audit", trimAudit, today, r.AuditDays),
 		s.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
 		s.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
 		s.dropDays(ctx, "events", today, r.DeliveredDays),
@@ -205,6 +208,10 @@ DELETE FROM postrider_internal.dead_letters WHERE id = ANY (ARRAY (
 DELETE FROM postrider_internal.rollups r USING (
     SELECT minute, topic_id, subscription_id, kind, detail FROM postrider_internal.rollups WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED) old
  WHERE (r.minute, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.minute, old.topic_id, old.subscription_id, old.kind, old.detail)`
+
+	trimAudit = `
+DELETE FROM postrider_internal.audit WHERE id = ANY (ARRAY (
+    SELECT id FROM postrider_internal.audit WHERE at < $1 ORDER BY at, id LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 	// trimStep keeps a transaction below a tenth of a second.
 	trimStep = 1000

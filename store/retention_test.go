@@ -176,6 +176,7 @@ func TestRetentionOfRows(t *testing.T) {
 		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, finished_at) VALUES (%d, 1, 'delivered', 1, 1, %s)`, i+1, when))
 		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (%d, 1, 1)`, i+1))
 		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`, when))
+		b.exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+", 'anna', 'topic_made' FROM generate_series(1, 1500)")
 		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
 			event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 			SELECT gen_random_uuid(), %s, 1, 1, 1, '', '', '', '', 1, now(), now(), gen_random_uuid(), '', '', '', '', '', '', '', '' FROM generate_series(1, 1500)`, when))
@@ -190,5 +191,10 @@ func TestRetentionOfRows(t *testing.T) {
 	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeliveredDays: 3, CountsDays: 3}))
 	require.Equal(t, "2,3 2 3000 1", counts())
 	require.NoError(t, b.store.Retain(t.Context(), store.Retention{DeadLettersDays: 3}))
+	require.Equal(t, "2,3 2 1500 1", counts())
+	audited := "SELECT count(*) FROM postrider.audit"
+	require.Equal(t, 3000, b.count(t, audited))
+	require.NoError(t, b.store.Retain(t.Context(), store.Retention{AuditDays: 3}))
+	require.Equal(t, 1500, b.count(t, audited))
 	require.Equal(t, "2,3 2 1500 1", counts())
 }

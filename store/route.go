@@ -202,7 +202,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		}
 		for _, route := range routes {
 			if n := route.missing(); n > 0 {
-				r.store.log.Error("events are gone before their deliveries were made: somebody removed their day by hand; publish them again",
+				r.store.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by hand; publish them again if they are wanted",
 					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
 			}
 		}

@@ -71,7 +71,7 @@ func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group 
 func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
 	const query = `SELECT id, event_type, subject, published_at, octet_length(body), CASE schema WHEN 'CustomEventSchema' THEN schema ELSE '' END,
 		CASE schema WHEN 'CustomEventSchema' THEN event_id ELSE '' END, CASE schema WHEN 'CustomEventSchema' THEN data_version ELSE '' END
-		FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])`
+		FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL`
 	days, ids := routedIDs(routes)
 	rows, err := tx.Query(ctx, query, days, ids)
 	if err != nil {
@@ -89,7 +89,7 @@ func readRoutedBodies(ctx context.Context, tx pgx.Tx, routes []*routing, bytes i
 SELECT id, event_type, subject, published_at, octet_length(body), schema, event_id, source, data_version,
        CASE WHEN before < $3 THEN body ELSE '' END, before >= $3, CASE schema WHEN 'CustomEventSchema' THEN event_time END
   FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
-          FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[])) AS e`
+          FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL) AS e`
 	days, ids := routedIDs(routes)
 	rows, err := tx.Query(ctx, query, days, ids, bytes)
 	if err != nil {

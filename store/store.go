@@ -90,6 +90,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlan), recordStatementFor, resultColumns)
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlan), func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
+	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)
 	s.router = newRouter(s)

@@ -71,6 +71,7 @@ type retentionFlags struct {
 	KeepAttemptsDays    int `help:"Days for which delivery attempts are kept; 0 = for ever." default:"30" env:"POSTRIDER_KEEP_ATTEMPTS_DAYS"`
 	KeepDeadLettersDays int `help:"Days for which dead letters are kept; 0 = for ever." default:"0" env:"POSTRIDER_KEEP_DEAD_LETTERS_DAYS"`
 	KeepCountsDays      int `help:"Days for which counts by the minute are kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_COUNTS_DAYS"`
+	KeepAuditDays       int `help:"Days for which the audit is kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_AUDIT_DAYS"`
 }
 
 func (f retentionFlags) retention() (store.Retention, error) {
@@ -83,6 +84,7 @@ func (f retentionFlags) retention() (store.Retention, error) {
 		{"--keep-attempts-days", f.KeepAttemptsDays},
 		{"--keep-dead-letters-days", f.KeepDeadLettersDays},
 		{"--keep-counts-days", f.KeepCountsDays},
+		{"--keep-audit-days", f.KeepAuditDays},
 	} {
 		if flag.value < 0 || flag.value > most {
 			return store.Retention{}, usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
@@ -90,6 +92,7 @@ func (f retentionFlags) retention() (store.Retention, error) {
 	}
 	return store.Retention{
 		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays, CountsDays: f.KeepCountsDays,
+		AuditDays: f.KeepAuditDays,
 	}, nil
 }
 

@@ -142,6 +142,16 @@ var functionCalls = map[string]string{
 	"redeliver_events":   `postrider.redeliver_events('demo', 'ok', '2020-01-01', '2020-01-02') IS NOT NULL`,
 	"cancel_operation":   `postrider.cancel_operation(postrider.redeliver_all('{"topic": "nowhere"}')) IS NOT NULL`,
 	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`, // a trigger's, called by none but it
+
+	"pause":         `coalesce(postrider.pause('demo', 'ok')::text, '') || coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
+	"resume":        `coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
+	"release":       `coalesce(postrider.release('demo', 'ok')::text, '') = ''`,
+	"erase_subject": `postrider.erase_subject('demo', 'nobody') = 0`,
+	// TestOperateFromTheCommandLine has a delivery and an event for these.
+	"cancel":          `to_regprocedure('postrider.cancel(bigint)') IS NOT NULL`,
+	"retry_now":       `to_regprocedure('postrider.retry_now(bigint)') IS NOT NULL`,
+	"dead_letter_now": `to_regprocedure('postrider.dead_letter_now(bigint)') IS NOT NULL`,
+	"erase_event":     `to_regprocedure('postrider.erase_event(uuid, date)') IS NOT NULL`,
 }
 
 // requireContract: every view can be read and every function called.

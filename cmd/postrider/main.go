@@ -24,7 +24,9 @@ type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
 
-	Subscription subscriptionCmd `cmd:"" help:"Ask about event subscriptions."`
+	Subscription subscriptionCmd `cmd:"" help:"Ask about event subscriptions, and hold or release their deliveries."`
+	Delivery     deliveryCmd     `cmd:"" help:"Show, cancel, retry or give up a delivery."`
+	Event        eventCmd        `cmd:"" help:"Erase events."`
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
 }
 

@@ -18,15 +18,17 @@ import (
 
 type sqlCmd struct {
 	databaseFlags
-	Output    string `short:"o" help:"table or json (one object per row)." enum:"table,json" default:"table"`
-	Statement string `arg:"" help:"One SQL statement."`
+	Output    string        `short:"o" help:"table or json (one object per row)." enum:"table,json" default:"table"`
+	Timeout   time.Duration `help:"The statement is ended when it takes longer; 0 = never." default:"1m"`
+	Statement string        `arg:"" help:"One SQL statement."`
 }
 
 // Help is shown by sql --help.
 func (sqlCmd) Help() string {
 	return `The statement runs in a read-only transaction, as the role postrider_reader where that is permitted.
 
-Example:
+Examples:
+  postrider sql --timeout 10m "select count(*) from postrider.delivery_attempts"
   postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"`
 }
 
@@ -34,6 +36,9 @@ Example:
 func (c *sqlCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
+	}
+	if c.Timeout < 0 {
+		return usagef("--timeout %s: must not be negative", c.Timeout)
 	}
 	// No settings, and nothing prepared below: this works through PgBouncer as it is.
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
@@ -44,6 +49,10 @@ func (c *sqlCmd) Run(ctx context.Context) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := becomeReader(ctx, tx); err != nil {
 			return err
+		}
+		// Rounded up: PostgreSQL takes 0 for never.
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", (c.Timeout+time.Millisecond-1).Milliseconds())); err != nil {
+			return fmt.Errorf("bound the statement: %w", err)
 		}
 		rows, err := tx.Query(ctx, c.Statement, pgx.QueryExecModeExec)
 		if err != nil {

@@ -31,6 +31,17 @@ func TestSQLOnlyReads(t *testing.T) {
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
 }
 
+func TestSQLEndsAStatementThatTakesLong(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	r := postrider(t, db.env(), "sql", "--timeout", "1us", "SELECT pg_sleep(60)")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.stderr, "statement timeout")
+	require.Equal(t, "1min", words(postrider(t, db.env(), "sql", "SHOW statement_timeout").stdout)[1])
+	require.Equal(t, "0", words(postrider(t, db.env(), "sql", "--timeout", "0", "SHOW statement_timeout").stdout)[1])
+	require.Equal(t, 2, postrider(t, db.env(), "sql", "--timeout=-1s", "SELECT 1").code)
+}
+
 func TestSQLPrints(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

@@ -16,6 +16,9 @@ import (
 
 type subscriptionCmd struct {
 	TestFilter testFilterCmd `cmd:"" help:"Show which events an event subscription's filter wants, and which clause decided."`
+	Pause      pauseCmd      `cmd:"" help:"Hold an event subscription's deliveries until it is resumed."`
+	Resume     resumeCmd     `cmd:"" help:"End a pause."`
+	Release    releaseCmd    `cmd:"" help:"End a probation without waiting for its probe."`
 }
 
 type testFilterCmd struct {

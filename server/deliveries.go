@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"postrider/store"
+)
+
+// maxAttemptsShown is more than any policy allows before a time to live of a day has passed.
+const maxAttemptsShown = 1000
+
+// GetDelivery answers GET /v1/deliveries/{deliveryId}.
+func (m *management) GetDelivery(ctx context.Context, r GetDeliveryRequestObject) (GetDeliveryResponseObject, error) {
+	shown, err := m.delivery(ctx, r.DeliveryId)
+	if err != nil {
+		return nil, err
+	}
+	return GetDelivery200JSONResponse(shown), nil
+}
+
+// ListDeliveryAttempts answers GET /v1/deliveries/{deliveryId}/attempts.
+func (m *management) ListDeliveryAttempts(ctx context.Context, r ListDeliveryAttemptsRequestObject) (ListDeliveryAttemptsResponseObject, error) {
+	if _, err := m.delivery(ctx, r.DeliveryId); err != nil {
+		return nil, err
+	}
+	attempts, err := m.store.Operator().Attempts(ctx, r.DeliveryId, maxAttemptsShown)
+	if err != nil {
+		return nil, err
+	}
+	page := ListDeliveryAttempts200JSONResponse{Value: make([]DeliveryAttempt, len(attempts))}
+	for i := range attempts {
+		page.Value[i] = DescribeAttempt(&attempts[i])
+	}
+	return page, nil
+}
+
+// CancelDelivery answers POST /v1/deliveries/{deliveryId}/cancel.
+func (m *management) CancelDelivery(ctx context.Context, r CancelDeliveryRequestObject) (CancelDeliveryResponseObject, error) {
+	if err := m.store.Operator().Cancel(ctx, r.DeliveryId); err != nil {
+		return nil, err
+	}
+	shown, err := m.delivery(ctx, r.DeliveryId)
+	if err != nil {
+		return nil, err
+	}
+	return CancelDelivery200JSONResponse(shown), nil
+}
+
+// RetryDelivery answers POST /v1/deliveries/{deliveryId}/retryNow.
+func (m *management) RetryDelivery(ctx context.Context, r RetryDeliveryRequestObject) (RetryDeliveryResponseObject, error) {
+	if err := m.store.Operator().RetryNow(ctx, r.DeliveryId); err != nil {
+		return nil, err
+	}
+	shown, err := m.delivery(ctx, r.DeliveryId)
+	if err != nil {
+		return nil, err
+	}
+	return RetryDelivery200JSONResponse(shown), nil
+}
+
+// DeadLetterDelivery answers POST /v1/deliveries/{deliveryId}/deadLetterNow.
+func (m *management) DeadLetterDelivery(ctx context.Context, r DeadLetterDeliveryRequestObject) (DeadLetterDeliveryResponseObject, error) {
+	if _, err := m.store.Operator().DeadLetterNow(ctx, r.DeliveryId); err != nil {
+		return nil, err
+	}
+	shown, err := m.delivery(ctx, r.DeliveryId)
+	if err != nil {
+		return nil, err
+	}
+	return DeadLetterDelivery200JSONResponse(shown), nil
+}
+
+// EraseEvent answers POST /v1/events/{systemId}/erase.
+func (m *management) EraseEvent(ctx context.Context, r EraseEventRequestObject) (EraseEventResponseObject, error) {
+	id, err := uuid.Parse(r.SystemId)
+	if err != nil {
+		return nil, invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
+	}
+	erased, err := m.store.Operator().EraseEvent(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return EraseEvent200JSONResponse{Events: erased}, nil
+}
+
+// EraseSubject answers POST /v1/topics/{topic}/eraseSubject.
+func (m *management) EraseSubject(ctx context.Context, r EraseSubjectRequestObject) (EraseSubjectResponseObject, error) {
+	switch {
+	case !storable(r.Topic):
+		return nil, topicNotFound(r.Topic)
+	case r.Body == nil || r.Body.Subject == "":
+		return nil, invalid("subject", "is required; events without one are erased by their system id")
+	case !storable(r.Body.Subject):
+		return EraseSubject200JSONResponse{}, nil // no event can have it
+	}
+	erased, err := m.store.Operator().EraseSubject(ctx, r.Topic, r.Body.Subject)
+	if err != nil {
+		return nil, err
+	}
+	return EraseSubject200JSONResponse{Events: erased}, nil
+}
+
+func (m *management) delivery(ctx context.Context, id int64) (Delivery, error) {
+	found, err := m.store.Operator().Delivery(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return Delivery{}, refuse(http.StatusNotFound, codeNotFound, "delivery %d does not exist", id)
+	}
+	if err != nil {
+		return Delivery{}, err
+	}
+	return DescribeDelivery(found), nil
+}
+
+// DescribeDelivery shows a delivery as the REST API does.
+func DescribeDelivery(d *store.Delivery) Delivery {
+	return Delivery{
+		DeliveryId: d.ID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(), EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
+		State: d.State, Hold: d.Hold, Reason: d.Reason, Attempts: d.Attempts, Reruns: d.Reruns, NextAttemptAt: utcOrNull(d.NextAttemptAt), LastAttemptAt: utcOrNull(d.LastAttemptAt),
+		LastOutcome: d.LastOutcome, LastStatus: d.LastStatus, OwedSince: d.OwedSince.UTC(), FinishedAt: utcOrNull(d.FinishedAt),
+		BatchId: d.BatchID, RedeliveredFrom: idOrNull(d.RedeliveredFrom), DeadLetterId: idOrNull(d.DeadLetterID),
+	}
+}
+
+// DescribeAttempt shows an attempt as the REST API does.
+func DescribeAttempt(a *store.Attempt) DeliveryAttempt {
+	return DeliveryAttempt{
+		Number: a.Number, Reruns: a.Reruns, BatchId: a.BatchID, DueAt: utcOrNull(a.DueAt), StartedAt: a.StartedAt.UTC(), DurationMs: a.DurationMS,
+		Status: a.Status, Outcome: a.Outcome, Error: a.Error, Verdict: a.Verdict, NextAttemptAt: utcOrNull(a.NextAttemptAt), Why: a.Why, Hold: a.Hold, Late: a.Late,
+		ResponseHeaders: a.ResponseHeaders, ResponseExcerpt: a.ResponseExcerpt, Node: a.Node,
+	}
+}
+
+func idOrNull(id *uuid.UUID) *string {
+	if id == nil {
+		return nil
+	}
+	return new(id.String())
+}

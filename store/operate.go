@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"postrider/policy"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ReasonRetriedByOperator is why a member leaves its batch that somebody wanted attempted now.
+const ReasonRetriedByOperator policy.Reason = "RetriedByOperator"
+
+// Operator does what people on call do to deliveries and event subscriptions, and erases events. It calls the functions that people
+// call by SQL, so that there is one way to do it. What they refuse is a *FunctionError.
+type Operator struct {
+	pool *pgxpool.Pool
+	poke func()
+}
+
+// OperatorOf acts on a database without a store: for a program that has no encryption key.
+func OperatorOf(pool *pgxpool.Pool) *Operator { return &Operator{pool, func() {}} }
+
+// Operator acts on the store's database.
+func (s *Store) Operator() *Operator { return &Operator{s.pool, s.notifier.poke} }
+
+// Cancel ends a pending delivery. An attempt that is under way may still reach the endpoint; nothing of it is recorded. ErrNotFound;
+// ErrConflict: it has ended.
+func (o *Operator) Cancel(ctx context.Context, delivery int64) error {
+	var state string
+	return o.call(ctx, "cancel a delivery", "SELECT postrider_internal.cancel($1, $2, $3)", &state, delivery)
+}
+
+// RetryNow makes a pending delivery's next attempt due now. ErrNotFound; ErrPaused, ErrNotValidated or ErrConflict: its event
+// subscription is on hold; ErrConflict: it has ended, or an attempt is under way.
+func (o *Operator) RetryNow(ctx context.Context, delivery int64) error {
+	if err := o.do(ctx, "retry a delivery", "SELECT postrider_internal.retry_now($1, $2, $3)", delivery); err != nil {
+		return err
+	}
+	o.poke()
+	return nil
+}
+
+// DeadLetterNow gives a pending delivery up and returns the dead letter's id. The errors are those of Cancel.
+func (o *Operator) DeadLetterNow(ctx context.Context, delivery int64) (letter uuid.UUID, err error) {
+	return letter, o.call(ctx, "dead-letter a delivery", "SELECT postrider_internal.dead_letter_now($1, $2, $3)", &letter, delivery)
+}
+
+// Pause holds an event subscription's deliveries; see Store.PauseSubscription, which waits for more. ErrNotFound; ErrConflict: its last
+// pause is still ending.
+func (o *Operator) Pause(ctx context.Context, topic, subscription string, stopTimeToLive *bool) error {
+	return o.do(ctx, "pause an event subscription", "SELECT postrider_internal.pause($1, $2, $3, $4, $5)", topic, subscription, stopTimeToLive)
+}
+
+// Resume ends a pause; see Store.ResumeSubscription. ErrNotFound.
+func (o *Operator) Resume(ctx context.Context, topic, subscription string) error {
+	return o.do(ctx, "resume an event subscription", "SELECT postrider_internal.resume($1, $2, $3, $4)", topic, subscription)
+}
+
+// Release ends a probation; see Store.ReleaseSubscription. ErrNotFound; ErrPaused; ErrNotValidated.
+func (o *Operator) Release(ctx context.Context, topic, subscription string) error {
+	return o.do(ctx, "release an event subscription", "SELECT postrider_internal.release($1, $2, $3, $4)", topic, subscription)
+}
+
+// EraseEvent erases what an event says, everywhere, and cancels what is pending of it; see postrider.erase_event(). It says how many
+// events were erased: 0 = it was before. ErrNotFound.
+func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (erased int, err error) {
+	return erased, o.call(ctx, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)", &erased, systemID)
+}
+
+// EraseSubject erases all events of a topic with exactly this subject, which must not be empty, and says how many. It reads every
+// event that is kept. ErrNotFound: there is no such topic; ErrInvalid.
+func (o *Operator) EraseSubject(ctx context.Context, topic, subject string) (erased int, err error) {
+	return erased, o.call(ctx, "erase the events of a subject", "SELECT postrider_internal.erase_subject($1, $2, $3, $4)", &erased, topic, subject)
+}
+
+func (o *Operator) do(ctx context.Context, doing, function string, args ...any) error {
+	var nothing string
+	return o.call(ctx, doing, "SELECT coalesce(("+function+")::text, '')", &nothing, args...)
+}
+
+// operateTries: what PostgreSQL rolled back to let another through is tried again.
+const operateTries = 3
+
+// call calls one of the functions that act; their last two arguments say who does.
+func (o *Operator) call(ctx context.Context, doing, function string, answer any, args ...any) (err error) {
+	who := actorOf(ctx)
+	for range operateTries {
+		if err = o.pool.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answer); err == nil {
+			return nil
+		}
+		if !isTransient(err) {
+			break
+		}
+	}
+	return failed(doing, err)
+}
+
+// Delivery is a delivery as the view postrider.deliveries shows it; see there.
+type Delivery struct {
+	ID              int64 `db:"delivery_id"`
+	Topic           string
+	Subscription    string
+	SystemID        uuid.UUID
+	EventID         *string
+	EventType       *string
+	Subject         *string
+	State           string
+	Hold            *string
+	Reason          *string
+	Attempts        int
+	Reruns          int
+	NextAttemptAt   *time.Time
+	LastAttemptAt   *time.Time
+	LastOutcome     *string
+	LastStatus      *int
+	OwedSince       time.Time
+	FinishedAt      *time.Time
+	BatchID         *int64
+	RedeliveredFrom *uuid.UUID
+	DeadLetterID    *uuid.UUID
+}
+
+// Attempt is a row of the view postrider.delivery_attempts; see there.
+type Attempt struct {
+	Number          int
+	Reruns          int
+	BatchID         *int64
+	DueAt           *time.Time
+	StartedAt       time.Time
+	DurationMS      float64
+	Status          *int
+	Outcome         string
+	Error           *string
+	Verdict         string
+	NextAttemptAt   *time.Time
+	Why             string
+	Hold            *string
+	Late            bool
+	ResponseHeaders *string
+	ResponseExcerpt *string
+	Node            string
+}
+
+const (
+	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at, last_attempt_at,
+       last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from, dead_letter_id
+  FROM postrider.deliveries WHERE delivery_id = $1`
+
+	// attemptsQuery finds the attempts of a delivery, alone and in the batches that it was in.
+	attemptsQuery = `SELECT number, reruns, batch_id, due_at, started_at, duration_ms::float8 AS duration_ms, status, outcome, error, verdict, next_attempt_at, why, hold, late,
+       response_headers, response_excerpt, node
+  FROM (SELECT * FROM postrider.delivery_attempts WHERE delivery_id = $1
+        UNION ALL
+        SELECT a.* FROM postrider_internal.batch_members m JOIN postrider.delivery_attempts a ON a.batch_id = m.batch_id
+         WHERE m.delivery_id = $1 AND a.number <= coalesce(m.left_after, a.number)) made
+ ORDER BY number, late, started_at LIMIT $2`
+)
+
+// Delivery reads a delivery. ErrNotFound.
+func (o *Operator) Delivery(ctx context.Context, id int64) (*Delivery, error) {
+	found, err := collect[Delivery](ctx, o.pool, deliveryQuery, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("delivery %d: %w", id, err)
+	case len(found) == 0:
+		return nil, fmt.Errorf("delivery %d: %w", id, ErrNotFound)
+	}
+	return &found[0], nil
+}
+
+// Attempts reads the first attempts of a delivery, up to limit, those of the batches that it was in among them.
+func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]Attempt, error) {
+	attempts, err := collect[Attempt](ctx, o.pool, attemptsQuery, id, limit)
+	if err != nil {
+		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
+	}
+	return attempts, nil
+}
