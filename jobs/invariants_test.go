@@ -73,6 +73,11 @@ SELECT count(*) FROM postrider_internal.delivery_attempts a
  WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < a.next_attempt_at
        AND NOT EXISTS (SELECT FROM postrider.audit r WHERE r.action = 'delivery_retried' AND r.details ->> 'deliveryId' = b.delivery_id::text))`
 
+// The backlogs that are told without being counted are those that there are.
+const miscountedBacklogs = `
+SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries GROUP BY 1) truth
+  FULL JOIN postrider.backlogs told USING (subscription_id) WHERE truth.n IS DISTINCT FROM told.owed_deliveries`
+
 // requireInvariants is asked after every test.
 func (b *bundle) requireInvariants(t *testing.T) {
 	t.Helper()
@@ -82,4 +87,5 @@ func (b *bundle) requireInvariants(t *testing.T) {
 	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
 	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")
 	require.Zero(t, b.count(t, tooEarly), "no attempt runs before its time")
+	require.Zero(t, b.count(t, miscountedBacklogs), "what is owed is counted exactly")
 }

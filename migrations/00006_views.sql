@@ -47,7 +47,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        coalesce(s.honor_retry_after, s.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
        coalesce(s.probation_action, CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
        coalesce(s.retry_transport_errors, p.retry_transport_errors) AS retry_transport_errors,
-       s.expiration_time_utc
+       s.expiration_time_utc,
+       s.id AS subscription_id
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -70,6 +71,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.honor_retry_after IS 'Effective 
 COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS 'Effective probationAction, of events whose turn comes during a probation: hold, or documented: some end without an attempt.';
 COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS 'Effective retryTransportErrors: where there was no answer, another attempt is made even where the policy''s table says never.';
 COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS 'When it gets no more events and is deleted; NULL = never.';
+COMMENT ON COLUMN postrider.event_subscriptions.subscription_id IS 'postrider''s own id of it; one that is made anew under the same name has another. The other views have it, too: asked for by it, they go straight to an event subscription''s rows.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS 'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
 COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS 'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS 'maxConcurrentDeliveries as set: requests in flight at most, shared by the nodes; NULL = as many as the endpoint keeps up with.';
@@ -94,7 +96,8 @@ SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, 
        CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) ELSE 'erased at ' || e.erased_at END AS body_error, octet_length(e.body) AS body_bytes, e.day, e.erased_at
   FROM postrider_internal.events e
   JOIN postrider_internal.topics t ON t.id = e.topic_id
- WHERE e.day = (e.published_at AT TIME ZONE 'UTC')::date; -- without those that a redelivery has stored again
+ WHERE (e.day > (e.published_at AT TIME ZONE 'UTC')::date) IS NOT TRUE; -- without those that a redelivery has stored again; of day = … PostgreSQL believes that it
+                                                                        -- is true of one event in 200, and sorts all of them for a page
 COMMENT ON VIEW postrider.events IS 'Accepted events, also those that no event subscription wanted (matched = 0).';
 COMMENT ON COLUMN postrider.events.system_id IS 'postrider''s own id of the event (aeg-output-event-id); ordered by time of publishing.';
 COMMENT ON COLUMN postrider.events.topic IS 'Topic it was published to.';
@@ -116,23 +119,29 @@ COMMENT ON COLUMN postrider.events.body_bytes IS 'Size of the event in bytes.';
 COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition. Name it in a query over many events.';
 COMMENT ON COLUMN postrider.events.erased_at IS 'When its body and subject were erased, see postrider.erase_event(); NULL = they were not.';
 
+-- Both halves are plain tables below the joins, and not joins of their own: so PostgreSQL can read all of them in the order of an index and stop
+-- at the end of a page. Each half's state is a constant or has a CHECK, so one that cannot match is left out.
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, d.event_uuid AS system_id,
-       'pending' AS state, coalesce(d.hold, b.hold) AS hold, NULL AS reason, d.attempts, d.reruns, coalesce(b.next_attempt_at, d.next_attempt_at) AS next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
-       d.owed_since, NULL::timestamptz AS finished_at, d.batch_id, d.redelivered_from, NULL::uuid AS dead_letter_id
-  FROM postrider_internal.deliveries d
+       d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns, coalesce(b.next_attempt_at, d.next_attempt_at) AS next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
+       d.owed_since, d.finished_at, d.batch_id, d.redelivered_from, d.dead_letter_id,
+       CASE WHEN d.state <> 'pending' THEN NULL
+            WHEN coalesce(d.hold, b.hold) IS NOT NULL THEN coalesce(d.hold, b.hold)
+            WHEN d.open THEN 'batch'
+            WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
+            ELSE 'worker' END AS waits_for,
+       d.subscription_id
+  FROM (SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS state, hold, NULL::text AS reason, attempts, reruns, next_attempt_at, last_attempt_at, last_outcome, last_status,
+               owed_since, NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, NULL::uuid AS dead_letter_id, open
+          FROM postrider_internal.deliveries
+         UNION ALL
+        SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL::text, reason, attempts, reruns, NULL::timestamptz, last_attempt_at, last_outcome, last_status,
+               owed_since, finished_at, batch_id, NULL::bigint, redelivered_from, dead_letter_id, false
+          FROM postrider_internal.delivery_history) d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
-  LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
-UNION ALL
-SELECT h.id, t.name, s.name, e.event_id, e.event_type, e.subject, h.event_uuid,
-       h.state, NULL, h.reason, h.attempts, h.reruns, NULL, h.last_attempt_at, h.last_outcome, h.last_status,
-       h.owed_since, h.finished_at, h.batch_id, h.redelivered_from, h.dead_letter_id
-  FROM postrider_internal.delivery_history h
-  JOIN postrider_internal.event_subscriptions s ON s.id = h.subscription_id
-  JOIN postrider_internal.topics t ON t.id = h.topic_id
-  LEFT JOIN postrider_internal.events e ON e.id = h.event_uuid AND e.day = h.event_day;
+  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id;
 COMMENT ON VIEW postrider.deliveries IS 'One row for each event owed to an event subscription, unfinished and finished.';
 COMMENT ON COLUMN postrider.deliveries.delivery_id IS 'Id of the delivery.';
 COMMENT ON COLUMN postrider.deliveries.topic IS 'Topic of the event.';
@@ -155,12 +164,40 @@ COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
 COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
 COMMENT ON COLUMN postrider.deliveries.redelivered_from IS 'Dead letter it was redelivered from, or the operation that delivered a past event; NULL = it began with the publish.';
 COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
+COMMENT ON COLUMN postrider.deliveries.waits_for IS 'What it waits for while it is pending: a hold''s end (paused, not_validated, probation, admission), next_attempt_at, batch (to be put into the next one), or worker: its turn has come, and it is in the queue or on its way.';
+COMMENT ON COLUMN postrider.deliveries.subscription_id IS 'Id of the event subscription, see postrider.event_subscriptions.';
+
+CREATE VIEW postrider.backlogs AS
+SELECT t.name AS topic, s.name AS subscription, o.deliveries AS owed_deliveries,
+       (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
+       + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+       oldest.owed_since AS oldest_owed_since, postrider_internal.seconds(now() - oldest.owed_since) AS oldest_age_seconds, oldest.id AS oldest_delivery_id,
+       s.id AS subscription_id
+  FROM (SELECT subscription_id, sum(deliveries)::bigint AS deliveries
+          FROM (SELECT subscription_id, deliveries FROM postrider_internal.owed
+                 UNION ALL
+                SELECT subscription_id, CASE kind WHEN 'owed' THEN count ELSE -count END FROM postrider_internal.rollup_deltas, unnest(entries)
+                 WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) both_of
+         GROUP BY 1 HAVING sum(deliveries) > 0) o
+  JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  LEFT JOIN LATERAL (SELECT d.id, d.owed_since FROM postrider_internal.deliveries d WHERE d.subscription_id = o.subscription_id ORDER BY d.id LIMIT 1) oldest ON true;
+COMMENT ON VIEW postrider.backlogs IS 'What is owed now, for each event subscription that is owed something: known at any size, and exact, without a look at the deliveries.';
+COMMENT ON COLUMN postrider.backlogs.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.backlogs.subscription IS 'Event subscription.';
+COMMENT ON COLUMN postrider.backlogs.owed_deliveries IS 'How many deliveries are not finished.';
+COMMENT ON COLUMN postrider.backlogs.held_deliveries IS 'How many of them wait on hold. These are counted: ask for it where hold of postrider.event_subscriptions does not answer already.';
+COMMENT ON COLUMN postrider.backlogs.oldest_owed_since IS 'Since when the one that was made first is owed.';
+COMMENT ON COLUMN postrider.backlogs.oldest_age_seconds IS 'How long that is, in seconds.';
+COMMENT ON COLUMN postrider.backlogs.oldest_delivery_id IS 'Which one it is, see postrider.deliveries.';
+COMMENT ON COLUMN postrider.backlogs.subscription_id IS 'Id of the event subscription, see postrider.event_subscriptions.';
 
 CREATE VIEW postrider.delivery_attempts AS
 SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
        a.duration_us / 1000.0 AS duration_ms, a.dns_us / 1000.0 AS dns_ms, a.connect_us / 1000.0 AS connect_ms, a.tls_us / 1000.0 AS tls_ms, a.first_byte_us / 1000.0 AS first_byte_ms,
        a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late,
-       postrider.try_text(a.response_headers) AS response_headers, postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day
+       postrider.try_text(a.response_headers) AS response_headers, postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day,
+       postrider_internal.seconds(a.started_at - a.due_at) * 1000 AS waited_ms, a.subscription_id
   FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
@@ -195,10 +232,12 @@ COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of th
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that made it.';
 COMMENT ON COLUMN postrider.delivery_attempts.day IS 'UTC day of recording: the partition.';
+COMMENT ON COLUMN postrider.delivery_attempts.waited_ms IS 'How long after its turn had come the request began, milliseconds; hold says what for.';
+COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS 'Id of the event subscription, see postrider.event_subscriptions.';
 
 CREATE VIEW postrider.batches AS
 SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.hold, b.members, b.bytes, b.attempts, b.reruns,
-       b.next_attempt_at, b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at
+       b.next_attempt_at, b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at, b.subscription_id
   FROM postrider_internal.batches b
   JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
@@ -219,6 +258,7 @@ COMMENT ON COLUMN postrider.batches.last_outcome IS 'What the last attempt came 
 COMMENT ON COLUMN postrider.batches.last_status IS 'HTTP status of the last attempt; NULL when there was no answer.';
 COMMENT ON COLUMN postrider.batches.created_at IS 'When the batch was cut.';
 COMMENT ON COLUMN postrider.batches.finished_at IS 'When it ended.';
+COMMENT ON COLUMN postrider.batches.subscription_id IS 'Id of the event subscription, see postrider.event_subscriptions.';
 
 CREATE VIEW postrider.batch_members AS
 SELECT m.batch_id, m.position, m.delivery_id, coalesce(d.event_id, h.event_id) AS event_id, m.left_at, m.left_after, m.left_reason
@@ -352,7 +392,22 @@ COMMENT ON COLUMN postrider.nodes.started_at IS 'When it started.';
 COMMENT ON COLUMN postrider.nodes.beat_at IS 'Its last heartbeat; there is one a second.';
 COMMENT ON COLUMN postrider.nodes.sweeper_finds IS 'Deliveries, batches, routes and jobs that had come apart and that its sweeper has mended since it started. It should be 0.';
 
+CREATE VIEW postrider.storage AS
+SELECT coalesce(parent.relname, c.relname)::text AS table_name, CASE WHEN parent.relname IS NOT NULL THEN to_date(right(c.relname, 8), 'YYYYMMDD') END AS day,
+       nullif(c.reltuples, -1)::bigint AS rows_estimate, pg_total_relation_size(c.oid) AS total_bytes, pg_indexes_size(c.oid) AS index_bytes
+  FROM pg_class c
+  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider_internal'
+  LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+  LEFT JOIN pg_class parent ON parent.oid = i.inhparent
+ WHERE c.relkind = 'r';
+COMMENT ON VIEW postrider.storage IS 'How large each table is on disk, day by day where it has a part for each day. Tables are no contract; their sizes are.';
+COMMENT ON COLUMN postrider.storage.table_name IS 'Table. events, delivery_history (finished deliveries) and delivery_attempts have a part for each day; deliveries are the unfinished ones.';
+COMMENT ON COLUMN postrider.storage.day IS 'UTC day of the part; NULL of a table without days.';
+COMMENT ON COLUMN postrider.storage.rows_estimate IS 'How many rows PostgreSQL counted in it last; NULL before it has.';
+COMMENT ON COLUMN postrider.storage.total_bytes IS 'Bytes on disk, with indexes and long values.';
+COMMENT ON COLUMN postrider.storage.index_bytes IS 'Bytes of its indexes.';
+
 -- +goose Down
-DROP VIEW postrider.nodes, postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
+DROP VIEW postrider.storage, postrider.backlogs, postrider.nodes, postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
     postrider.delivery_attempts, postrider.deliveries, postrider.events, postrider.event_subscriptions, postrider.topics;
 DROP FUNCTION postrider_internal.seconds(interval);

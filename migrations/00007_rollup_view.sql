@@ -3,7 +3,7 @@
 ALTER TABLE postrider_internal.rollup_deltas SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 CREATE VIEW postrider.delivery_counts AS
-SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets
+SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets, c.subscription_id
   FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,
                CASE WHEN bool_or(latency_buckets IS NOT NULL) THEN ARRAY [
                     sum(latency_buckets[1])::bigint, sum(latency_buckets[2])::bigint, sum(latency_buckets[3])::bigint, sum(latency_buckets[4])::bigint, sum(latency_buckets[5])::bigint, sum(latency_buckets[6])::bigint, sum(latency_buckets[7])::bigint,
@@ -24,9 +24,10 @@ COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.'
 COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.delivery_counts.subscription IS 'Event subscription; NULL for published and duplicate, which are counted once however many want the event.';
 COMMENT ON COLUMN postrider.delivery_counts.kind IS 'What is counted: published (events), duplicate (events that were published again and are stored once), owed (deliveries begun), attempt (requests made), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
-COMMENT ON COLUMN postrider.delivery_counts.detail IS 'Of an attempt its outcome, of an end its reason; else empty.';
+COMMENT ON COLUMN postrider.delivery_counts.detail IS 'Of an attempt its outcome, of an end its reason, of delivered FirstAttempt where no second attempt was made; else empty.';
 COMMENT ON COLUMN postrider.delivery_counts.count IS 'How many.';
 COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS 'Of attempts: how many took less than 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5, 10, 30, 60 s, and longer, each without those before it; else NULL.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription_id IS 'Id of the event subscription, see postrider.event_subscriptions; 0 for published and duplicate.';
 
 -- +goose Down
 DROP VIEW postrider.delivery_counts;

@@ -152,7 +152,7 @@ WITH input AS (
             SELECT next_job, jsonb_build_object('d', id, 's', subscription_id, 'n', made + 1), 'deliver', next_at FROM members WHERE next_job IS NOT NULL) jobs
 ), history AS (` + recordedHistory + `
 ), rolled_attempts AS (` + rolledAttempts + `
-), rolled_ends AS (` + rolledEnds + "state, coalesce(reason, '')" + rolledEndsFrom + `
+), rolled_ends AS (` + rolledEnds + "state, " + endedDetail + rolledEndsFrom + `
 ), letters AS (` + recordedLetters + `
 )
 SELECT coalesce(array_agg(id), '{}') FROM token`

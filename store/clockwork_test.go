@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -99,7 +100,9 @@ func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
 	require.NoError(t, err)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "INSERT INTO postrider_internal.events SELECT gen_random_uuid(), (now() AT TIME ZONE 'UTC')::date, 1, now(), now(), 1, 0, '', '', '', '', '', '', NULL, NULL, ''")
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), `INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_id, event_type, subject, source, data_version, schema, body)
+		SELECT gen_random_uuid(), (now() AT TIME ZONE 'UTC')::date, 1, now(), '', '', '', '', '', '', ''`)
 	require.NoError(t, err)
 	require.NoError(t, b.store.EnsurePartitions(t.Context()), "an open publish does not stop the making of a partition")
 	require.NoError(t, tx.Rollback(t.Context()))

@@ -48,7 +48,7 @@ const (
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, $4, batch_id, owed_since,
            first_attempt_at, last_attempt_at, now(), 'delivered', $5, redelivered_from
       FROM finished
-), rolled AS (` + rolledEnds + "'delivered', ''" + rolledEndsFrom + `
+), rolled AS (` + rolledEnds + "'delivered', CASE WHEN attempts = 1 THEN 'FirstAttempt' ELSE '' END" + rolledEndsFrom + `
 `
 	// Between these two stand the ids of the delivery and of the batch, one of them NULL.
 	lateAnswer = `

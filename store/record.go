@@ -71,7 +71,7 @@ WITH input AS (
      WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL
        AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE next_job IS NULL AND state IS NOT NULL))` + endedColumns + `
 ), history AS (` + recordedHistory + `
-), rolled_ends AS (` + rolledEnds + "state, coalesce(reason, '')" + rolledEndsFrom + `)`
+), rolled_ends AS (` + rolledEnds + "state, " + endedDetail + rolledEndsFrom + `)`
 )
 
 // recordStatements are the four, by what a group needs.

@@ -37,8 +37,9 @@ const (
           FROM result WHERE number > 0 GROUP BY 2, 4, 5` + rolledAs
 
 	// rolledEnds and rolledEndsFrom are a part of each statement that finishes deliveries; between them stand the state and
-	// the reason.
+	// the detail, which is the reason, or whether the first attempt was enough.
 	rolledEnds     = rolled + `SELECT topic_id, subscription_id, `
+	endedDetail    = `CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt' ELSE coalesce(reason, '') END`
 	rolledEndsFrom = `, NULL::int, count(*) FROM finished GROUP BY 1, 2, 3, 4` + rolledAs
 )
 
@@ -69,6 +70,11 @@ WITH taken AS (
         ON CONFLICT (minute, topic_id, subscription_id, kind, detail)
         DO UPDATE SET count = r.count + excluded.count, latency_buckets = CASE WHEN excluded.latency_buckets IS NOT NULL
                   THEN ARRAY [` + eachBucket("r.latency_buckets[%[1]d] + excluded.latency_buckets[%[1]d]") + `] END
+), owed AS (
+    INSERT INTO postrider_internal.owed AS o (subscription_id, deliveries)
+    SELECT subscription_id, sum(CASE kind WHEN 'owed' THEN count ELSE -count END) FROM taken, unnest(entries)
+     WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled') GROUP BY 1 HAVING sum(CASE kind WHEN 'owed' THEN count ELSE -count END) <> 0
+        ON CONFLICT (subscription_id) DO UPDATE SET deliveries = o.deliveries + excluded.deliveries
 )
 SELECT count(*) FROM taken`
 

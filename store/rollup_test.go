@@ -19,9 +19,11 @@ WITH truth AS (
     SELECT topic, NULL AS subscription, 'published' AS kind, '' AS detail, count(*) AS n FROM postrider.events GROUP BY 1
     UNION ALL SELECT topic, subscription, 'owed', '', count(*) FROM postrider.deliveries GROUP BY 1, 2
     UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late GROUP BY 1, 2, 4
-    UNION ALL SELECT topic, subscription, state, coalesce(reason, ''), count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT topic, subscription, state, CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt' ELSE coalesce(reason, '') END, count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT topic, subscription, 'backlog', '', count(*) FROM postrider.deliveries WHERE state = 'pending' GROUP BY 1, 2
 ), told AS (
     SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate' GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT topic, subscription, 'backlog', '', owed_deliveries FROM postrider.backlogs
 )
 SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coalesce(truth.subscription, '') = coalesce(told.subscription, '')
        AND truth.kind = told.kind AND truth.detail = told.detail

@@ -22,18 +22,21 @@ func TestEveryScenarioIsAVerb(t *testing.T) {
 func TestBenchRefuses(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"bench speed":                             "unexpected argument speed",
-		"bench throughput --duration 10ms":        "bench throughput: the duration must be 1s or more, not 10ms",
-		"bench throughput --duration 0s":          "--duration, --event-bytes and --ceiling-time must be positive",
-		"bench throughput --clients=-1":           "all numbers must be positive",
-		"bench throughput -o xml":                 `--output must be one of "table","json"`,
-		"bench throughput --event-bytes 10":       "an event has 320 bytes at least, not 10",
-		"bench latency --rate 0":                  "--rate must be positive",
-		"bench publish --events-per-request 2000": "a request has 1048576 bytes at most",
-		"bench failing --percent 100":             "1 to 99 percent of the requests can fail, not 100",
-		"bench batched --events-per-batch 5001":   "5000 events at most",
-		"bench backlog --waits long":              `--waits must be one of "paused","scheduled"`,
-		"bench remote --answer-after x":           "--answer-after",
+		"bench speed":                                     "unexpected argument speed",
+		"bench throughput --duration 10ms":                "bench throughput: the duration must be 1s or more, not 10ms",
+		"bench throughput --duration 0s":                  "--duration, --event-bytes and --ceiling-time must be positive",
+		"bench throughput --clients=-1":                   "all numbers must be positive",
+		"bench throughput -o xml":                         `--output must be one of "table","json"`,
+		"bench throughput --event-bytes 10":               "an event has 320 bytes at least, not 10",
+		"bench latency --rate 0":                          "--rate must be positive",
+		"bench publish --events-per-request 2000":         "a request has 1048576 bytes at most",
+		"bench failing --percent 100":                     "1 to 99 percent of the requests can fail, not 100",
+		"bench batched --events-per-batch 5001":           "5000 events at most",
+		"bench deadletters --deliveries 10000 --rounds 0": "--rounds must be positive",
+		"bench backlog --waits long":                      `--waits must be one of "paused","scheduled"`,
+		"bench remote --answer-after x":                   "--answer-after",
+		"bench deadletters --deliveries 100":              "there can be 10000 to 1000000000 deliveries, not 100",
+		"bench deadletters --deliveries=-1":               "there can be 10000 to 1000000000 deliveries, not -1",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -18,7 +20,7 @@ type benchCmd struct {
 	Remote      benchRemoteCmd      `cmd:"" help:"Deliver to an endpoint that takes 100 ms to answer."`
 	Fanout      benchFanoutCmd      `cmd:"" help:"Deliver each event to ten event subscriptions."`
 	Failing     benchFailingCmd     `cmd:"" help:"Measure what it costs when a fifth of the requests is answered 503."`
-	Deadletters benchDeadlettersCmd `cmd:"" help:"Measure dead letters: every request is answered 400."`
+	Deadletters benchDeadlettersCmd `cmd:"" help:"Measure dead letters: every request is answered 400; or how fast SQL answers about millions."`
 	Batched     benchBatchedCmd     `cmd:"" help:"Deliver in batches of 100: what was paused, and while publishing."`
 	Backlog     benchBacklogCmd     `cmd:"" help:"Measure beside a million deliveries that wait."`
 	Retention   benchRetentionCmd   `cmd:"" help:"Measure while days whose time is over are removed."`
@@ -206,14 +208,39 @@ func (c *benchFailingCmd) Run(ctx context.Context) error {
 type benchDeadlettersCmd struct {
 	benchFlags
 	rateFlag
+	Deliveries int `help:"Make a database of that many deliveries, a tenth of them dead letters, and time the questions of docs/sql.md instead." placeholder:"N"`
+	Rounds     int `help:"How many times to ask each of them." default:"20"`
 }
 
 // Help is shown by bench deadletters --help.
-func (benchDeadlettersCmd) Help() string { return benchHelp + "deadletters -o json" }
+func (benchDeadlettersCmd) Help() string {
+	return `With --deliveries nothing is published: a private database is filled with a week's deliveries by SQL (ten million take
+11 GB and some minutes), and each of the questions that postrider sql --questions lists is asked as postrider sql does. Times are reported,
+and nothing is judged.
+
+` + benchHelp + `deadletters -o json
+  postrider bench deadletters --deliveries 10000000`
+}
 
 // Run executes bench deadletters.
 func (c *benchDeadlettersCmd) Run(ctx context.Context) error {
+	if c.Deliveries != 0 {
+		return c.ask(ctx)
+	}
 	return c.run(ctx, "deadletters", bench.Options{Rate: c.Rate})
+}
+
+// ask times the questions.
+func (c *benchDeadlettersCmd) ask(ctx context.Context) error {
+	o := bench.QuestionsOptions{Deliveries: c.Deliveries, Rounds: c.Rounds, DatabaseURL: c.DatabaseURL}
+	if err := o.Prepare(); err != nil || c.Rounds == 0 {
+		return usagef("bench deadletters: %v", cmp.Or(err, errors.New("--rounds must be positive")))
+	}
+	report, err := bench.RunQuestions(ctx, o, os.Stderr)
+	if err != nil {
+		return err
+	}
+	return printReport(report, c.Output)
 }
 
 type benchBatchedCmd struct {

@@ -2,25 +2,29 @@ package main
 
 import (
 	"context"
-	"database/sql/driver"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"postrider/docs"
 )
 
 type sqlCmd struct {
 	databaseFlags
-	Output    string        `short:"o" help:"table or json (one object per row)." enum:"table,json" default:"table"`
-	Timeout   time.Duration `help:"The statement is ended when it takes longer; 0 = never." default:"1m"`
-	Statement string        `arg:"" help:"One SQL statement."`
+	Output       string        `short:"o" help:"table, json (one object per row) or csv." enum:"table,json,csv" default:"table"`
+	Timeout      time.Duration `help:"Give the statement up after this long; 0 = never." default:"30s"`
+	Questions    bool          `help:"List the questions of docs/sql.md, which need no SQL of yours."`
+	Question     string        `help:"Ask one of them, by its name or number." placeholder:"NAME"`
+	Topic        string        `help:"Topic that the question is about." placeholder:"NAME"`
+	Subscription string        `help:"Event subscription that the question is about." placeholder:"NAME"`
+	EventID      string        `help:"Event that the question is about, by the publisher's id." placeholder:"ID"`
+	Statement    string        `arg:"" optional:"" help:"One SQL statement."`
 }
 
 // Help is shown by sql --help.
@@ -28,42 +32,129 @@ func (sqlCmd) Help() string {
 	return `The statement runs in a read-only transaction, as the role postrider_reader where that is permitted.
 
 Examples:
+  postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"
   postrider sql --timeout 10m "select count(*) from postrider.delivery_attempts"
-  postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"`
+  postrider sql --questions
+  postrider sql --question owed --topic orders --subscription billing -o csv`
 }
 
 // Run executes sql.
 func (c *sqlCmd) Run(ctx context.Context) error {
+	if c.Questions {
+		return c.listQuestions()
+	}
+	statement, err := c.statement()
+	if err != nil {
+		return err
+	}
 	if err := c.require(); err != nil {
 		return err
 	}
-	if c.Timeout < 0 {
-		return usagef("--timeout %s: must not be negative", c.Timeout)
+	return c.ask(ctx, statement)
+}
+
+func (c *sqlCmd) listQuestions() error {
+	if c.Statement != "" || c.Question != "" {
+		return usagef("sql: --questions lists them and asks nothing; leave the statement and --question out")
 	}
+	list := &listedRows{}
+	for _, q := range docs.Questions() {
+		list.rows = append(list.rows, []any{q.Number, q.Name, strings.Join(q.About(), ", "), q.Title, q.SQL})
+	}
+	names := []string{"number", "name", "about", "question", "sql"}
+	if c.Output == "table" {
+		names = names[:4] // the SQL has many lines
+	}
+	return printRows(os.Stdout, c.Output, names, list)
+}
+
+// statement is what is to be run: the argument's, or a question's.
+func (c *sqlCmd) statement() (string, error) {
+	about := map[string]string{"topic": c.Topic, "subscription": c.Subscription, "event-id": c.EventID}
+	switch {
+	case c.Timeout < 0:
+		return "", usagef("sql: --timeout must not be negative")
+	case (c.Statement == "") == (c.Question == ""):
+		return "", usagef("sql: say one of <statement> and --question; --questions lists the questions")
+	case c.Statement != "":
+		for name, value := range about {
+			if value != "" {
+				return "", usagef("sql: --%s belongs to --question; write it into the statement", name)
+			}
+		}
+		return c.Statement, nil
+	}
+	q, known := docs.Find(c.Question)
+	if !known {
+		return "", usagef("sql: there is no question %q; --questions lists them", c.Question)
+	}
+	for name, value := range about {
+		switch asked := slices.Contains(q.About(), name); {
+		case asked && value == "":
+			return "", usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
+		case !asked && value != "":
+			return "", usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
+		}
+	}
+	return q.With(docs.Names{Topic: c.Topic, Subscription: c.Subscription, EventID: c.EventID}), nil
+}
+
+// ask runs the statement and prints its rows.
+func (c *sqlCmd) ask(ctx context.Context, statement string) error {
 	// No settings, and nothing prepared below: this works through PgBouncer as it is.
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	keepNumbers(conn.TypeMap())
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := becomeReader(ctx, tx); err != nil {
+		if err := c.prepare(ctx, tx); err != nil {
 			return err
 		}
-		// Rounded up: PostgreSQL takes 0 for never.
-		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", (c.Timeout+time.Millisecond-1).Milliseconds())); err != nil {
-			return fmt.Errorf("bound the statement: %w", err)
-		}
-		rows, err := tx.Query(ctx, c.Statement, pgx.QueryExecModeExec)
+		rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
 		if err != nil {
-			return fmt.Errorf("run the statement: %w", err)
+			return c.explain(err)
 		}
 		defer rows.Close()
-		if c.Output == "json" {
-			return printJSONRows(os.Stdout, rows)
+		if err := printRows(os.Stdout, c.Output, columnNames(rows), rows); err != nil {
+			return c.explain(err)
 		}
-		return printTable(os.Stdout, rows)
+		return nil
 	})
+}
+
+// prepare bounds the transaction. Compiling a statement would take longer than running any of the questions.
+func (c *sqlCmd) prepare(ctx context.Context, tx pgx.Tx) error {
+	// The time is rounded up: PostgreSQL takes 0 for never.
+	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), set_config('jit', 'off', true)"
+	if err := becomeReader(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec, fmt.Sprint((c.Timeout+time.Millisecond-1).Milliseconds())); err != nil {
+		return fmt.Errorf("limit the statement's time: %w", err)
+	}
+	return nil
+}
+
+// explain says what to do about an error of PostgreSQL, where something can be done.
+func (c *sqlCmd) explain(err error) error {
+	advice := ""
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		switch pgErr.Code {
+		case "57014": // query_canceled
+			advice = fmt.Sprintf("; it was given up after %s, --timeout allows more", c.Timeout)
+		case "42P01", "3F000": // undefined_table, invalid_schema_name
+			advice = "; the views are in schema postrider, and `postrider migrate status` tells whether this database has them"
+		case "42501": // insufficient_privilege
+			advice = "; the views of schema postrider are all that may be read"
+		}
+		if pgErr.Hint != "" {
+			advice += "; " + pgErr.Hint
+		}
+	}
+	return fmt.Errorf("run the statement: %w%s", err, advice)
 }
 
 func becomeReader(ctx context.Context, tx pgx.Tx) error {
@@ -77,141 +168,6 @@ func becomeReader(ctx context.Context, tx pgx.Tx) error {
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL ROLE postrider_reader"); err != nil {
 		return fmt.Errorf("become the reader role: %w", err)
-	}
-	return nil
-}
-
-func printTable(out io.Writer, rows pgx.Rows) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	names := columnNames(rows)
-	fmt.Fprintln(w, strings.Join(names, "\t"))
-	count := 0
-	for rows.Next() {
-		values, err := rows.Values()
-		if err != nil {
-			return fmt.Errorf("read a row: %w", err)
-		}
-		cells := make([]string, len(values))
-		for i, value := range values {
-			cells[i] = cell(value)
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-		count++
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("run the statement: %w", err)
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("print the rows: %w", err)
-	}
-	_, err := fmt.Fprintf(out, "(%d rows)\n", count)
-	return err
-}
-
-func columnNames(rows pgx.Rows) []string {
-	fields := rows.FieldDescriptions()
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.Name
-	}
-	return names
-}
-
-const maxCell = 80
-
-// cell is a value on one line of a terminal: what others wrote must not move the cursor or colour the screen.
-func cell(value any) string {
-	var text string
-	switch v := value.(type) {
-	case nil:
-		return ""
-	case time.Time:
-		text = v.UTC().Format("2006-01-02 15:04:05.000Z")
-	case [16]byte:
-		text = fmt.Sprintf("%x-%x-%x-%x-%x", v[0:4], v[4:6], v[6:8], v[8:10], v[10:])
-	case string:
-		text = v
-	case driver.Valuer: // numeric, interval, …: pgx's own types know their text
-		plain, err := v.Value()
-		if err != nil {
-			return fmt.Sprint(v)
-		}
-		return cell(plain)
-	case map[string]any, []any:
-		encoded, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Sprint(v)
-		}
-		text = string(encoded)
-	default:
-		text = fmt.Sprint(v)
-	}
-	text = oneLine(text)
-	if utf8.RuneCountInString(text) > maxCell {
-		return string([]rune(text)[:maxCell-1]) + "…"
-	}
-	return text
-}
-
-func oneLine(text string) string { return strings.ReplaceAll(plainLines(text), "\n", " ") }
-
-// escapeControls writes the control characters that JSON lets stand (DEL and C1) as escapes: a terminal obeys them too.
-// In an encoded document they can be inside strings only; a line's end can not.
-func escapeControls(encoded string) string {
-	var out strings.Builder
-	for _, r := range encoded {
-		if r != '\n' && unicode.IsControl(r) {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
-
-// plainLines is an error's text for a terminal. PostgreSQL quotes in its messages what publishers wrote.
-func plainLines(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
-// jsonValue makes what encoding/json writes wrongly or not at all into text: ids, and times beyond the year 9999.
-func jsonValue(value any) any {
-	switch v := value.(type) {
-	case [16]byte:
-		return cell(v)
-	case time.Time:
-		return v.UTC().Format(time.RFC3339Nano)
-	default:
-		return value
-	}
-}
-
-func printJSONRows(out io.Writer, rows pgx.Rows) error {
-	names := columnNames(rows)
-	for rows.Next() {
-		values, err := rows.Values()
-		if err != nil {
-			return fmt.Errorf("read a row: %w", err)
-		}
-		object := make(map[string]any, len(names))
-		for i, name := range names {
-			object[name] = jsonValue(values[i])
-		}
-		encoded, err := json.Marshal(object)
-		if err == nil {
-			_, err = fmt.Fprintln(out, escapeControls(string(encoded)))
-		}
-		if err != nil {
-			return fmt.Errorf("print a row: %w", err)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("run the statement: %w", err)
 	}
 	return nil
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/docs"
 )
 
 func TestSQLOnlyReads(t *testing.T) {
@@ -19,6 +22,9 @@ func TestSQLOnlyReads(t *testing.T) {
 			{"a second statement", "COMMIT; INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('x', 'x', 'x')", "multiple commands"},
 			{"secrets", "SELECT key1_sealed FROM postrider_internal.topics", "permission denied"},
 			{"nonsense", "SELEC 1", "syntax error"},
+			{"what the reader may not see says what it may", "SELECT 1 FROM postrider_internal.topics", "permission denied.*; the views of schema postrider are all that may be read"},
+			{"a view that is none", "SELECT 1 FROM postrider.nothing", "does not exist.*; the views are in schema postrider, and `postrider migrate status`"},
+			{"PostgreSQL's own advice", "SELECT topc FROM postrider.topics", `does not exist.*; Perhaps you meant`},
 		} {
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
@@ -56,6 +62,70 @@ func TestSQLPrints(t *testing.T) {
 	r = postrider(t, db.env(), "sql", "-o", "json", "SELECT 1 AS n, NULL AS nothing, '00000000-0000-0000-0000-00000000000a'::uuid AS id")
 	require.Zero(t, r.code, r.stderr)
 	require.JSONEq(t, `{"n":1,"nothing":null,"id":"00000000-0000-0000-0000-00000000000a"}`, r.stdout)
+
+	const values = `SELECT 'a "b", c' AS x, E'two\nlines' AS y, NULL AS z, '{"n": 12345678901234567890.10}'::jsonb AS j, repeat('l', 100) AS l`
+	r = postrider(t, db.env(), "sql", "-o", "csv", values)
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, "x,y,z,j,l\n\"a \"\"b\"\", c\",\"two\nlines\",,\"{\"\"n\"\":12345678901234567890.10}\","+strings.Repeat("l", 100)+"\n", r.stdout)
+	r = postrider(t, db.env(), "sql", "-o", "json", values)
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, `{"n":12345678901234567890.10}`, "every digit")
+}
+
+func TestSQLGivesUp(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	r := postrider(t, db.env(), "sql", "--timeout", "50ms", "SELECT pg_sleep(60)")
+	require.Equal(t, 1, r.code)
+	require.Regexp(t, `canceling statement due to statement timeout.*; it was given up after 50ms, --timeout allows more`, r.stderr)
+}
+
+// What is wrong with the command line is said without a database.
+func TestSQLRefuses(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"":                                  "say one of <statement> and --question; --questions lists",
+		"--question owed SELECT":            "say one of <statement> and --question",
+		"--questions SELECT":                "--questions lists them and asks nothing",
+		"--question nothing":                `there is no question "nothing"; --questions lists them`,
+		"--question 21":                     `there is no question "21"`,
+		"--question owed --topic orders":    "is about one subscription: say --subscription",
+		"--question oldest --topic orders":  `question "oldest" (How long has the oldest event waited?) is not about one topic: leave --topic out`,
+		"--topic orders SELECT":             "--topic belongs to --question",
+		"--timeout=-1s SELECT":              "--timeout must not be negative",
+		"-o xml SELECT":                     `--output must be one of "table","json","csv"`,
+		"--question oldest --database-url=": "no database: set POSTRIDER_DATABASE_URL",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := postrider(t, nil, append([]string{"sql"}, strings.Fields(args)...)...)
+			require.Equal(t, 2, r.code, r.stderr)
+			require.Contains(t, r.stderr, says)
+		})
+	}
+}
+
+// Each question can be listed, without a database, and asked by its name with what it is about.
+func TestSQLQuestions(t *testing.T) {
+	t.Parallel()
+	list := postrider(t, nil, "sql", "--questions")
+	require.Zero(t, list.code, list.stderr)
+	asJSON := postrider(t, nil, "sql", "--questions", "-o", "json")
+	require.Zero(t, asJSON.code, asJSON.stderr)
+	require.Equal(t, len(docs.Questions()), strings.Count(asJSON.stdout, `"sql":"`))
+
+	db := migratedDatabase(t)
+	values := map[string]string{"topic": "orders", "subscription": "it's", "event-id": `\'; drop`}
+	for _, q := range docs.Questions() {
+		require.Regexp(t, `(?m)^\d+ +`+q.Name+` .*`+strings.TrimSuffix(q.Title, "?"), list.stdout)
+		args := []string{"sql", "--question", q.Name, "-o", "csv"}
+		for _, about := range q.About() {
+			args = append(args, "--"+about, values[about])
+		}
+		r := postrider(t, db.env(), args...)
+		require.Zero(t, r.code, "%s: %s", q.Name, r.stderr)
+		require.Contains(t, r.stdout, ",")
+	}
 }
 
 // What publishers wrote must not move the cursor or colour the terminal, whether it is printed as a cell or inside an error.
