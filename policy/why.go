@@ -106,8 +106,8 @@ func span(d time.Duration) string {
 	if m := d % time.Hour / time.Minute; m > 0 {
 		parts = append(parts, strconv.FormatInt(int64(m), 10)+" min")
 	}
-	if s := (d % time.Minute).Seconds(); s > 0 {
-		parts = append(parts, strconv.FormatFloat(s, 'f', -1, 64)+" s")
+	if ms := (d % time.Minute).Milliseconds(); ms > 0 {
+		parts = append(parts, strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64)+" s")
 	}
 	return strings.Join(parts, " ")
 }

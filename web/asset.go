@@ -6,41 +6,66 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 )
 
-//go:embed static/*.css
+// The libraries are vendored as they were published; static/LICENSES.txt says from where and under which terms.
+//
+//go:embed static
 var staticFiles embed.FS
 
 // asset is a file that browsers may keep for good: its address changes with its content.
 type asset struct {
 	name string // with the hash: style.0123456789ab.css
 	path string // where it is served
+	kind string // media type
 	body []byte
 }
 
-// hashDigits are enough to tell one build's stylesheet from another's (48 bits).
+// hashDigits are enough to tell one build's file from another's (48 bits).
 const hashDigits = 12
 
-func loadAsset(file string) (asset, error) {
-	body, err := staticFiles.ReadFile("static/" + file)
-	if err != nil {
-		return asset{}, fmt.Errorf("read an embedded file: %w", err)
-	}
-	sum := sha256.Sum256(body)
-	stem, ext, _ := strings.Cut(file, ".")
-	name := stem + "." + hex.EncodeToString(sum[:])[:hashDigits] + "." + ext
-	return asset{name: name, path: "/ui/static/" + name, body: body}, nil
+var mediaTypes = map[string]string{
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".txt": "text/plain; charset=utf-8",
 }
 
-// static serves the stylesheet under its present name only: an old page next to a new build gets a 404 rather than a
-// wrong file that it would keep for a year.
+// loadAssets reads the embedded files; the maps find them by their file's name and by the name they are served under.
+func loadAssets() (byFile, byName map[string]*asset, err error) {
+	files, err := staticFiles.ReadDir("static")
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the embedded files: %w", err)
+	}
+	byFile, byName = map[string]*asset{}, map[string]*asset{}
+	for _, file := range files {
+		body, err := staticFiles.ReadFile("static/" + file.Name())
+		if err != nil {
+			return nil, nil, fmt.Errorf("read an embedded file: %w", err)
+		}
+		a := newAsset(file.Name(), body)
+		byFile[file.Name()], byName[a.name] = a, a
+	}
+	return byFile, byName, nil
+}
+
+func newAsset(file string, body []byte) *asset {
+	sum := sha256.Sum256(body)
+	ext := path.Ext(file)
+	name := strings.TrimSuffix(file, ext) + "." + hex.EncodeToString(sum[:])[:hashDigits] + ext
+	return &asset{name: name, path: "/ui/static/" + name, kind: mediaTypes[ext], body: body}
+}
+
+// static serves each file under its present name only: an old page next to a new build gets a 404 rather than a wrong
+// file that it would keep for a year.
 func (p *pages) static(c echo.Context) error {
-	if c.Param("file") != p.stylesheet.name {
+	a, ok := p.assets[c.Param("file")]
+	if !ok {
 		return echo.ErrNotFound
 	}
 	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=31536000, immutable")
-	return c.Blob(http.StatusOK, "text/css; charset=utf-8", p.stylesheet.body)
+	return c.Blob(http.StatusOK, a.kind, a.body)
 }

@@ -25,10 +25,11 @@ func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		status := statusOf(err)
-		if status >= http.StatusInternalServerError && c.Request().Context().Err() == nil {
+		if status >= http.StatusInternalServerError && status != http.StatusGatewayTimeout && c.Request().Context().Err() == nil {
 			p.log.ErrorContext(c.Request().Context(), "a page of the dashboard failed", "path", c.Path(), "status", status, "error", err)
 		}
-		return p.render(c, status, "error", errorViewOf(status))
+		view := errorViewOf(status, err)
+		return p.render(c, status, "error", frame{Title: view.Title, View: view})
 	}
 }
 
@@ -38,8 +39,14 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &answer):
 		return answer.Code
-	case errors.Is(err, errCursor):
+	case errors.Is(err, errQuery):
 		return http.StatusBadRequest
+	case errors.Is(err, store.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, store.ErrPaused), errors.Is(err, store.ErrNoProbation), errors.Is(err, store.ErrNotValidated), errors.Is(err, store.ErrConflict):
+		return http.StatusConflict
+	case errors.Is(err, store.ErrTooSlow):
+		return http.StatusGatewayTimeout
 	case isOutage(err):
 		return http.StatusServiceUnavailable
 	default:
@@ -53,23 +60,33 @@ func isOutage(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
 }
 
-func errorViewOf(status int) errorView {
+func errorViewOf(status int, err error) errorView {
 	view := errorView{Status: status, Title: http.StatusText(status)}
-	switch status {
-	case http.StatusBadRequest:
-		view.Title, view.Detail = "That is not a place in the list", "The address names a place that no page of this dashboard made. Start again from the newest."
-	case http.StatusUnauthorized:
-		view.Title, view.Detail = "Log in with the admin token", "Reload this page and enter the admin token as the password; any user name will do. The token is POSTRIDER_ADMIN_TOKEN, or the one that was printed once when the server first started."
-	case http.StatusNotFound:
-		view.Title, view.Detail = "There is no such page", "The pages of this dashboard are linked above."
-	case http.StatusMethodNotAllowed:
-		view.Title, view.Detail = "The dashboard only reads", "Its pages answer GET and HEAD. To change something, use the REST API or the postrider command."
-	case http.StatusMisdirectedRequest:
-		view.Title, view.Detail = "Ask for localhost", "This dashboard runs without a login, so it answers only under localhost or an IP address."
-	case http.StatusServiceUnavailable:
-		view.Title, view.Detail = "The database does not answer", "Nothing that was accepted is lost: it waits in PostgreSQL. Reload this page in a moment."
-	case http.StatusInternalServerError:
-		view.Title, view.Detail = "This page could not be made", "The cause is in the server's log."
+	if text, ok := errorTexts[status]; ok {
+		view.Title, view.Detail = text.Title, text.Detail
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		view.Title, view.Detail = "It is not there", "What the address names does not exist, or no longer: what is over is kept for as long as the retention says."
+	case errors.Is(err, store.ErrPaused):
+		view.Detail = "The event subscription is paused. Resume it first."
+	case errors.Is(err, store.ErrNotValidated):
+		view.Detail = "The endpoint has not been validated yet."
+	case errors.Is(err, store.ErrNoProbation):
+		view.Detail = "The event subscription is not on probation any more."
 	}
 	return view
+}
+
+var errorTexts = map[int]errorView{
+	http.StatusBadRequest:          {Title: "That is not a filter of this page", Detail: "The address asks for something that no page of this dashboard asks for. Start again from the menu."},
+	http.StatusUnauthorized:        {Title: "Log in with the admin token", Detail: "Reload this page and enter the admin token as the password; any user name will do. The token is POSTRIDER_ADMIN_TOKEN, or the one that was printed once when the server first started."},
+	http.StatusForbidden:           {Title: "Another site sent this form", Detail: "The browser says that it does not come from a page of this dashboard. Nothing was changed."},
+	http.StatusNotFound:            {Title: "There is no such page", Detail: "The pages of this dashboard are in the menu."},
+	http.StatusMethodNotAllowed:    {Title: "This page only reads", Detail: "It answers GET and HEAD. To change something, use the REST API or the postrider command."},
+	http.StatusConflict:            {Title: "Things have changed meanwhile", Detail: "Nothing was done. Go back and look again."},
+	http.StatusMisdirectedRequest:  {Title: "Ask for localhost", Detail: "This dashboard runs without a login, so it answers only under localhost or an IP address."},
+	http.StatusServiceUnavailable:  {Title: "The database does not answer", Detail: "Nothing that was accepted is lost: it waits in PostgreSQL. Reload this page in a moment."},
+	http.StatusGatewayTimeout:      {Title: "That took too long", Detail: "PostgreSQL looked for five seconds and was stopped. Name an event subscription, an event or a shorter time, or ask in SQL, where nobody stops you."},
+	http.StatusInternalServerError: {Title: "This page could not be made", Detail: "The cause is in the server's log."},
 }

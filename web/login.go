@@ -14,8 +14,8 @@ import (
 // challenge makes a browser ask for a password. RFC 7617 names the charset, for tokens beyond ASCII.
 const challenge = `Basic realm="postrider", charset="UTF-8"`
 
-// login asks for the admin token as the password of HTTP Basic. There is no session and no cookie, and so nothing that
-// another site's page could ride on; the pages read only.
+// login asks for the admin token as the password of HTTP Basic. There is no session and no cookie; but a browser that has learnt the
+// password sends it with whatever it is made to ask here, and that is why forms go through sameOrigin.
 func login(o Options) echo.MiddlewareFunc {
 	if o.Open {
 		return ownHostOnly

@@ -3,11 +3,14 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
+	"postrider/jobs"
 	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
@@ -46,7 +50,7 @@ type bundle struct {
 // setup mounts the dashboard open; change may alter its options.
 func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Helper()
-	pool, err := store.OpenPool(t.Context(), pgdev.NewDatabase(t), 4)
+	pool, err := store.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
@@ -60,6 +64,123 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	}
 	require.NoError(t, web.Mount(b.echo, options))
 	return b
+}
+
+// hostileAnswer is what the endpoint at /hostile answers, in its body and in a header.
+const hostileAnswer = `<script>window.__x=1</script>"><img src=x onerror=window.__x=1>` + "\u202e"
+
+// endpoint answers /status/{code} with that code, and /hostile with 503 and text that would like to be markup.
+func endpoint(t *testing.T) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.WriteHeader(code)
+	})
+	mux.HandleFunc("/hostile", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Hostile", hostileAnswer)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, hostileAnswer)
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// alive is a dashboard whose store runs, with an engine that delivers.
+func alive(t *testing.T, change ...func(*web.Options)) *bundle {
+	t.Helper()
+	b := setup(t, change...)
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); b.store.Run(ctx) }()
+	engine, err := jobs.New(jobs.Options{
+		Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, MaxWorkers: 20, StopTimeout: time.Second,
+	})
+	require.NoError(t, err)
+	require.NoError(t, engine.Start(t.Context()))
+	t.Cleanup(func() {
+		stop, end := context.WithTimeout(context.Background(), 20*time.Second)
+		defer end()
+		_ = engine.Stop(stop)
+		cancel()
+		<-done
+	})
+	return b
+}
+
+// publish sends events of the Event Grid schema through the real door of the store; each text is the id, type and subject of one.
+func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
+	t.Helper()
+	_, err := b.store.Publish(t.Context(), store.Publication{Topic: topic, Parse: func(*store.Topic) ([]event.Event, error) {
+		events := make([]event.Event, len(texts))
+		for i, text := range texts {
+			quoted := quoteJSON(t, text)
+			events[i] = event.Event{
+				Schema: event.EventGrid, ID: text, Type: text, Subject: text, DataVersion: text,
+				Body: fmt.Appendf(nil, `{"id":%[1]s,"subject":%[1]s,"eventType":%[1]s,"eventTime":"2026-01-01T00:00:00Z","dataVersion":%[1]s,"data":{"n":12345678901234567890.10}}`, quoted),
+			}
+		}
+		return events, nil
+	}})
+	require.NoError(t, err)
+}
+
+// seeded has one of everything: deliveries that succeeded, that wait for another attempt, that became dead letters, that are on hold, that went in
+// a batch, and an event that nobody wanted. The texts are the events' ids, types and subjects.
+func seeded(t *testing.T, texts ...string) *bundle {
+	t.Helper()
+	b := alive(t)
+	url := endpoint(t)
+	at := func(path string) func(*store.SubscriptionSpec) {
+		return func(s *store.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url+path, url+path }
+	}
+	b.subscribe(t, "orders", "accounting", at("/status/200"))
+	b.subscribe(t, "orders", "billing", at("/hostile"), func(s *store.SubscriptionSpec) { s.Labels = texts[:1] })
+	b.subscribe(t, "orders", "archive", at("/status/404"))
+	b.subscribe(t, "orders", "bulk", at("/status/202"), func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = ptr(10) })
+	b.subscribe(t, "orders", "choosy", at("/status/200"), func(s *store.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
+	b.subscribe(t, "orders", "held", at("/status/200"))
+	b.subscribe(t, "empty", "choosy", at("/status/200"), func(s *store.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Other"} })
+	b.pause(t, "orders", "held")
+	b.publish(t, "orders", texts...)
+	b.publish(t, "empty", texts[0])
+	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.dead_letters")
+	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND attempts > 0")
+	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
+	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'bulk' AND state = 'delivered'")
+	return b
+}
+
+// eventually waits until a query counts n.
+func (b *bundle) eventually(t *testing.T, n int, query string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.value(t, query) == strconv.Itoa(n) }, 30*time.Second, 50*time.Millisecond, "%s: %s", query, b.value(t, query))
+}
+
+// value is what a query finds, as text.
+func (b *bundle) value(t *testing.T, query string) (text string) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT coalesce(("+query+")::text, '')").Scan(&text))
+	return text
+}
+
+// everyPage is the address of each kind of page, with something to show.
+func (b *bundle) everyPage(t *testing.T) []string {
+	t.Helper()
+	id := func(query string) string { return b.value(t, query) }
+	return []string{
+		"/ui/", "/ui/problems", "/ui/tail", "/ui/events", "/ui/events/" + id("SELECT system_id FROM postrider.events WHERE topic = 'orders' ORDER BY system_id LIMIT 1"),
+		"/ui/deliveries", "/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'"),
+		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'bulk'"),
+		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'held'"),
+		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'archive'"),
+		"/ui/batches", "/ui/batches/" + id("SELECT min(batch_id) FROM postrider.batches"),
+		"/ui/dead-letters", "/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1"),
+		"/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/held",
+		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit",
+	}
 }
 
 // ask sends one request to the dashboard; change may alter it.

@@ -21,21 +21,24 @@ func momentOf(t, now time.Time) moment {
 	}
 }
 
-// relative says how long ago. Rows carry the database's clock, which may be ahead of ours: a little in the future is
-// just now as well.
+// relative says how long ago, or how far ahead. Both times are the database's; a page takes a moment to be made, and what is due in less
+// than a second is now.
 func relative(ago time.Duration) string {
 	switch {
-	case ago <= -time.Minute:
+	case ago <= -time.Second:
 		return "in " + count(-ago)
-	case ago < 5*time.Second:
-		return "just now"
+	case ago < time.Second:
+		return "now"
 	default:
 		return count(ago) + " ago"
 	}
 }
 
-// count gives a duration in its largest whole unit.
+// count gives a duration in its largest whole unit, and from a minute to ten in two: a countdown is read in seconds.
 func count(d time.Duration) string {
+	if d >= time.Minute && d < 10*time.Minute && d%time.Minute >= time.Second {
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
 	for _, unit := range []struct {
 		name string
 		long time.Duration
@@ -51,5 +54,5 @@ func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return grouped(n) + " " + noun + "s"
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html/template"
@@ -15,24 +16,31 @@ import (
 
 // Options of the dashboard. Store is required, and AdminToken unless Open.
 type Options struct {
-	// Store is where the pages read from.
+	// Store is where the pages read from, and what their actions ask.
 	Store *store.Store
 	// AdminToken is the password that the pages ask for; any user name goes with it.
 	AdminToken string
 	// Open shows the pages to everybody who can connect: only for a server of one person on the loopback interface.
 	// Requests must then name localhost or an IP address as their host.
 	Open bool
+	// Retention is what the storage page says about when days are dropped.
+	Retention store.Retention
+	// Stopping ends with the program: what streams goes on no longer. Default: never.
+	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 // pages is the dashboard. Each of its handlers is named after its route and its template file.
 type pages struct {
-	store      *store.Store
-	log        *slog.Logger
-	now        func() time.Time
-	templates  map[string]*template.Template
-	stylesheet asset
+	store     *store.Store
+	log       *slog.Logger
+	now       func() time.Time
+	retention store.Retention
+	stopping  context.Context //nolint:containedctx // see Options
+	templates map[string]*template.Template
+	files     map[string]*asset // by their file's name
+	assets    map[string]*asset // by the name that they are served under
 }
 
 // Mount adds the dashboard's routes to e, all of them at /ui and below. It parses and tries every template first: an
@@ -47,7 +55,10 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	p := &pages{store: o.Store, log: o.Logger, now: time.Now}
+	if o.Stopping == nil {
+		o.Stopping = context.Background()
+	}
+	p := &pages{store: o.Store, log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
@@ -56,17 +67,16 @@ func Mount(e *echo.Echo, o Options) error {
 }
 
 func (p *pages) load() (err error) {
-	if p.stylesheet, err = loadAsset("style.css"); err != nil {
+	if p.files, p.assets, err = loadAssets(); err != nil {
 		return err
 	}
-	p.templates, err = parseTemplates(p.stylesheet.path)
-	return err
+	return p.parseTemplates()
 }
 
 // readMethods are the methods of a page. Echo answers HEAD only where it is told to.
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
-// The stylesheet and the redirect need no login: the page that says how to log in is a page too.
+// The files and the redirect need no login: the page that says how to log in is a page too.
 func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
 	ui := e.Group("/ui", secure, p.explain)
 	// First what is nobody's page, so that no answer below /ui leaves without the headers of secure; the routes that
@@ -75,14 +85,44 @@ func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
 	ui.Any("/*", p.elsewhere, login)
 	ui.Match(readMethods, "", p.index)
 	ui.Match(readMethods, "/static/:file", p.static)
-	ui.Match(readMethods, "/", p.overview, login)
-	ui.Match(readMethods, "/subscriptions", p.subscriptions, login)
-	ui.Match(readMethods, "/dead-letters", p.deadLetters, login)
+	for path, page := range p.routes() {
+		ui.Match(readMethods, path, page, login)
+	}
+	for path, action := range p.actions() {
+		ui.POST(path, action, sameOrigin(), login)
+	}
 }
 
-// contentSecurityPolicy lets a page load our stylesheet and nothing else. Should a template ever let a publisher's
-// text through as markup, there is still no script that the browser would run and no address it would send anything to.
-const contentSecurityPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+// routes are the pages below /ui.
+func (p *pages) routes() map[string]echo.HandlerFunc {
+	return map[string]echo.HandlerFunc{
+		"/":                                   p.overview,
+		"/problems":                           p.problems,
+		"/tail":                               p.tail,
+		"/tail/stream":                        p.tailStream,
+		"/events":                             p.events,
+		"/events/:id":                         p.event,
+		"/deliveries":                         p.deliveries,
+		"/deliveries/:id":                     p.delivery,
+		"/batches":                            p.batches,
+		"/batches/:id":                        p.batch,
+		"/dead-letters":                       p.deadLetters,
+		"/dead-letters/:id":                   p.deadLetter,
+		"/topics":                             p.topics,
+		"/topics/:topic":                      p.topic,
+		"/subscriptions":                      p.subscriptions,
+		"/subscriptions/:topic/:subscription": p.subscription,
+		"/policies":                           p.policies,
+		"/jobs":                               p.jobs,
+		"/storage":                            p.storage,
+		"/audit":                              p.audit,
+	}
+}
+
+// contentSecurityPolicy lets a page load our own files and nothing else, and lets it ask and post to nobody but us. Should a template ever
+// let a publisher's text through as markup, there is still no script in it that the browser would run and no address it would send
+// anything to.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // secure sets the headers of every answer. Pages show what publishers sent, so no cache on the way may keep them.
 func secure(next echo.HandlerFunc) echo.HandlerFunc {
@@ -109,4 +149,11 @@ func (p *pages) elsewhere(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderAllow, "GET, HEAD")
 		return echo.ErrMethodNotAllowed
 	}
+}
+
+// pageTime bounds the database's part of a page: a person gets an answer, or hears that there is none.
+const pageTime = 15 * time.Second
+
+func pageContext(c echo.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Request().Context(), pageTime)
 }

@@ -54,29 +54,36 @@ func TestEveryAnswerCarriesTheHeaders(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		"overview":                  {open, "GET", "/ui/", 200},
-		"event subscriptions":       {open, "GET", "/ui/subscriptions", 200},
-		"dead letters":              {open, "GET", "/ui/dead-letters", 200},
-		"head of a page":            {open, "HEAD", "/ui/dead-letters", 200},
-		"redirect":                  {open, "GET", "/ui", 301},
-		"no such page":              {open, "GET", "/ui/nothing", 404},
-		"below a page":              {open, "GET", "/ui/dead-letters/x", 404},
-		"no such file":              {open, "GET", "/ui/static/style.css", 404},
-		"a path that climbs":        {open, "GET", "/ui/static/..%2f..%2fgo.mod", 404},
-		"not a place in the list":   {open, "GET", "/ui/dead-letters?before=x", 400},
-		"writing":                   {open, "POST", "/ui/dead-letters", 405},
-		"writing at the redirect":   {open, "DELETE", "/ui", 405},
-		"writing at the stylesheet": {open, "PUT", "/ui/static/style.css", 405},
-		"a method nobody has":       {open, "BREW", "/ui/", 404},
-		"no login":                  {shut, "GET", "/ui/", 401},
-		"no login, no such page":    {shut, "GET", "/ui/nothing", 401},
-		"no login, writing":         {shut, "POST", "/ui/", 401},
+		"overview":                   {open, "GET", "/ui/", 200},
+		"event subscriptions":        {open, "GET", "/ui/subscriptions", 200},
+		"dead letters":               {open, "GET", "/ui/dead-letters", 200},
+		"head of a page":             {open, "HEAD", "/ui/dead-letters", 200},
+		"redirect":                   {open, "GET", "/ui", 301},
+		"no such page":               {open, "GET", "/ui/nothing", 404},
+		"below a page":               {open, "GET", "/ui/dead-letters/x", 404},
+		"deeper below a page":        {open, "GET", "/ui/dead-letters/x/y", 404},
+		"no such delivery":           {open, "GET", "/ui/deliveries/1", 404},
+		"no such event":              {open, "GET", "/ui/events/01890a5d-ac96-774b-bcce-b302099a8057", 404},
+		"no such event subscription": {open, "GET", "/ui/subscriptions/a/b", 404},
+		"no such topic":              {open, "GET", "/ui/topics/a", 404},
+		"no such state":              {open, "GET", "/ui/deliveries?state=lost", 400},
+		"not a time":                 {open, "GET", "/ui/events?from=yesterday", 400},
+		"no such file":               {open, "GET", "/ui/static/style.css", 404},
+		"a path that climbs":         {open, "GET", "/ui/static/..%2f..%2fgo.mod", 404},
+		"not a place in the list":    {open, "GET", "/ui/dead-letters?before=x", 400},
+		"writing":                    {open, "POST", "/ui/dead-letters", 405},
+		"writing at the redirect":    {open, "DELETE", "/ui", 405},
+		"writing at the stylesheet":  {open, "PUT", "/ui/static/style.css", 405},
+		"a method nobody has":        {open, "BREW", "/ui/", 404},
+		"no login":                   {shut, "GET", "/ui/", 401},
+		"no login, no such page":     {shut, "GET", "/ui/nothing", 401},
+		"no login, writing":          {shut, "POST", "/ui/", 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answer := row.on.ask(row.method, row.path)
 			require.Equal(t, row.status, answer.Code)
-			require.Equal(t, "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+			require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 				answer.Header().Get("Content-Security-Policy"))
 			require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
 			require.Equal(t, "no-referrer", answer.Header().Get("Referrer-Policy"))
@@ -103,6 +110,13 @@ func TestStylesheetIsKeptForGoodUnderItsHash(t *testing.T) {
 	require.Equal(t, "text/css; charset=utf-8", answer.Header().Get("Content-Type"))
 	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
 	require.NotContains(t, answer.Body.String(), "url(", "the policy lets a stylesheet load nothing")
+	for _, script := range []string{`htmx\.min\.[0-9a-f]{12}\.js`, `uPlot\.min\.[0-9a-f]{12}\.js`, `app\.[0-9a-f]{12}\.js`} {
+		path := regexp.MustCompile(`/ui/static/` + script).FindString(refusal.Body.String())
+		require.NotEmpty(t, path, script)
+		answer := b.ask(http.MethodGet, path)
+		require.Equal(t, http.StatusOK, answer.Code)
+		require.Equal(t, "text/javascript; charset=utf-8", answer.Header().Get("Content-Type"))
+	}
 }
 
 func TestLogin(t *testing.T) {
@@ -135,8 +149,12 @@ func TestLogin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
-				answer := row.on.ask(http.MethodGet, path, row.login)
+			for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters", "/ui/tail/stream"} {
+				method := http.MethodGet
+				if path == "/ui/tail/stream" { // asked by GET it does not end
+					method = http.MethodHead
+				}
+				answer := row.on.ask(method, path, row.login)
 				require.Equal(t, row.status, answer.Code)
 				if row.status == http.StatusUnauthorized {
 					require.Equal(t, `Basic realm="postrider", charset="UTF-8"`, answer.Header().Get("WWW-Authenticate"))
@@ -169,7 +187,7 @@ func TestErrorPagesTellNoInternals(t *testing.T) {
 	t.Run("the store fails", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		_, err := b.pool.Exec(t.Context(), "DROP VIEW postrider.dead_letters, postrider.event_subscriptions")
+		_, err := b.pool.Exec(t.Context(), "DROP VIEW postrider.dead_letters, postrider.event_subscriptions CASCADE")
 		require.NoError(t, err)
 		for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
 			answer := b.ask(http.MethodGet, path)

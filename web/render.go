@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"reflect"
+	"time"
 
 	"github.com/labstack/echo/v4"
 )
@@ -13,38 +15,106 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// samples name every page with a value that fills it, one row in each list: html/template finds a missing field or an
-// unsafe place only when it executes, and that shall be at the start and not in front of a person.
-func samples() map[string]any {
-	return map[string]any{
-		"overview":      overviewView{NewestDeadLetter: &moment{}},
-		"subscriptions": subscriptionsView{Rows: []subscriptionRow{{OnHold: "probation", Probation: &probationView{Cause: "x", NextProbe: &moment{}}}}, Limit: 1},
-		"dead-letters":  deadLettersView{Rows: []deadLetterRow{{LastAttempt: &moment{}, Cut: true}}, Older: "x"},
-		"error":         errorView{Detail: "x"},
+// views name every page's template with the type of what it shows. html/template finds a missing field or an unsafe place only when it
+// executes, and that shall be at the start and not in front of a person: each is tried on a value in which every list has a row.
+var views = map[string]any{
+	"overview": overviewView{}, "problems": problemsView{}, "tail": tailView{},
+	"events": eventsView{}, "event": eventView{}, "deliveries": deliveriesView{}, "delivery": deliveryView{}, "batches": batchesView{}, "batch": batchView{},
+	"dead-letters": deadLettersView{}, "dead-letter": deadLetterView{},
+	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{}, "policies": policiesView{},
+	"jobs": jobsView{}, "storage": storageView{}, "audit": auditView{},
+	"error": errorView{},
+}
+
+// helpers are what templates may call.
+func (p *pages) helpers() template.FuncMap {
+	return template.FuncMap{
+		"asset":   func(file string) string { return p.files[file].path },
+		"moment":  func(t time.Time) moment { return momentOf(t, p.now()) },
+		"text":    visible,
+		"pretty":  func(text string) string { return pretty(visible(text)) },
+		"n":       grouped,
+		"plural":  plural,
+		"ms":      milliseconds,
+		"size":    size,
+		"span":    span,
+		"minutes": minutes,
+		"status":  statusText,
+		"allowed": attemptsAllowed,
+		"tone":    tone,
+		"clock":   func(t time.Time) string { return t.UTC().Format(time.DateTime) },
+		"add1":    func(n int) int { return n + 1 },
+		"day":     func(t time.Time) string { return t.Format(time.DateOnly) },
 	}
 }
 
-// parseTemplates parses every page within the layout and tries it on its sample.
-func parseTemplates(stylesheet string) (map[string]*template.Template, error) {
-	helpers := template.FuncMap{"stylesheet": func() string { return stylesheet }}
-	parsed := map[string]*template.Template{}
-	for name, sample := range samples() {
-		t, err := template.New("layout.html").Funcs(helpers).ParseFS(templateFiles, "templates/layout.html", "templates/"+name+".html")
-		if err != nil {
-			return nil, fmt.Errorf("parse template %s: %w", name, err)
-		}
-		if err := t.Execute(io.Discard, sample); err != nil {
-			return nil, fmt.Errorf("try template %s: %w", name, err)
-		}
-		parsed[name] = t
+// tone is the class of a state, an outcome or a hold: its colour. The text beside it says the same.
+func tone(word string) string {
+	switch word {
+	case "delivered", "Delivered", "Succeeded", "succeeded", "completed", "success", "deliver":
+		return "good"
+	case "pending", "available", "running", "published", "note":
+		return "calm"
+	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled":
+		return "waiting"
+	default:
+		return "bad"
 	}
-	return parsed, nil
+}
+
+// parseTemplates parses every page within the layout and tries it.
+func (p *pages) parseTemplates() error {
+	p.templates = map[string]*template.Template{}
+	for name, view := range views {
+		t, err := template.New("layout.html").Funcs(p.helpers()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
+		if err != nil {
+			return fmt.Errorf("parse template %s: %w", name, err)
+		}
+		filled := reflect.New(reflect.TypeOf(view)).Elem()
+		fill(filled, 0)
+		for _, sample := range []any{view, filled.Interface()} {
+			f := frame{Menu: menu, View: sample, Trail: []link{{"/", "x"}}, Done: "x", Live: true}
+			if err := t.Execute(io.Discard, f); err != nil {
+				return fmt.Errorf("try template %s: %w", name, err)
+			}
+		}
+		p.templates[name] = t
+	}
+	return nil
+}
+
+// fillDepth is deeper than any view; a type that holds itself ends there.
+const fillDepth = 8
+
+// fill puts something wherever a template may look: every pointer points, every list has a row.
+func fill(v reflect.Value, depth int) {
+	if depth > fillDepth || !v.CanSet() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), depth+1)
+		}
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+	}
 }
 
 // render writes a page. It is made in memory first: half a page with status 200 cannot be taken back.
-func (p *pages) render(c echo.Context, status int, name string, view any) error {
+func (p *pages) render(c echo.Context, status int, name string, f frame) error {
+	p.complete(c, name, &f)
 	var page bytes.Buffer
-	if err := p.templates[name].Execute(&page, view); err != nil {
+	if err := p.templates[name].Execute(&page, f); err != nil {
 		return fmt.Errorf("render page %s: %w", name, err)
 	}
 	return c.HTMLBlob(status, page.Bytes())

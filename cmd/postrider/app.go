@@ -147,13 +147,16 @@ func (a *app) listen(run context.Context, o appOptions) error {
 		return err
 	}
 	handler := healthOnly(srv.Handler())
+	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {
-		if err := web.Mount(srv.Echo(), web.Options{Store: a.store, AdminToken: o.adminToken, Open: o.openUI, Logger: o.log}); err != nil {
+		if err := web.Mount(srv.Echo(), web.Options{Store: a.store, AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention, Stopping: streams, Logger: o.log}); err != nil {
+			stopStreams()
 			return err
 		}
 		handler = srv.Handler()
 	}
 	a.answer(run, o, handler)
+	a.http.RegisterOnShutdown(stopStreams) // else the shutdown would wait for whoever follows the tail
 	a.ready.Store(true)
 	return nil
 }

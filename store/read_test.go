@@ -1,0 +1,138 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// Each list is read along its key, in both directions, with and without each filter: the queries are put together of parts.
+func TestListsAreReadInBothDirections(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.topic(t, "parcels")
+	b.subscription(t, "orders", "billing", nil)
+	b.subscription(t, "orders", "stock", nil)
+	b.publish(t, "orders", "e", 7)
+	b.publish(t, "parcels", "p", 2)
+	for name, f := range map[string]store.DeliveryFilter{
+		"all": {}, "of a topic": {Topic: "orders"}, "of one event subscription": {Topic: "orders", Subscription: "billing"}, "of its name alone": {Subscription: "stock"},
+		"pending": {State: "pending"}, "of an event": {Event: "e-3"}, "finished": {State: "delivered"}, "on hold": {Hold: "paused"}, "of an outcome": {Outcome: "Busy"},
+		"finished and on hold": {State: "delivered", Hold: "paused"},
+	} {
+		want := map[string]int{"all": 14, "of a topic": 14, "of one event subscription": 7, "of its name alone": 7, "pending": 14, "of an event": 2}[name]
+		var seen []int64
+		turn := store.Turn[int64]{Limit: 3}
+		var last store.Page[store.DeliveryLine]
+		for {
+			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
+			require.NoError(t, err, name)
+			for _, line := range page.Rows {
+				seen = append(seen, line.DeliveryID)
+			}
+			last = page
+			if !page.Older {
+				break
+			}
+			turn.Before = &page.Rows[len(page.Rows)-1].DeliveryID
+		}
+		require.Len(t, seen, want, name)
+		require.IsDecreasing(t, append(seen, 0), name)
+		if want <= turn.Limit {
+			continue
+		}
+		before, err := b.store.ReadDeliveries(t.Context(), f, store.Turn[int64]{Limit: 3, After: &last.Rows[0].DeliveryID})
+		require.NoError(t, err, name)
+		require.Len(t, before.Rows, 3, name)
+		require.True(t, before.Older, name)
+		require.Greater(t, before.Rows[2].DeliveryID, last.Rows[0].DeliveryID, name)
+	}
+}
+
+func TestEventsAreFiltered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.topic(t, "parcels")
+	b.subscription(t, "orders", "billing", nil)
+	b.publish(t, "orders", "e", 3)
+	b.publish(t, "parcels", "p", 2)
+	hour := time.Hour
+	past, future := time.Now().Add(-hour), time.Now().Add(hour)
+	for name, row := range map[string]struct {
+		f    store.EventFilter
+		want int
+	}{
+		"all": {store.EventFilter{}, 5}, "of a topic": {store.EventFilter{Topic: "orders"}, 3}, "unmatched": {store.EventFilter{Unmatched: true}, 2}, "by id": {store.EventFilter{Event: "p-1"}, 1},
+		"by subject": {store.EventFilter{SubjectPrefix: "subject/e"}, 3}, "by type": {store.EventFilter{Type: "other"}, 0},
+		"of the last hour": {store.EventFilter{From: &past, To: &future}, 5}, "of the next": {store.EventFilter{From: &future}, 0},
+	} {
+		page, err := b.store.ReadEvents(t.Context(), row.f, store.Turn[uuid.UUID]{Limit: 50})
+		require.NoError(t, err, name)
+		require.Len(t, page.Rows, row.want, name)
+	}
+	_, err := b.store.ReadEvent(t.Context(), uuid.New())
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestCountsHaveEveryMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "billing", nil)
+	b.publish(t, "orders", "e", 4)
+	counts, err := b.store.ReadCounts(t.Context(), store.CountsFilter{}, time.Hour, time.Minute)
+	require.NoError(t, err)
+	require.Len(t, counts.Minutes, 61)
+	var published, owed int64
+	for i, m := range counts.Minutes {
+		published, owed = published+m.Published, owed+m.Owed
+		if i > 0 {
+			require.Equal(t, time.Minute, m.At.Sub(counts.Minutes[i-1].At))
+		}
+	}
+	require.Equal(t, [2]int64{4, 4}, [2]int64{published, owed})
+	other, err := b.store.ReadCounts(t.Context(), store.CountsFilter{Topic: "orders", Subscription: "none"}, time.Hour, 5*time.Minute)
+	require.NoError(t, err)
+	require.Len(t, other.Minutes, 13)
+	require.Zero(t, other.Minutes[12].Owed+other.Minutes[11].Owed)
+}
+
+func TestQuantileIsReadOffWithinItsBucket(t *testing.T) {
+	t.Parallel()
+	_, ok := new(store.Latency).Quantile(0.5)
+	require.False(t, ok)
+	l := store.Latency{0, 0, 10, 0, 90} // 10 of 10 to 25 ms, 90 of 50 to 100 ms
+	half, ok := l.Quantile(0.5)
+	require.True(t, ok)
+	require.InDelta(t, 50+50*40.0/90, half, 1e-9)
+	few, _ := l.Quantile(0.05)
+	require.InDelta(t, 17.5, few, 1e-9)
+	longest := store.Latency{13: 1}
+	most, _ := longest.Quantile(0.95)
+	require.Equal(t, 60000.0, most, "the last bucket has no end")
+}
+
+// What happens is told once, and what was there before is not.
+func TestTailTellsOnceOfWhatIsNew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.publish(t, "orders", "old", 2)
+	tail := b.store.NewTail(store.TailFilter{Topic: "orders"})
+	b.publish(t, "orders", "new", 3)
+	lines, err := tail.Next(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lines, 3)
+	again, err := tail.Next(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, again)
+	other, err := b.store.NewTail(store.TailFilter{Topic: "none"}).Next(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, other)
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// SubscriptionsFilter says which event subscriptions; "" = all. Hold "any" is those on whatever hold.
+type SubscriptionsFilter struct{ Topic, Name, Hold string }
+
+// SubscriptionKey is an event subscription's place in their list, which runs by topic and name.
+type SubscriptionKey struct{ Topic, Subscription string }
+
+// SubscriptionLine is one event subscription as the views show it.
+type SubscriptionLine struct {
+	Topic, Subscription, EndpointBaseURL, EndpointKind, EventDeliverySchema, RetryPolicy string
+	MaxDeliveryAttempts                                                                  *int
+	EventTimeToLiveInMinutes                                                             int
+	DeadLetterDestination, ProvisioningState                                             string
+	Hold, HoldCause                                                                      *string
+	HoldSince, HoldUntil                                                                 *time.Time
+	Probing                                                                              bool
+	Validation                                                                           *string // how its handshake stands; nil where it is over
+	CreatedAt                                                                            time.Time
+	// Of the last hour.
+	Delivered, Failures, Attempts, DeadLetters int64
+	// Spark are the attempts of the last hour that succeeded and failed, in twelve steps of five minutes.
+	SparkGood, SparkBad []int64
+}
+
+const subscriptionLines = `
+WITH page AS MATERIALIZED (
+    SELECT v.topic, v.subscription, v.endpoint_base_url, v.endpoint_kind, v.event_delivery_schema, v.retry_policy, v.max_delivery_attempts, v.event_time_to_live_in_minutes,
+           v.dead_letter_destination ->> 'endpointType' AS dead_letter_destination, v.provisioning_state, v.hold, v.hold_cause, v.hold_since, v.hold_until, coalesce(v.probing, false) AS probing, v.created_at
+      FROM postrider.event_subscriptions v
+     WHERE (@topic::text IS NULL OR v.topic = @topic) AND (@name::text IS NULL OR strpos(lower(v.subscription), lower(@name)) > 0)
+       AND (@hold::text IS NULL OR v.hold = @hold OR @hold = 'any' AND v.hold IS NOT NULL)
+       AND (@cursor_topic::text IS NULL OR (v.topic, v.subscription) %[2]s (@cursor_topic, @cursor_name))
+     ORDER BY v.topic %[1]s, v.subscription %[1]s LIMIT @limit
+), counted AS (
+    SELECT c.topic, c.subscription, c.kind, c.detail, least(11, floor(extract(epoch FROM c.minute - (now() - interval '1 hour')) / 300))::int AS step, sum(c.count)::bigint AS count
+      FROM postrider.delivery_counts c WHERE c.minute >= now() - interval '1 hour' AND c.kind IN ('attempt', 'delivered', 'dead_lettered') GROUP BY 1, 2, 3, 4, 5
+), steps AS (
+    SELECT topic, subscription, step, coalesce(sum(count) FILTER (WHERE kind = 'attempt' AND detail = 'Delivered'), 0)::bigint AS good, coalesce(sum(count) FILTER (WHERE kind = 'attempt' AND detail <> 'Delivered'), 0)::bigint AS bad,
+           coalesce(sum(count) FILTER (WHERE kind = 'delivered'), 0)::bigint AS delivered, coalesce(sum(count) FILTER (WHERE kind = 'dead_lettered'), 0)::bigint AS dead
+      FROM counted GROUP BY 1, 2, 3
+), hour AS (
+    SELECT p.topic, p.subscription, array_agg(coalesce(s.good, 0) ORDER BY g.step) AS spark_good, array_agg(coalesce(s.bad, 0) ORDER BY g.step) AS spark_bad,
+           coalesce(sum(s.good + s.bad), 0)::bigint AS attempts, coalesce(sum(s.bad), 0)::bigint AS failures, coalesce(sum(s.delivered), 0)::bigint AS delivered, coalesce(sum(s.dead), 0)::bigint AS dead_letters
+      FROM page p CROSS JOIN generate_series(0, 11) AS g(step) LEFT JOIN steps s ON s.topic = p.topic AND s.subscription = p.subscription AND s.step = g.step
+     GROUP BY 1, 2
+)
+SELECT p.*, h.spark_good, h.spark_bad, h.attempts, h.failures, h.delivered, h.dead_letters,
+       CASE WHEN p.provisioning_state <> 'Succeeded' THEN
+           (SELECT k.message FROM postrider.handshakes k WHERE k.current AND k.topic = p.topic AND k.subscription = p.subscription LIMIT 1) END AS validation
+  FROM page p JOIN hour h USING (topic, subscription) ORDER BY p.topic %[1]s, p.subscription %[1]s`
+
+// ReadSubscriptions reads a page of event subscriptions by topic and name: of Turn, Before goes on behind a name. ErrTooSlow, ErrUnavailable.
+func (s *Store) ReadSubscriptions(ctx context.Context, f SubscriptionsFilter, t Turn[SubscriptionKey]) (page Page[SubscriptionLine], err error) {
+	order, compare := "ASC", ">"
+	if t.After != nil {
+		order, compare = "DESC", "<"
+	}
+	args := pgx.NamedArgs{"topic": given(f.Topic), "name": given(f.Name), "hold": given(f.Hold), "cursor_topic": nil, "cursor_name": nil, "limit": t.Limit + 1}
+	if key := t.cursor(); key != nil {
+		args["cursor_topic"], args["cursor_name"] = key.Topic, key.Subscription
+	}
+	err = s.reading(ctx, "event subscriptions", func(tx pgx.Tx) error {
+		rows, err := rowsOf[SubscriptionLine](ctx, tx, fmt.Sprintf(subscriptionLines, order, compare), args)
+		page = pageOf(rows, t)
+		return err
+	})
+	return page, err
+}
+
+// HandshakeLine is a step of a handshake, or a handshake without any.
+type HandshakeLine struct {
+	HandshakeID    int64
+	Purpose, State string
+	Message        string
+	CreatedAt      time.Time
+	Current        bool
+	At             *time.Time
+	Sent, Verdict  *string
+	Status         *int
+	Error, Answer  *string
+	DurationMs     *float64
+}
+
+// SubscriptionCourse is what became of an event subscription.
+type SubscriptionCourse struct {
+	LastHour, Day *Counts
+	Handshakes    []HandshakeLine // the newest first, at most 50 steps
+	Deliveries    []DeliveryLine  // the newest made, at most 10
+	// Held counts its deliveries on hold, and Pending all that are unfinished, up to 10,000.
+	Held, Pending int
+	Audit         []AuditLine // the newest ten
+}
+
+const (
+	handshakeLines = `
+SELECT h.handshake_id, h.purpose, h.state, h.message, h.created_at, h.current, st.at, st.sent, st.verdict, st.status, st.error, st.answer, st.duration_ms::float8 AS duration_ms
+  FROM postrider.handshakes h LEFT JOIN postrider.handshake_steps st ON st.handshake_id = h.handshake_id
+ WHERE h.topic = @topic AND h.subscription = @subscription ORDER BY h.handshake_id DESC, st.at DESC NULLS LAST LIMIT 50`
+
+	pendingLines = `
+SELECT (SELECT count(*)::int FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = @id AND d.hold IS NOT NULL LIMIT 10000) few) AS held,
+       (SELECT count(*)::int FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = @id LIMIT 10000) few) AS pending`
+)
+
+// ReadSubscriptionCourse reads what became of an event subscription that exists. ErrTooSlow, ErrUnavailable.
+func (s *Store) ReadSubscriptionCourse(ctx context.Context, sub *Subscription) (c *SubscriptionCourse, err error) {
+	c = &SubscriptionCourse{}
+	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
+	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
+	err = s.reading(ctx, "an event subscription", func(tx pgx.Tx) error {
+		if c.LastHour, err = readCounts(ctx, tx, counts, time.Hour, time.Minute); err != nil {
+			return err
+		}
+		if c.Day, err = readCounts(ctx, tx, counts, 24*time.Hour, time.Hour); err != nil {
+			return err
+		}
+		if c.Handshakes, err = rowsOf[HandshakeLine](ctx, tx, handshakeLines, args); err != nil {
+			return err
+		}
+		few, err := rowOf[struct{ Held, Pending int }](ctx, tx, pendingLines, args)
+		if err != nil {
+			return err
+		}
+		c.Held, c.Pending = few.Held, few.Pending
+		page, err := readDeliveries(ctx, tx, DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[int64]{Limit: 10})
+		if err != nil {
+			return err
+		}
+		c.Deliveries = page.Rows
+		audit, err := readAudit(ctx, tx, AuditFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[int64]{Limit: 10})
+		c.Audit = audit.Rows
+		return err
+	})
+	return c, err
+}

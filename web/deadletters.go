@@ -1,0 +1,270 @@
+package web
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// deadLettersView is what dead-letters.html shows.
+type deadLettersView struct {
+	Filter   store.DeadLetterFilter
+	Status   string
+	From, To string
+	Total    string
+	Filtered bool
+	Facets   []facetGroup
+	Rows     []deadLetterRow
+	Paging   paging
+	SQL      string
+}
+
+type facetGroup struct {
+	Name   string
+	Shares []share
+	All    string // the page without this filter; "" = it has none
+}
+
+type deadLetterRow struct {
+	store.DeadLetter
+	Sentence string // the reason in words
+	Met      string
+}
+
+// facetNames are in the order of the questions: why, what was met, by whom, when.
+var facetNames = []struct{ facet, title string }{
+	{"reason", "Reason"}, {"outcome", "Outcome"}, {"status", "Status"}, {"subscription", "Event subscription"}, {"day", "Day (UTC)"},
+}
+
+// deadLetterTotal is how far what matches is counted.
+const deadLetterTotal = 10_000
+
+func deadLetterQuery(q *query) (d store.DeadLetterQuery) {
+	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.name("topic")), given(q.name("subscription")), given(q.name("reason")), given(q.name("outcome"))
+	d.EventID, d.EventType = given(q.text("eventId")), given(q.text("eventType"))
+	d.DeadLetteredFrom, d.DeadLetteredUntil = q.time("from"), q.time("to")
+	switch n := q.number("status"); {
+	case n == nil:
+	case *n == 0:
+		d.Unanswered = true
+	default:
+		d.LastStatus = new(int(min(*n, 999)))
+	}
+	return d
+}
+
+// given is nil for a filter that was left empty.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func (p *pages) deadLetters(c echo.Context) error {
+	q := queryOf(c)
+	f, turn := deadLetterQuery(q), turnOf(q, parseDeadLetterPlace)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	found, err := p.store.ReadDeadLetters(ctx, f, turn)
+	if err != nil {
+		return err
+	}
+	view := deadLettersView{
+		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom), To: fieldTime(f.DeadLetteredUntil),
+		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(), Facets: facetsOf(c, found.Facets),
+		Paging: pagingOf(c, found.Page, func(l store.DeadLetter) string { return deadLetterPlace(l.Place()) }),
+		SQL:    deadLetterSQL(f),
+	}
+	for _, line := range found.Rows {
+		view.Rows = append(view.Rows, deadLetterRowOf(line))
+	}
+	return p.show(c, "dead-letters", "Dead letters", true, view)
+}
+
+func deadLetterRowOf(line store.DeadLetter) deadLetterRow {
+	return deadLetterRow{DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: met(line.Attempts, line.LastStatus)}
+}
+
+// fieldTime is a time as a field of a form holds it.
+func fieldTime(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04")
+}
+
+func facetsOf(c echo.Context, facets map[string][]store.Facet) []facetGroup {
+	var groups []facetGroup
+	for _, kind := range facetNames {
+		group := facetGroup{Name: kind.title}
+		var counts []store.Counted
+		for _, f := range facets[kind.facet] {
+			counts = append(counts, store.Counted{Name: f.Name, Count: f.Count})
+		}
+		group.Shares = sharesOf(counts, func(name string) string { return facetHref(c, kind.facet, name) })
+		for i := range group.Shares {
+			s := &group.Shares[i]
+			s.Here = facetHere(c, kind.facet, s.Name)
+			if s.Here {
+				group.All = facetHref(c, kind.facet, "")
+			}
+			s.Name = facetText(kind.facet, s.Name)
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// facetHref is the page with this value for its filter; "" without any.
+func facetHref(c echo.Context, facet, value string) string {
+	switch facet {
+	case "subscription":
+		topic, name, _ := strings.Cut(value, "/")
+		return with(c, "before", "", "after", "", "topic", topic, "subscription", name)
+	case "day":
+		next := ""
+		if day, err := time.Parse(time.DateOnly, value); err == nil {
+			next = day.AddDate(0, 0, 1).Format(time.DateOnly)
+		}
+		return with(c, "before", "", "after", "", "from", value, "to", next)
+	default:
+		return with(c, "before", "", "after", "", facet, value)
+	}
+}
+
+func facetHere(c echo.Context, facet, value string) bool {
+	switch facet {
+	case "subscription":
+		return c.QueryParam("subscription") != "" && value == c.QueryParam("topic")+"/"+c.QueryParam("subscription")
+	case "day":
+		return c.QueryParam("from") == value
+	default:
+		return value != "" && c.QueryParam(facet) == value
+	}
+}
+
+func facetText(facet, value string) string {
+	switch {
+	case facet == "status" && value == "0":
+		return "no answer"
+	case facet == "status":
+		n, _ := strconv.Atoi(value)
+		return statusText(n)
+	case value == "":
+		return "not attempted"
+	default:
+		return value
+	}
+}
+
+// quoteSQL writes a text as SQL does.
+func quoteSQL(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// deadLetterSQL is the page's filter for people who go on in psql.
+func deadLetterSQL(q store.DeadLetterQuery) string {
+	var where []string
+	add := func(condition, value string) { where = append(where, condition+value) }
+	for _, c := range []struct {
+		column string
+		value  *string
+	}{{"topic", q.Topic}, {"subscription", q.Subscription}, {"reason", q.Reason}, {"last_outcome", q.LastOutcome}, {"event_id", q.EventID}, {"event_type", q.EventType}} {
+		if c.value != nil {
+			add(c.column+" = ", quoteSQL(*c.value))
+		}
+	}
+	if q.LastStatus != nil {
+		add("last_status = ", strconv.Itoa(*q.LastStatus))
+	}
+	if q.Unanswered {
+		add("last_status is null", "")
+	}
+	if q.DeadLetteredFrom != nil {
+		add("dead_lettered_at >= ", quoteSQL(q.DeadLetteredFrom.UTC().Format("2006-01-02 15:04:05Z")))
+	}
+	if q.DeadLetteredUntil != nil {
+		add("dead_lettered_at < ", quoteSQL(q.DeadLetteredUntil.UTC().Format("2006-01-02 15:04:05Z")))
+	}
+	statement := "select * from postrider.dead_letters"
+	if len(where) > 0 {
+		statement += "\n where " + strings.Join(where, "\n   and ")
+	}
+	return statement + "\n order by dead_lettered_at desc, dead_letter_id desc"
+}
+
+// met is what the last attempt met: an HTTP status with its name, or nothing.
+func met(attempts int, status *int) string {
+	switch {
+	case status == nil && attempts == 0:
+		return "not attempted"
+	case status == nil:
+		return "no answer"
+	}
+	return statusText(*status)
+}
+
+// deadLetterView is what dead-letter.html shows.
+type deadLetterView struct {
+	store.DeadLetterRow
+	Sentence, Met string
+	Body, Answer  string
+	Steps         []step
+	SQL           string
+}
+
+// step is a moment of a course.
+type step struct {
+	At   time.Time
+	Text string
+}
+
+func (p *pages) deadLetter(c echo.Context) error {
+	id, err := uuid.Parse(c.Param("id"))
+	if err != nil {
+		return store.ErrNotFound
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	d, err := p.store.ReadDeadLetter(ctx, id)
+	if err != nil {
+		return err
+	}
+	row := deadLetterRowOf(d.DeadLetter)
+	view := deadLetterView{
+		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: orEmpty(d.BodyText), Answer: orEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
+		SQL: "select * from postrider.dead_letters where dead_letter_id = " + quoteSQL(id.String()),
+	}
+	return p.show(c, "dead-letter", "Dead letter", true, view)
+}
+
+// deadLetterSteps are the moments that a dead letter knows of, in their order.
+func deadLetterSteps(d *store.DeadLetter) []step {
+	steps := []step{{d.PublishedAt, "published"}}
+	if !d.OwedSince.Equal(d.PublishedAt) {
+		steps = append(steps, step{d.OwedSince, "its time to live began"})
+	}
+	if d.FirstAttemptAt != nil {
+		steps = append(steps, step{*d.FirstAttemptAt, "first attempt"})
+	}
+	if d.LastAttemptAt != nil && d.Attempts > 1 {
+		steps = append(steps, step{*d.LastAttemptAt, fmt.Sprintf("attempt %d, the last", d.Attempts)})
+	}
+	steps = append(steps, step{d.DeadLetteredAt, "given up"})
+	if d.RedeliveredAt != nil {
+		steps = append(steps, step{*d.RedeliveredAt, "redelivered"})
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return a.At.Compare(b.At) })
+	return steps
+}

@@ -1,0 +1,237 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+var (
+	deliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
+	holdWords      = []string{store.HoldPaused, store.HoldNotValidated, store.HoldProbation, store.HoldAdmission}
+	outcomeWords   = []string{
+		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy", "SocketError", "ResolutionError", "Canceled", "GenericError",
+		"Probation", "Aborted",
+	}
+)
+
+// deliveriesView is what deliveries.html shows.
+type deliveriesView struct {
+	Filter                  store.DeliveryFilter
+	States, Holds, Outcomes []choice
+	Rows                    []deliveryRow
+	Paging                  paging
+	Filtered                bool
+}
+
+// choice is a word of a list to choose from.
+type choice struct {
+	Word string
+	Here bool
+}
+
+func choices(words []string, here string) []choice {
+	list := make([]choice, len(words))
+	for i, word := range words {
+		list[i] = choice{word, word == here}
+	}
+	return list
+}
+
+type deliveryRow struct {
+	store.DeliveryLine
+	Met string
+}
+
+func deliveryRows(lines []store.DeliveryLine) []deliveryRow {
+	rows := make([]deliveryRow, len(lines))
+	for i, line := range lines {
+		rows[i] = deliveryRow{DeliveryLine: line}
+		if line.Attempts > 0 {
+			rows[i].Met = met(line.Attempts, line.LastStatus)
+		}
+	}
+	return rows
+}
+
+func deliveryPlace(l store.DeliveryLine) string { return idText(l.DeliveryID) }
+
+func (p *pages) deliveries(c echo.Context) error {
+	q := queryOf(c)
+	f := store.DeliveryFilter{
+		Topic: q.name("topic"), Subscription: q.name("subscription"), State: q.oneOf("state", deliveryStates), Hold: q.oneOf("hold", holdWords),
+		Outcome: q.name("outcome"), Event: q.text("event"),
+	}
+	turn := turnOf(q, parseID)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	found, err := p.store.ReadDeliveries(ctx, f, turn)
+	if err != nil {
+		return err
+	}
+	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
+		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
+		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found, deliveryPlace), Filtered: f != store.DeliveryFilter{},
+	})
+}
+
+// deliveryView is what delivery.html shows.
+type deliveryView struct {
+	store.DeliveryCourse
+	Met      string
+	Sentence string // the reason in words
+	Attempts []attemptRow
+	Limit    string     // how many attempts it may have
+	EndsAt   *time.Time // when its time to live is over; nil where it has ended
+	TimeLeft string
+	Next     string     // what happens next
+	Probe    *time.Time // of a delivery that a probation holds: when the next probe is let through
+	Body     string
+	SQL      string
+}
+
+// attemptRow is one attempt of a timeline.
+type attemptRow struct {
+	store.AttemptLine
+	Met    string
+	Phases []phase
+	Times  string // the phases in words
+	Waited string // how long it waited after its turn had come; "" = not for long
+	Then   string // what the policy decided
+}
+
+// longWait is from when on an attempt's wait for its turn is told.
+const longWait = 5 * time.Second
+
+func attemptRows(course []store.AttemptLine) []attemptRow {
+	longest := 0.0
+	for i := range course {
+		longest = max(longest, course[i].DurationMs)
+	}
+	rows := make([]attemptRow, len(course))
+	for i, a := range course {
+		row := attemptRow{AttemptLine: a, Met: met(1, a.Status), Phases: phasesOf(&a, longest), Then: verdictText(&a)}
+		var times []string
+		for _, phase := range row.Phases {
+			times = append(times, phase.Name+" "+phase.Text)
+		}
+		row.Times = phrase(times...)
+		if a.DueAt != nil && a.StartedAt.Sub(*a.DueAt) > longWait {
+			row.Waited = span(a.StartedAt.Sub(*a.DueAt))
+		}
+		rows[i] = row
+	}
+	return rows
+}
+
+// verdictText says what a verdict means.
+func verdictText(a *store.AttemptLine) string {
+	switch a.Verdict {
+	case "deliver":
+		if a.Late {
+			return "late, and counted as delivered: the queued retry was canceled"
+		}
+		return "delivered"
+	case "retry":
+		return "another attempt"
+	case "dead_letter":
+		return "given up: it became a dead letter"
+	case "drop":
+		return "given up: it was dropped"
+	case "note":
+		return "late: it changed nothing"
+	default:
+		return a.Verdict
+	}
+}
+
+func (p *pages) delivery(c echo.Context) error {
+	id, ok := parseID(c.Param("id"))
+	if !ok {
+		return store.ErrNotFound
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	d, err := p.store.ReadDelivery(ctx, id)
+	if err != nil {
+		return err
+	}
+	view := deliveryView{DeliveryCourse: *d, Attempts: attemptRows(d.Course), Body: orEmpty(d.BodyText), SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id)}
+	if d.Reason != nil {
+		view.Sentence = policy.Reason(*d.Reason).Sentence()
+	}
+	if d.DeliveryLine.Attempts > 0 {
+		view.Met = met(d.DeliveryLine.Attempts, d.LastStatus)
+	}
+	if d.State == "pending" {
+		if err := p.outlook(ctx, &view); err != nil {
+			return err
+		}
+	}
+	return p.show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
+}
+
+// outlook says what comes next of an unfinished delivery.
+func (p *pages) outlook(ctx context.Context, view *deliveryView) error {
+	catalogue := p.store.Catalogue()
+	if rules, ok := catalogue.Rules(view.SubscriptionID); ok {
+		ends := view.OwedSince.Add(rules.Limits.TTL)
+		view.EndsAt, view.TimeLeft = &ends, span(max(0, ends.Sub(p.now())))
+		if n := rules.Limits.MaxAttempts; n > 0 {
+			view.Limit = fmt.Sprint(n)
+		}
+	}
+	view.Next = nextText(&view.DeliveryCourse, p.now())
+	if orEmpty(view.DeliveryCourse.Hold) != store.HoldProbation {
+		return nil
+	}
+	sub, err := p.store.SubscriptionOf(ctx, view.Topic, view.Subscription)
+	if errors.Is(err, store.ErrNotFound) { // it was deleted a moment ago
+		return nil
+	}
+	if err == nil {
+		view.Probe = sub.Hold.Until
+	}
+	return err
+}
+
+// nextText answers "what happens next" in one sentence.
+func nextText(d *store.DeliveryCourse, now time.Time) string {
+	switch {
+	case d.DeliveryLine.Hold != nil:
+		return holdText(*d.DeliveryLine.Hold)
+	case d.Job != nil && d.Job.State == "running":
+		return "An attempt is under way."
+	case d.Job == nil && d.BatchID == nil:
+		return "It waits for the next batch of its event subscription, which is cut at once when a node has room."
+	case d.NextAttemptAt != nil && d.NextAttemptAt.After(now):
+		return fmt.Sprintf("Attempt %d is made %s.", d.DeliveryLine.Attempts+1, relative(now.Sub(*d.NextAttemptAt)))
+	default:
+		return fmt.Sprintf("Attempt %d is due now and waits for a worker.", d.DeliveryLine.Attempts+1)
+	}
+}
+
+// holdText says what ends a hold.
+func holdText(hold string) string {
+	switch hold {
+	case store.HoldPaused:
+		return "The event subscription is paused: nothing is attempted until somebody resumes it."
+	case store.HoldNotValidated:
+		return "The endpoint has not been validated: nothing is attempted until its handshake succeeds."
+	case store.HoldProbation:
+		return "The endpoint is on probation: one delivery is let through as a probe; if it succeeds, the others follow."
+	case store.HoldAdmission:
+		return "Enough deliveries of this event subscription are queued already: it joins them as soon as there is room, within a second of that."
+	default:
+		return ""
+	}
+}

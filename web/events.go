@@ -1,0 +1,256 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// eventsView is what events.html shows.
+type eventsView struct {
+	Filter   store.EventFilter
+	From, To string
+	Rows     []store.EventLine
+	Paging   paging
+	Filtered bool
+}
+
+func (p *pages) events(c echo.Context) error {
+	q := queryOf(c)
+	f := store.EventFilter{
+		Topic: q.name("topic"), Event: q.text("event"), Type: q.text("type"), SubjectPrefix: q.text("subject"),
+		From: q.time("from"), To: q.time("to"), Unmatched: q.set("unmatched"),
+	}
+	turn := turnOf(q, parseUUID)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	found, err := p.store.ReadEvents(ctx, f, turn)
+	if err != nil {
+		return err
+	}
+	return p.show(c, "events", "Events", true, eventsView{
+		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != store.EventFilter{},
+		Paging: pagingOf(c, found, func(l store.EventLine) string { return l.SystemID.String() }),
+	})
+}
+
+// eventView is what event.html shows.
+type eventView struct {
+	store.EventRow
+	BodyText   string
+	Deliveries []deliveryRow
+	Judgements []judgement
+	// More: the topic has more event subscriptions than are judged.
+	More bool
+	SQL  string
+}
+
+// judgement is what the filter of an event subscription says of an event.
+type judgement struct {
+	Subscription string
+	Href         string
+	Wanted       bool
+	Newer        bool // the event subscription was made, or changed, after the event was filtered
+	Clauses      []policy.FilterClause
+}
+
+// judged is how many event subscriptions are asked about one event.
+const judged = 200
+
+func (p *pages) event(c echo.Context) error {
+	id, err := uuid.Parse(c.Param("id"))
+	if err != nil {
+		return store.ErrNotFound
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	row, err := p.store.ReadEvent(ctx, id)
+	if err != nil {
+		return err
+	}
+	view := eventView{EventRow: *row, BodyText: string(row.Body), Deliveries: deliveryRows(row.Deliveries), SQL: "select * from postrider.events where system_id = " + quoteSQL(id.String())}
+	if !row.TopicGone {
+		if view.Judgements, view.More, err = p.judgementsOf(ctx, row); err != nil {
+			return err
+		}
+	}
+	return p.show(c, "event", "Event", row.Matched == nil, view)
+}
+
+// judgementsOf asks every filter of the topic, as it is now, the same functions that publishing asks.
+func (p *pages) judgementsOf(ctx context.Context, row *store.EventRow) (list []judgement, more bool, err error) {
+	subs, err := p.store.Subscriptions(ctx, row.Topic, "", judged+1)
+	if err != nil {
+		return nil, false, err
+	}
+	if more = len(subs) > judged; more {
+		subs = subs[:judged]
+	}
+	e := event.Event{
+		Schema: event.Schema(row.Schema), ID: row.EventID, Type: row.EventType, Subject: row.Subject, Source: orEmpty(row.Source), DataVersion: row.DataVersion, Body: row.Body,
+	}
+	if row.EventTime != nil && e.Schema == event.Custom {
+		e.Time = *row.EventTime
+	}
+	view := store.EventView(row.Topic, &e)
+	for _, sub := range subs {
+		j := judgement{Subscription: sub.Name, Href: subscriptionPath(row.Topic, sub.Name), Wanted: true, Clauses: sub.Filter.Explain(&view)}
+		for _, clause := range j.Clauses {
+			j.Wanted = j.Wanted && clause.Passed
+		}
+		j.Newer = row.FilterVersion != nil && sub.Version > *row.FilterVersion
+		list = append(list, j)
+	}
+	return list, more, nil
+}
+
+// batchesView is what batches.html shows.
+type batchesView struct {
+	Filter   store.BatchFilter
+	States   []choice
+	Rows     []batchRow
+	Paging   paging
+	Filtered bool
+}
+
+type batchRow struct {
+	store.BatchLine
+	Met string
+}
+
+func batchRowOf(line store.BatchLine) batchRow {
+	row := batchRow{BatchLine: line}
+	if line.Attempts > 0 {
+		row.Met = met(line.Attempts, line.LastStatus)
+	}
+	return row
+}
+
+func (p *pages) batches(c echo.Context) error {
+	q := queryOf(c)
+	f := store.BatchFilter{Topic: q.name("topic"), Subscription: q.name("subscription"), State: q.oneOf("state", deliveryStates)}
+	turn := turnOf(q, parseID)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	found, err := p.store.ReadBatches(ctx, f, turn)
+	if err != nil {
+		return err
+	}
+	view := batchesView{
+		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != store.BatchFilter{},
+		Paging: pagingOf(c, found, func(l store.BatchLine) string { return idText(l.BatchID) }),
+	}
+	for _, line := range found.Rows {
+		view.Rows = append(view.Rows, batchRowOf(line))
+	}
+	return p.show(c, "batches", "Batches", true, view)
+}
+
+// batchView is what batch.html shows.
+type batchView struct {
+	batchRow
+	Attempts []attemptRow
+	Listed   []store.MemberLine
+	More     string // the page with the members that follow
+	SQL      string
+}
+
+// memberPage is how many members of a batch a page shows.
+const memberPage = 500
+
+func (p *pages) batch(c echo.Context) error {
+	id, ok := parseID(c.Param("id"))
+	q := queryOf(c)
+	from := q.number("from")
+	switch {
+	case !ok:
+		return store.ErrNotFound
+	case q.err != nil:
+		return q.err
+	case from == nil:
+		from = new(int64)
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	b, err := p.store.ReadBatch(ctx, id, int(min(*from, 1<<30)), memberPage+1)
+	if err != nil {
+		return err
+	}
+	view := batchView{batchRow: batchRowOf(b.BatchLine), Attempts: attemptRows(b.Course), Listed: b.Listed, SQL: fmt.Sprintf("select * from postrider.batch_members where batch_id = %d order by position", id)}
+	for i := range view.Attempts {
+		view.Attempts[i].BatchID = nil // it is this page
+	}
+	if len(view.Listed) > memberPage {
+		view.Listed = view.Listed[:memberPage]
+		view.More = with(c, "from", fmt.Sprint(view.Listed[memberPage-1].Position))
+	}
+	return p.show(c, "batch", fmt.Sprintf("Batch %d", id), b.State == "pending", view)
+}
+
+// problemsView is what problems.html shows.
+type problemsView struct {
+	Topic  string
+	Spans  []choice
+	Within string
+	Rows   []problemRow
+}
+
+type problemRow struct {
+	store.Problem
+	Href, Met, Share string
+	Waits            string
+	DeadCount        int
+}
+
+// problemSpans are the times that may be looked back over.
+var problemSpans = map[string]time.Duration{"15m": 15 * time.Minute, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+
+var problemSpanNames = []string{"15m", "1h", "6h", "24h", "7d"}
+
+// waitingLimit is how far the deliveries that wait for another attempt after such a failure are counted.
+const waitingLimit = 1000
+
+func (p *pages) problems(c echo.Context) error {
+	q := queryOf(c)
+	topic, within := q.name("topic"), q.oneOf("within", problemSpanNames)
+	if q.err != nil {
+		return q.err
+	}
+	if within == "" {
+		within = "24h"
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	list, err := p.store.ReadProblems(ctx, topic, problemSpans[within])
+	if err != nil {
+		return err
+	}
+	return p.show(c, "problems", "Problems", true, problemsView{Topic: topic, Spans: choices(problemSpanNames, within), Within: span(problemSpans[within]), Rows: problemRows(list)})
+}
+
+func problemRows(list []store.Problem) []problemRow {
+	rows := make([]problemRow, len(list))
+	for i, problem := range list {
+		rows[i] = problemRow{
+			Problem: problem, Href: subscriptionPath(problem.Topic, problem.Subscription), Share: percent(problem.Failures, problem.Attempts),
+			Waits: atMost(problem.Waiting, waitingLimit), DeadCount: int(problem.DeadLetters),
+		}
+		if problem.Status != nil {
+			rows[i].Met = statusText(*problem.Status)
+		}
+	}
+	return rows
+}

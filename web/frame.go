@@ -1,0 +1,65 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// frame is what layout.html shows around a page.
+type frame struct {
+	Title string
+	// Section is the address of the list that the page belongs to: its link in the menu is marked.
+	Section string
+	// Here is the page's own address, with its filters.
+	Here string
+	// Live pages ask for themselves again every few seconds.
+	Live bool
+	// Trail leads from the section to the page.
+	Trail []link
+	// Done is what the action that led here has done; "" = there was none.
+	Done string
+	At   time.Time
+	Menu []menuGroup
+	View any
+}
+
+type link struct{ Href, Text string }
+
+type menuGroup struct {
+	Name  string
+	Links []link
+}
+
+// menu is in the order in which a person on call asks: what is wrong, what became of it, how it is set up.
+var menu = []menuGroup{
+	{"Now", []link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
+	{"Traffic", []link{{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"}, {"/ui/dead-letters", "Dead letters"}}},
+	{"Configuration", []link{{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"}}},
+	{"System", []link{{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}}},
+}
+
+// sections name the section of each template that is not a section's own.
+var sections = map[string]string{
+	"overview": "/ui/", "problems": "/ui/problems", "tail": "/ui/tail",
+	"events": "/ui/events", "event": "/ui/events", "deliveries": "/ui/deliveries", "delivery": "/ui/deliveries", "batches": "/ui/batches", "batch": "/ui/batches",
+	"dead-letters": "/ui/dead-letters", "dead-letter": "/ui/dead-letters",
+	"topics": "/ui/topics", "topic": "/ui/topics", "subscriptions": "/ui/subscriptions", "subscription": "/ui/subscriptions", "policies": "/ui/policies",
+	"jobs": "/ui/jobs", "storage": "/ui/storage", "audit": "/ui/audit",
+}
+
+// show answers with a page. A list that a person has leafed through stands still, and so does what is over.
+func (p *pages) show(c echo.Context, name, title string, live bool, view any, trail ...link) error {
+	f := frame{Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail, Done: doneText(c.QueryParam("done")), View: view}
+	return p.render(c, http.StatusOK, name, f)
+}
+
+// complete fills in what is the same on every page.
+func (p *pages) complete(c echo.Context, name string, f *frame) {
+	address := *c.Request().URL
+	query := address.Query()
+	query.Del("done") // a page that is asked for again tells no more of what was done
+	address.RawQuery = query.Encode()
+	f.Section, f.Menu, f.At, f.Here = sections[name], menu, p.now(), address.RequestURI()
+}

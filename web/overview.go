@@ -1,0 +1,178 @@
+package web
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// overviewView is what overview.html shows.
+type overviewView struct {
+	Tiles    []tile
+	Chart    chart
+	Problems []problemRow
+	Holds    []holdRow
+	Reasons  []share
+}
+
+// tile is a figure to look at.
+type tile struct {
+	Label, Figure, Unit, Note string
+	Tone                      string // "" = nothing to say about it
+	Href                      string
+}
+
+// share is a part of a whole, with the part's bar in percent.
+type share struct {
+	Name, Href string
+	Count      int64
+	Percent    int
+	Here       bool // the page is filtered by it
+}
+
+type holdRow struct {
+	store.HoldLine
+	Href string
+	Held string
+}
+
+// overviewProblems are how many groups of failures the overview shows.
+const overviewProblems = 6
+
+func (p *pages) overview(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	o, err := p.store.ReadOverview(ctx)
+	if err != nil {
+		return err
+	}
+	problems, err := p.store.ReadProblems(ctx, "", time.Hour)
+	if err != nil {
+		return err
+	}
+	view := overviewView{
+		Tiles: tilesOf(o, p.now()), Chart: chartOf("Per minute, last hour", publishedSeries, o.LastHour.Minutes),
+		Problems: problemRows(problems[:min(len(problems), overviewProblems)]), Holds: holdRows(o.Holds),
+		Reasons: sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
+	}
+	return p.show(c, "overview", "Overview", true, view)
+}
+
+// rateSpan is the time that rates are taken over: the last whole minutes.
+const rateSpan = 5
+
+func tilesOf(o *store.Overview, now time.Time) []tile {
+	st := &o.Standing
+	recent := lastMinutes(o.LastHour.Minutes, rateSpan)
+	hour, day := total(o.LastHour.Minutes), total(o.Day.Minutes)
+	p50, p95 := "–", ""
+	if st.LagP50 != nil && st.LagP95 != nil {
+		p50, p95 = milliseconds(*st.LagP50*1000), "95 % within "+milliseconds(*st.LagP95*1000)
+	}
+	return []tile{
+		{Label: "Published", Figure: perSecond(float64(recent.Published) / (60 * rateSpan)), Unit: "/s", Note: grouped(hour.Published) + " in the last hour", Href: "/ui/events"},
+		{Label: "Delivered", Figure: perSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s", Note: grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered"},
+		backlogTile(st),
+		oldestTile(st, now),
+		{Label: "Delivered at first attempt", Figure: percent(int64(st.SampleFirst), int64(st.Sample)), Note: "of the newest " + grouped(st.Sample) + " that ended"},
+		finalTile(day),
+		{Label: "Lag, median", Figure: p50, Note: p95},
+		sweeperTile(st),
+	}
+}
+
+func backlogTile(st *store.Standing) tile {
+	t := tile{Label: "Backlog", Figure: grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending"}
+	if st.Held > 0 {
+		t.Note = grouped(st.Held) + " on hold"
+	}
+	if st.Estimated {
+		t.Figure = "≈ " + t.Figure
+	}
+	return t
+}
+
+// oldTile is the age from which an unfinished delivery is worth a look: the built-in schedules have made four attempts by then.
+const oldTile = 10 * time.Minute
+
+func oldestTile(st *store.Standing, now time.Time) tile {
+	t := tile{Label: "Oldest undelivered", Figure: "–", Note: "nothing is owed"}
+	if st.OldestOwedSince == nil {
+		return t
+	}
+	age := now.Sub(*st.OldestOwedSince)
+	t.Figure, t.Note, t.Href = span(max(age, 0)), "delivery "+strconv.FormatInt(*st.OldestID, 10), "/ui/deliveries/"+strconv.FormatInt(*st.OldestID, 10)
+	if age > oldTile {
+		t.Tone = "waiting"
+	}
+	return t
+}
+
+func finalTile(day store.Minute) tile {
+	t := tile{Label: "Delivered in the end", Figure: percent(day.Delivered, day.Ended), Note: "no dead letters in 24 h", Href: "/ui/dead-letters"}
+	if day.DeadLetters > 0 {
+		t.Tone, t.Note = "bad", plural(int(day.DeadLetters), "dead letter")+" in 24 h"
+	}
+	return t
+}
+
+func sweeperTile(st *store.Standing) tile {
+	t := tile{Label: "Sweeper finds", Figure: grouped(st.SweeperFinds), Note: "nothing came apart; " + plural(st.Nodes, "node"), Tone: "good"}
+	if st.SweeperFinds > 0 {
+		t.Tone, t.Note = "bad", "mended; it should be 0; "+plural(st.Nodes, "node")
+	}
+	return t
+}
+
+// lastMinutes adds up the last n that are over.
+func lastMinutes(minutes []store.Minute, n int) store.Minute {
+	over := minutes[:max(0, len(minutes)-1)]
+	return total(over[max(0, len(over)-n):])
+}
+
+func total(minutes []store.Minute) (sum store.Minute) {
+	for _, m := range minutes {
+		sum.Published += m.Published
+		sum.Owed += m.Owed
+		sum.Attempts += m.Attempts
+		sum.Failures += m.Failures
+		sum.Delivered += m.Delivered
+		sum.DeadLetters += m.DeadLetters
+		sum.Ended += m.Ended
+	}
+	return sum
+}
+
+func sharesOf(counts []store.Counted, href func(name string) string) []share {
+	var most int64 = 1
+	for _, c := range counts {
+		most = max(most, c.Count)
+	}
+	shares := make([]share, len(counts))
+	for i, c := range counts {
+		shares[i] = share{Name: c.Name, Href: href(c.Name), Count: c.Count, Percent: max(1, int(100*c.Count/most))}
+	}
+	return shares
+}
+
+// heldLimit is how far the deliveries on hold of one event subscription are counted.
+const heldLimit = 10_000
+
+func holdRows(lines []store.HoldLine) []holdRow {
+	rows := make([]holdRow, len(lines))
+	for i, line := range lines {
+		rows[i] = holdRow{HoldLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Held: atMost(line.HeldDeliveries, heldLimit)}
+	}
+	return rows
+}
+
+// atMost says a number as far as it was counted: "10,000+" where counting ended there.
+func atMost(n, limit int) string {
+	if n >= limit {
+		return grouped(limit) + "+"
+	}
+	return grouped(n)
+}

@@ -1,0 +1,203 @@
+package web
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// errQuery: a filter in the address is not one that the page knows.
+var errQuery = errors.New("not a filter of this page")
+
+// query reads a page's filters from its address, and remembers the first that is wrong.
+type query struct {
+	values url.Values
+	err    error
+}
+
+func queryOf(c echo.Context) *query { return &query{values: c.QueryParams()} }
+
+// maxFilter is as long as the longest event id, type and subject that can be accepted.
+const maxFilter = 4096
+
+func (q *query) refuse(name string) {
+	if q.err == nil {
+		q.err = fmt.Errorf("%w: %s", errQuery, name)
+	}
+}
+
+// text is any text that PostgreSQL can hold.
+func (q *query) text(name string) string {
+	value := q.values.Get(name)
+	if len(value) > maxFilter || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+		q.refuse(name)
+		return ""
+	}
+	return value
+}
+
+// name is a name of a topic or an event subscription, or part of one; white space around it is a slip of the hand.
+func (q *query) name(name string) string { return strings.TrimSpace(q.text(name)) }
+
+// oneOf is one of some words, or none.
+func (q *query) oneOf(name string, allowed []string) string {
+	value := q.values.Get(name)
+	if value != "" && !slices.Contains(allowed, value) {
+		q.refuse(name)
+		return ""
+	}
+	return value
+}
+
+func (q *query) set(name string) bool { return q.values.Get(name) != "" }
+
+// number is a whole number, or nil.
+func (q *query) number(name string) *int64 {
+	value := strings.TrimSpace(q.values.Get(name))
+	if value == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		q.refuse(name)
+		return nil
+	}
+	return &n
+}
+
+// timeForms are what a browser's field sends, what people write, and what we show.
+var timeForms = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339Nano}
+
+// time is a moment in UTC, or nil.
+func (q *query) time(name string) *time.Time {
+	value := strings.TrimSuffix(strings.TrimSpace(q.values.Get(name)), " UTC")
+	if value == "" {
+		return nil
+	}
+	for _, form := range timeForms {
+		if t, err := time.Parse(form, value); err == nil && t.Year() >= 1970 && t.Year() <= lastYear {
+			return &t
+		}
+	}
+	q.refuse(name)
+	return nil
+}
+
+// lastYear that an address may name: PostgreSQL knows later ones, but no clock of ours wrote them.
+const lastYear = 9999
+
+// pageSize is how many rows a list shows.
+const pageSize = 50
+
+// turnOf reads which page of the list is asked for.
+func turnOf[K any](q *query, parse func(text string) (K, bool)) store.Turn[K] {
+	t := store.Turn[K]{Limit: pageSize}
+	read := func(name string) *K {
+		text := q.values.Get(name)
+		if text == "" {
+			return nil
+		}
+		key, ok := parse(text)
+		if !ok {
+			q.refuse(name)
+			return nil
+		}
+		return &key
+	}
+	if t.After = read("after"); t.After == nil {
+		t.Before = read("before")
+	}
+	return t
+}
+
+func parseID(text string) (int64, bool) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil && id > 0
+}
+
+func parseUUID(text string) (uuid.UUID, bool) {
+	id, err := uuid.Parse(text)
+	return id, err == nil && id.String() == text
+}
+
+func parseName(text string) (string, bool) { return text, len(text) <= 64 && utf8.ValidString(text) }
+
+func parsePair(text string) (store.SubscriptionKey, bool) {
+	topic, name, ok := strings.Cut(text, "/")
+	return store.SubscriptionKey{Topic: topic, Subscription: name}, ok && len(text) <= 129 && utf8.ValidString(text)
+}
+
+const (
+	timeBytes = 8
+	keyBytes  = timeBytes + 16
+)
+
+// deadLetterPlace writes a dead letter's place as an address carries it: microseconds, as PostgreSQL keeps them, and the id that
+// decides between rows of one microsecond.
+func deadLetterPlace(key store.DeadLetterPlace) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(key.DeadLetteredAt.UnixMicro()))
+	return base64.RawURLEncoding.EncodeToString(append(b, key.DeadLetterID[:]...))
+}
+
+func parseDeadLetterPlace(text string) (key store.DeadLetterPlace, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) != keyBytes {
+		return key, false
+	}
+	key = store.DeadLetterPlace{DeadLetteredAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(), DeadLetterID: uuid.UUID(b[timeBytes:])}
+	return key, key.DeadLetteredAt.Year() >= 1970 && key.DeadLetteredAt.Year() <= lastYear
+}
+
+// paging is the links below a list; "" = there is no such page.
+type paging struct{ Newest, Newer, Older string }
+
+// pagingOf makes them from the page's own address: the filters stay.
+func pagingOf[T any](c echo.Context, page store.Page[T], place func(T) string) paging {
+	at := func(name, value string) string { return with(c, "before", "", "after", "", name, value) }
+	links := paging{}
+	if len(page.Rows) > 0 && page.Newer {
+		links.Newer = at("after", place(page.Rows[0]))
+	}
+	if len(page.Rows) > 0 && page.Older {
+		links.Older = at("before", place(page.Rows[len(page.Rows)-1]))
+	}
+	if c.QueryParams().Has("before") || c.QueryParams().Has("after") {
+		links.Newest = at("", "")
+	}
+	return links
+}
+
+// with is the page's address with some of its filters changed: name, value, name, value; "" takes one out.
+func with(c echo.Context, changes ...string) string {
+	values := url.Values{}
+	for name, list := range c.QueryParams() {
+		values[name] = list
+	}
+	values.Del("done")
+	for i := 0; i+1 < len(changes); i += 2 {
+		if changes[i+1] == "" {
+			values.Del(changes[i])
+		} else {
+			values.Set(changes[i], changes[i+1])
+		}
+	}
+	if len(values) == 0 {
+		return c.Request().URL.Path
+	}
+	return c.Request().URL.Path + "?" + values.Encode()
+}
+
+// idText prints the key of a list that runs by id.
+func idText(id int64) string { return strconv.FormatInt(id, 10) }

@@ -1,0 +1,167 @@
+// The dashboard's own script. Pages are complete without it; it refreshes them, draws their tables as charts, copies SQL and follows the tail.
+(() => {
+  "use strict";
+  const find = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+  // ---- Refreshing: htmx asks every few seconds; this says when not to, and how old the page is.
+  const asof = find("#asof"), asofText = find("#asof-text"), pause = find("#pause");
+  let paused = false;
+
+  function reading() { // nobody's selection or half-typed filter is taken away
+    const selection = document.getSelection();
+    const busy = document.activeElement && document.activeElement.closest("#page form");
+    return Boolean(busy) || (selection && !selection.isCollapsed);
+  }
+
+  function live(state, text) {
+    asof.classList.toggle("live", state === "live");
+    asof.classList.toggle("stale", state === "stale");
+    if (text) asofText.textContent = text;
+  }
+
+  if (pause) {
+    pause.hidden = false;
+    live("live");
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      pause.textContent = paused ? "Refresh again" : "Pause";
+      live(paused ? "" : "live");
+    });
+    document.addEventListener("htmx:before:request", (event) => {
+      if (paused || document.hidden || reading()) event.preventDefault();
+    });
+    document.addEventListener("htmx:before:swap", (event) => {
+      const answer = event.detail.ctx && event.detail.ctx.response;
+      if (answer && answer.status >= 400) { // an error page is no page to look at
+        event.preventDefault();
+        live("stale", "not refreshed: the server answers " + answer.status);
+      }
+    });
+    document.addEventListener("htmx:after:swap", () => {
+      live("live", "as of " + find("#page").dataset.at);
+      dress();
+    });
+    document.addEventListener("htmx:error", () => live("stale", "not refreshed: the server does not answer"));
+  }
+
+  // ---- Charts: drawn from the table below them.
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const plots = new Map();
+
+  function columns(table) {
+    const rows = all("tbody tr", table);
+    const data = [rows.map((row) => Number(row.dataset.t))];
+    for (let i = 1; i <= 4; i++) data.push(rows.map((row) => Number(row.cells[i].textContent)));
+    return data;
+  }
+
+  function draw(chart) {
+    const table = find(".numbers", chart.parentElement);
+    if (!table || !window.uPlot) return;
+    const data = columns(table), old = plots.get(chart);
+    if (old && chart.firstChild) return old.setData(data);
+    const series = (label, name, fill) => ({
+      label, stroke: colour(name), width: 1.75, points: { show: false },
+      fill: fill ? colour(name) + "22" : undefined, value: (_, v) => v === null ? "–" : String(v),
+    });
+    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const options = {
+      width: chart.clientWidth, height: 200, tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"), cursor: { y: false, points: { size: 6 } },
+      scales: { y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] } },
+      axes: [{ ...axis, values: [[3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+        { ...axis, size: 44, values: (_, ticks) => ticks.map((v) => Number.isInteger(v) ? String(v) : "") }],
+      series: [{ label: "UTC", value: "{HH}:{mm}" }, series(find("th:nth-child(2)", table).textContent, "--calm-mark"), series("Delivered", "--accent", true), series("Failed attempts", "--waiting-mark"), series("Dead letters", "--bad-mark")],
+    };
+    chart.replaceChildren();
+    plots.set(chart, new window.uPlot(options, data, chart));
+  }
+
+  const drawAll = () => all(".chart").forEach(draw);
+  const widths = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      const plot = plots.get(target);
+      if (plot && contentRect.width > 0 && plot.width !== Math.floor(contentRect.width)) plot.setSize({ width: Math.floor(contentRect.width), height: 200 });
+    }
+  });
+  all(".chart").forEach((chart) => widths.observe(chart));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { // other colours
+    for (const plot of plots.values()) plot.destroy();
+    plots.clear();
+    drawAll();
+  });
+
+  // ---- Copying
+  function copies() {
+    if (!navigator.clipboard) return;
+    for (const button of all(".copy[hidden]")) button.hidden = false;
+  }
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest(".copy");
+    if (!button) return;
+    await navigator.clipboard.writeText(find("pre", button.parentElement).textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+
+  // ---- Tail: what the stream sends is text, and is put in as text.
+  const mostRows = 500;
+  function follow(tail) {
+    const rows = find("#tail-rows"), state = find("#tail-state"), hold = find("#tail-pause"), held = [];
+    let stopped = false;
+    tail.hidden = false;
+    const cell = (label, ...children) => {
+      const td = document.createElement("td");
+      td.dataset.label = label;
+      td.append(...children.filter(Boolean));
+      return td;
+    };
+    const element = (name, text, className) => {
+      if (!text) return null;
+      const e = document.createElement(name);
+      e.textContent = text;
+      if (className) e.className = className;
+      return e;
+    };
+    const add = (m) => {
+      find("#tail-empty").hidden = true;
+      const tr = document.createElement("tr"), link = element("a", m.event || m.kind);
+      link.href = m.href;
+      tr.append(cell("At (UTC)", element("span", m.at)), cell("What", element("span", m.label, "badge " + m.tone)), cell("Where", element("span", m.where)),
+        cell("Event", link, element("small", m.type)), cell("More", element("span", m.what || m.subject)));
+      rows.prepend(tr);
+      while (rows.children.length > mostRows) rows.lastChild.remove();
+    };
+    const source = new EventSource(tail.dataset.stream);
+    source.onopen = () => { state.textContent = "Following."; };
+    source.onerror = () => { state.textContent = "The server does not answer; trying again …"; };
+    source.addEventListener("away", () => { state.textContent = "The database does not answer; trying again …"; });
+    source.onmessage = (event) => {
+      const message = JSON.parse(event.data);
+      if (!stopped) { add(message); state.textContent = "Following."; return; }
+      held.push(message);
+      if (held.length > mostRows) held.shift();
+      state.textContent = held.length + " more meanwhile.";
+    };
+    hold.addEventListener("click", () => {
+      stopped = !stopped;
+      hold.setAttribute("aria-pressed", String(stopped));
+      hold.textContent = stopped ? "Go on" : "Pause";
+      state.textContent = stopped ? "Paused." : "Following.";
+      if (!stopped) held.splice(0).forEach(add);
+    });
+    find("#tail-clear").addEventListener("click", () => rows.replaceChildren());
+  }
+
+  const current = find(".site [aria-current]"), strip = current && current.closest("nav");
+  if (strip && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = current.offsetLeft - strip.clientWidth / 2;
+
+  function dress() { drawAll(); copies(); }
+  dress();
+  const tail = find("#tail");
+  if (tail) { // after the page has loaded: until then the browser would show it as loading for ever
+    if (document.readyState === "complete") follow(tail);
+    else addEventListener("load", () => setTimeout(() => follow(tail)));
+  }
+})();

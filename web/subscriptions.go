@@ -1,0 +1,256 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// subscriptionsView is what subscriptions.html shows.
+type subscriptionsView struct {
+	Filter   store.SubscriptionsFilter
+	Holds    []choice
+	Rows     []subscriptionRow
+	Paging   paging
+	Filtered bool
+}
+
+type subscriptionRow struct {
+	store.SubscriptionLine
+	Href    string
+	Success string
+	Spark   spark
+}
+
+func (p *pages) subscriptions(c echo.Context) error {
+	q := queryOf(c)
+	holds := append([]string{"any"}, holdWords[:3]...)
+	f := store.SubscriptionsFilter{Topic: q.name("topic"), Name: q.name("name"), Hold: q.oneOf("hold", holds)}
+	turn := turnOf(q, parsePair)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	found, err := p.store.ReadSubscriptions(ctx, f, turn)
+	if err != nil {
+		return err
+	}
+	view := subscriptionsView{
+		Filter: f, Holds: choices(holds, f.Hold), Filtered: f != store.SubscriptionsFilter{},
+		Paging: pagingOf(c, found, func(l store.SubscriptionLine) string { return l.Topic + "/" + l.Subscription }),
+	}
+	for _, line := range found.Rows {
+		view.Rows = append(view.Rows, subscriptionRow{
+			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: sparkOf(line.SparkGood, line.SparkBad),
+			Success: percent(line.Attempts-line.Failures, line.Attempts),
+		})
+	}
+	return p.show(c, "subscriptions", "Event subscriptions", true, view)
+}
+
+// subscriptionView is what subscription.html shows.
+type subscriptionView struct {
+	Subscription                 store.Subscription
+	Path                         string
+	Rules                        policy.Rules
+	Filter                       string
+	Headers                      []string
+	Explanation                  *explanation
+	Course                       store.SubscriptionCourse
+	Day                          store.Minute
+	Success                      string
+	P50, P95                     string
+	Held, Pending                string
+	Hour                         chart
+	Outcomes, Reasons            []share
+	Latency                      []share
+	Deliveries                   []deliveryRow
+	CanProbe, CanPause, Batching bool
+	HoldText                     string
+	MaxEvents, BatchKilobytes    int
+}
+
+// explanation is "if it fails now": every attempt that would be made, with its times.
+type explanation struct {
+	Attempts []explainedAttempt
+	Hidden   int // how many are not shown
+	EndAt    time.Time
+	EndAfter string
+	State    string
+	Reason   string
+}
+
+type explainedAttempt struct {
+	Number int
+	After  string
+	At     time.Time
+	Why    string
+}
+
+// explainedShown is how many attempts of an explanation are shown.
+const explainedShown = 40
+
+func (p *pages) subscription(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	sub, err := p.store.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
+	if err != nil {
+		return err
+	}
+	course, err := p.store.ReadSubscriptionCourse(ctx, sub)
+	if err != nil {
+		return err
+	}
+	view := subscriptionView{
+		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes), Hour: chartOf("Per minute, last hour", owedSeries, course.LastHour.Minutes),
+		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit), Deliveries: deliveryRows(course.Deliveries),
+		CanPause: sub.Hold.Reason != store.HoldPaused, Batching: sub.Batching(), CanProbe: sub.Hold.Reason == store.HoldProbation, HoldText: holdText(sub.Hold.Reason),
+		MaxEvents: sub.Batch().MaxEvents, BatchKilobytes: sub.Batch().PreferredKilobytes,
+	}
+	view.Success = percent(view.Day.Attempts-view.Day.Failures, view.Day.Attempts)
+	view.P50, view.P95 = quantiles(&course.Day.Latency)
+	deliveries := "/ui/deliveries?topic=" + sub.Topic + "&subscription=" + sub.Name + "&outcome="
+	view.Outcomes = sharesOf(course.Day.Outcomes, func(name string) string { return deliveries + name })
+	letters := "/ui/dead-letters?topic=" + sub.Topic + "&subscription=" + sub.Name + "&reason="
+	view.Reasons = sharesOf(course.Day.Reasons, func(name string) string { return letters + name })
+	view.Latency = latencyShares(&course.Day.Latency)
+	if filter, err := json.Marshal(sub.Filter); err == nil {
+		view.Filter = string(filter)
+	}
+	for _, attribute := range sub.DeliveryAttributes {
+		view.Headers = append(view.Headers, attribute.Name)
+	}
+	p.explainFailure(sub, &view)
+	return p.show(c, "subscription", sub.Name, true, view, link{"/ui/topics/" + sub.Topic, sub.Topic})
+}
+
+// explainFailure asks the policy itself what would follow if a delivery began now and met 500 each time.
+func (p *pages) explainFailure(sub *store.Subscription, view *subscriptionView) {
+	retryPolicy, ok := p.store.Catalogue().Policy(sub.RetryPolicy)
+	if !ok {
+		return
+	}
+	view.Rules = retryPolicy.Resolve(sub.Wishes())
+	minutes := int(view.Rules.Limits.TTL / time.Minute)
+	options := policy.ExplainOptions{Kind: sub.EndpointKind, Behavior: sub.Behavior, TTLMinutes: &minutes, DeadLetter: &view.Rules.DeadLetter}
+	if n := view.Rules.Limits.MaxAttempts; n > 0 {
+		options.MaxAttempts = &n
+	}
+	found, err := policy.Explain(retryPolicy, options)
+	if err != nil {
+		return
+	}
+	now := p.now()
+	after := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	x := &explanation{EndAt: now.Add(after(found.End.AtSeconds)), EndAfter: span(after(found.End.AtSeconds)), State: found.End.State, Reason: string(found.End.Reason)}
+	for _, a := range found.Attempts[:min(len(found.Attempts), explainedShown)] {
+		x.Attempts = append(x.Attempts, explainedAttempt{Number: a.Number, After: span(after(a.AtSeconds)), At: now.Add(after(a.AtSeconds)), Why: a.Why})
+	}
+	x.Hidden = len(found.Attempts) - len(x.Attempts)
+	view.Explanation = x
+}
+
+func quantiles(l *store.Latency) (p50, p95 string) {
+	half, ok := l.Quantile(0.5)
+	most, _ := l.Quantile(0.95)
+	if !ok {
+		return "–", "–"
+	}
+	return milliseconds(half), milliseconds(most)
+}
+
+var latencyNames = []string{"< 5 ms", "< 10 ms", "< 25 ms", "< 50 ms", "< 100 ms", "< 250 ms", "< 500 ms", "< 1 s", "< 2.5 s", "< 5 s", "< 10 s", "< 30 s", "< 60 s", "longer"}
+
+// latencyShares leaves out what is empty at both ends.
+func latencyShares(l *store.Latency) []share {
+	var counts []store.Counted
+	for i, n := range l {
+		counts = append(counts, store.Counted{Name: latencyNames[i], Count: n})
+	}
+	for len(counts) > 0 && counts[len(counts)-1].Count == 0 {
+		counts = counts[:len(counts)-1]
+	}
+	for len(counts) > 0 && counts[0].Count == 0 {
+		counts = counts[1:]
+	}
+	shares := sharesOf(counts, func(string) string { return "" })
+	for i := range shares {
+		if shares[i].Count == 0 {
+			shares[i].Percent = 0
+		}
+	}
+	return shares
+}
+
+// topicsView is what topics.html shows.
+type topicsView struct {
+	Name   string
+	Rows   []topicRow
+	Paging paging
+}
+
+type topicRow struct {
+	store.TopicLine
+	Spark spark
+}
+
+func (p *pages) topics(c echo.Context) error {
+	q := queryOf(c)
+	name, turn := q.name("name"), turnOf(q, parseName)
+	if q.err != nil {
+		return q.err
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	found, err := p.store.ReadTopics(ctx, name, turn)
+	if err != nil {
+		return err
+	}
+	view := topicsView{Name: name, Paging: pagingOf(c, found, func(l store.TopicLine) string { return l.Topic })}
+	for _, line := range found.Rows {
+		view.Rows = append(view.Rows, topicRow{line, sparkOf(line.SparkPublished, nil)})
+	}
+	return p.show(c, "topics", "Topics", true, view)
+}
+
+// topicView is what topic.html shows.
+type topicView struct {
+	store.TopicCourse
+	Day           store.Minute
+	Hour          chart
+	Subscriptions []subscriptionRow
+	More          bool
+	Events        []store.EventLine
+}
+
+func (p *pages) topic(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	name := c.Param("topic")
+	course, err := p.store.ReadTopicCourse(ctx, name)
+	if err != nil {
+		return err
+	}
+	subs, err := p.store.ReadSubscriptions(ctx, store.SubscriptionsFilter{Topic: name}, store.Turn[store.SubscriptionKey]{Limit: pageSize})
+	if err != nil {
+		return err
+	}
+	events, err := p.store.ReadEvents(ctx, store.EventFilter{Topic: name}, store.Turn[uuid.UUID]{Limit: 10})
+	if err != nil && !errors.Is(err, store.ErrTooSlow) { // the topic may have been silent while very many others were published to
+		return err
+	}
+	view := topicView{TopicCourse: *course, Day: total(course.Day.Minutes), Hour: chartOf("Per minute, last hour", publishedSeries, course.LastHour.Minutes), More: subs.Older, Events: events.Rows}
+	for _, line := range subs.Rows {
+		view.Subscriptions = append(view.Subscriptions, subscriptionRow{
+			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: sparkOf(line.SparkGood, line.SparkBad), Success: percent(line.Attempts-line.Failures, line.Attempts),
+		})
+	}
+	return p.show(c, "topic", name, true, view)
+}
