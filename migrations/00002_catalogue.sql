@@ -105,6 +105,8 @@ CREATE TABLE postrider_internal.topics (
     input_schema text NOT NULL CHECK (input_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomEventSchema')),
     input_schema_mapping jsonb CHECK ((input_schema_mapping IS NOT NULL) = (input_schema = 'CustomEventSchema')),
     event_retention_in_days integer CHECK (event_retention_in_days BETWEEN 1 AND 7),
+    -- NULL = an event is stored each time that it is published.
+    duplicate_detection_window_in_minutes integer CHECK (duplicate_detection_window_in_minutes BETWEEN 1 AND 10080),
     key1_sealed  bytea NOT NULL,
     key2_sealed  bytea NOT NULL,
     key1_hash    bytea NOT NULL,

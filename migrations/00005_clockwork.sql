@@ -54,6 +54,17 @@ CREATE TABLE postrider_internal.idempotency_keys (
 );
 CREATE INDEX idempotency_keys_expiry_idx ON postrider_internal.idempotency_keys (expires_at);
 
+-- The events of topics that detect duplicates, by the first half of the SHA-256 of their source and id. A row for each event: it is
+-- half as wide as a row of idempotency_keys.
+CREATE TABLE postrider_internal.event_keys (
+    topic_id    bigint NOT NULL,
+    key_hash    uuid NOT NULL,
+    event_uuid  uuid NOT NULL,
+    expires_at  timestamptz NOT NULL,
+    PRIMARY KEY (topic_id, key_hash)
+);
+CREATE INDEX event_keys_expiry_idx ON postrider_internal.event_keys (expires_at);
+
 -- Counts, top-N lists and charts read rollups, never the big tables. Publishing and recording append what they count (an upsert
 -- would make every flush fight for the same few rows), a few rows for each flush: with a row for each event subscription, a
 -- thousand of them cost a third of a core. A background merge adds them up, one slot of event subscriptions at a time.
@@ -83,7 +94,67 @@ CREATE TABLE postrider_internal.rollups (
     PRIMARY KEY (minute, topic_id, subscription_id, kind, detail)
 ) WITH (fillfactor = 60); -- a minute is added to about six times; in place it costs a fifth less
 
+-- +goose StatementBegin
+-- What an event is told by where its topic detects duplicates. No text of PostgreSQL's has a zero byte.
+CREATE FUNCTION postrider_internal.event_key(source text, event_id text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT encode(substr(sha256(convert_to(source, 'UTF8') || '\x00' || convert_to(event_id, 'UTF8')), 1, 16), 'hex')::uuid $$;
+
+-- Takes the keys of events, each for its topic's window, and answers for each event the id of the one that stands for it: its own, or that
+-- of the event that was published first. An event without a key stands for itself. A transaction that is open and took a key is waited for:
+-- only its end says which of the two it is. Keys are taken in their order, so that two calls never wait for each other.
+--
+-- The unique index alone decides, and no lock is kept but the rows': a transaction may publish any number of events. What is known already is
+-- only read, so that a repeat keeps nobody waiting. The plan is that of a large table, whatever is known of the table when it is made, and kept.
+CREATE FUNCTION postrider_internal.take_events(topics bigint[], minutes integer[], keys uuid[], ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    firsts uuid[];
+BEGIN
+    LOOP
+        INSERT INTO postrider_internal.event_keys AS k (topic_id, key_hash, event_uuid, expires_at)
+        SELECT DISTINCT ON (e.topic_id, e.key) e.topic_id, e.key, e.id, clock_timestamp() + make_interval(mins => e.minutes)
+          FROM unnest(topics, minutes, keys, ids) WITH ORDINALITY AS e(topic_id, minutes, key, id, place)
+         WHERE e.key IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.event_keys known
+                   WHERE known.topic_id = e.topic_id AND known.key_hash = e.key AND known.expires_at > clock_timestamp())
+         ORDER BY e.topic_id, e.key, e.place
+        ON CONFLICT ON CONSTRAINT event_keys_pkey DO UPDATE SET event_uuid = excluded.event_uuid, expires_at = excluded.expires_at WHERE k.expires_at <= clock_timestamp();
+        SELECT array_agg(CASE WHEN e.key IS NULL THEN e.id ELSE k.event_uuid END ORDER BY e.place) INTO firsts
+          FROM unnest(topics, keys, ids) WITH ORDINALITY AS e(topic_id, key, id, place)
+          LEFT JOIN postrider_internal.event_keys k ON k.topic_id = e.topic_id AND k.key_hash = e.key;
+        EXIT WHEN array_position(firsts, NULL) IS NULL; -- else the time of one was over, and it was removed, in between
+    END LOOP;
+    IF firsts <> ids THEN
+        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+        SELECT d.topic_id % 8, ARRAY [ROW (date_trunc('minute', clock_timestamp()), d.topic_id, 0, 'duplicate', '', NULL, count(*))::postrider_internal.rollup_entry]
+          FROM unnest(topics, firsts, ids) AS d(topic_id, first, id) WHERE d.first <> d.id GROUP BY d.topic_id;
+    END IF;
+    RETURN firsts;
+END $$;
+
+-- take_events for the service, which waits for nobody's transaction: it may be a user's, and stay open for hours. NULL where somebody is in the
+-- way; nothing is taken then, and the service asks again. A millisecond is the shortest wait there is.
+CREATE FUNCTION postrider_internal.try_take_events(topics bigint[], minutes integer[], keys uuid[], ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql
+    SET lock_timeout = '1ms' AS $$
+BEGIN
+    RETURN postrider_internal.take_events(topics, minutes, keys, ids);
+EXCEPTION WHEN lock_not_available THEN
+    RETURN NULL;
+END $$;
+
+-- The service looks for keys by the catalogue in its memory. Asked last, this makes sure that it was the newest.
+CREATE FUNCTION postrider_internal.require_catalogue(seen bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT c.version FROM postrider_internal.catalogue c) <> seen THEN
+        RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'topics, event subscriptions or retry policies were changed';
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
-DROP TABLE postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.idempotency_keys,
+DROP FUNCTION postrider_internal.require_catalogue(bigint);
+DROP FUNCTION postrider_internal.try_take_events(bigint[], integer[], uuid[], uuid[]);
+DROP FUNCTION postrider_internal.take_events(bigint[], integer[], uuid[], uuid[]);
+DROP FUNCTION postrider_internal.event_key(text, text);
+DROP TABLE postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.event_keys, postrider_internal.idempotency_keys,
     postrider_internal.sql_publish_watch, postrider_internal.sql_publishes, postrider_internal.routes, postrider_internal.nodes;
 DROP TYPE postrider_internal.rollup_entry;

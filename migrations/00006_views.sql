@@ -8,7 +8,8 @@ CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
 CREATE VIEW postrider.topics AS
 SELECT t.name AS topic, t.kind, t.input_schema, t.input_schema_mapping, t.created_at, t.updated_at,
        (SELECT count(*) FROM postrider_internal.event_subscriptions s WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions,
-       t.event_retention_in_days
+       t.event_retention_in_days,
+       t.duplicate_detection_window_in_minutes
   FROM postrider_internal.topics t
  WHERE t.deleted_at IS NULL;
 COMMENT ON VIEW postrider.topics IS 'Topics that publishers post events to. Access keys are never shown.';
@@ -20,6 +21,7 @@ COMMENT ON COLUMN postrider.topics.created_at IS 'When the topic was made.';
 COMMENT ON COLUMN postrider.topics.updated_at IS 'When the topic was last changed.';
 COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscriptions the topic has now.';
 COMMENT ON COLUMN postrider.topics.event_retention_in_days IS 'Of a namespace topic: no event is delivered for longer, whatever time to live an event subscription asks for. Otherwise NULL.';
+COMMENT ON COLUMN postrider.topics.duplicate_detection_window_in_minutes IS 'For so many minutes an event of the same source and id is not stored again; NULL = it is.';
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_kind, s.event_delivery_schema, s.retry_policy,

@@ -22,8 +22,8 @@ SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.co
 COMMENT ON VIEW postrider.delivery_counts IS 'What happened in each minute, counted exactly: written in the transactions that did it. Cheap at any number of deliveries; it outlives events and history.';
 COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.';
 COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
-COMMENT ON COLUMN postrider.delivery_counts.subscription IS 'Event subscription; NULL for published, which is counted once however many want the event.';
-COMMENT ON COLUMN postrider.delivery_counts.kind IS 'What is counted: published (events), owed (deliveries begun), attempt (requests made), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription IS 'Event subscription; NULL for published and duplicate, which are counted once however many want the event.';
+COMMENT ON COLUMN postrider.delivery_counts.kind IS 'What is counted: published (events), duplicate (events that were published again and are stored once), owed (deliveries begun), attempt (requests made), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
 COMMENT ON COLUMN postrider.delivery_counts.detail IS 'Of an attempt its outcome, of an end its reason; else empty.';
 COMMENT ON COLUMN postrider.delivery_counts.count IS 'How many.';
 COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS 'Of attempts: how many took less than 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5, 10, 30, 60 s, and longer, each without those before it; else NULL.';

@@ -249,12 +249,31 @@ BEGIN
     END LOOP;
 END $$;
 
+-- take_events for events that accept_events has made, of one topic. An id that was made here is nobody else's, and needs no key. A repeat of
+-- the idempotency key gets the same answer.
+CREATE FUNCTION postrider_internal.take_accepted(topic_id bigint, minutes integer, accepted postrider_internal.envelope[], idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql AS $$
+DECLARE
+    n integer := cardinality(accepted);
+    keys uuid[];
+    ids uuid[];
+    firsts uuid[];
+BEGIN
+    SELECT array_agg(CASE WHEN a.event_id <> a.id::text THEN postrider_internal.event_key(a.source, a.event_id) END ORDER BY a.ordinality), array_agg(a.id ORDER BY a.ordinality)
+      INTO keys, ids FROM unnest(accepted) WITH ORDINALITY a;
+    firsts := postrider_internal.take_events(array_fill(take_accepted.topic_id, ARRAY [n]), array_fill(minutes, ARRAY [n]), keys, ids);
+    IF idempotency_key IS NOT NULL AND firsts <> ids THEN
+        UPDATE postrider_internal.idempotency_keys k SET event_uuids = firsts WHERE k.topic_id = take_accepted.topic_id AND k.key_hash = sha256(convert_to(idempotency_key, 'UTF8'));
+    END IF;
+    RETURN firsts;
+END $$;
+
 -- Stores events as part of the caller's transaction, and returns their ids in the events' order. Wakes the service unless a node is
 -- looking anyway. A transaction that notifies holds a lock of the whole server over its commit, so that publishers wait for one another's
 -- disk: with 16 of them, a third of the rate.
 CREATE FUNCTION postrider_internal.accept_events(topic_name text, events jsonb, alone boolean, notify boolean, idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
     taken uuid[];
+    firsts uuid[];
     t record;
     event jsonb;
     at timestamptz := clock_timestamp();
@@ -265,7 +284,7 @@ DECLARE
     accepted postrider_internal.envelope[] := '{}';
     ids uuid[] := '{}';
 BEGIN
-    SELECT id, name, input_schema AS schema, input_schema_mapping AS mapping INTO t FROM postrider_internal.topics WHERE name = topic_name AND deleted_at IS NULL;
+    SELECT id, name, input_schema AS schema, input_schema_mapping AS mapping, duplicate_detection_window_in_minutes AS detection INTO t FROM postrider_internal.topics WHERE name = topic_name AND deleted_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = CASE WHEN topic_name IS NULL THEN 'topic is required' ELSE format('topic "%s" does not exist', topic_name) END,
             COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
@@ -301,13 +320,21 @@ BEGIN
             RETURN taken;
         END IF;
     END IF;
+    IF t.detection IS NOT NULL THEN
+        firsts := postrider_internal.take_accepted(t.id, t.detection, accepted, idempotency_key);
+        accepted := ARRAY (SELECT accepted[i] FROM generate_subscripts(firsts, 1) i WHERE firsts[i] = ids[i] ORDER BY i);
+        ids := ARRAY (SELECT ids[i] FROM generate_subscripts(firsts, 1) i WHERE firsts[i] = ids[i] ORDER BY i);
+        IF cardinality(ids) = 0 THEN
+            RETURN firsts;
+        END IF;
+    END IF;
     INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, traceparent, tracestate, body)
     SELECT a.id, accepted_on, t.id, at, a.event_time, a.event_id, a.event_type, a.subject, a.source, a.data_version, t.schema, a.traceparent, a.tracestate, a.body FROM unnest(accepted) a;
     INSERT INTO postrider_internal.sql_publishes (topic_id, event_day, event_uuids) VALUES (t.id, accepted_on, ids);
     IF notify IS NOT FALSE AND NOT EXISTS (SELECT FROM postrider_internal.sql_publish_watch WHERE watched_until > clock_timestamp()) THEN
         PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"published"}');
     END IF;
-    RETURN ids;
+    RETURN coalesce(firsts, ids);
 END $$;
 
 -- The event that most publish: one alone, with nothing out of the ordinary about it, in the Event Grid schema or a CloudEvent without
@@ -325,6 +352,7 @@ BEGIN
                                    ELSE jsonb_build_object('id', own.id, 'specversion', '1.0') END || event AS value
           FROM postrider_internal.topics t, (SELECT clock_timestamp() AS at OFFSET 0) moment, (SELECT postrider_internal.new_uuid() AS id OFFSET 0) own
          WHERE t.name = topic_name AND t.deleted_at IS NULL AND t.input_schema <> 'CustomEventSchema' AND jsonb_typeof(event) = 'object'
+           AND (t.duplicate_detection_window_in_minutes IS NULL OR event ->> 'id' IS NULL)
     ), read AS MATERIALIZED (
         SELECT topic_id, input_schema, grid, at, (at AT TIME ZONE 'UTC')::date AS day, own_id, value::text AS body, value ->> 'id' AS id, coalesce(value ->> 'subject', '') AS subject,
                CASE WHEN grid THEN value ->> 'eventType' ELSE value ->> 'type' END AS type, CASE WHEN grid THEN value ->> 'eventTime' ELSE value ->> 'time' END AS time,
@@ -461,6 +489,7 @@ DROP FUNCTION postrider.publish(text, jsonb, boolean, text);
 DROP FUNCTION postrider_internal.accept_event(text, jsonb, boolean, text);
 DROP FUNCTION postrider_internal.accept_plain_event(text, jsonb, boolean);
 DROP FUNCTION postrider_internal.accept_events(text, jsonb, boolean, boolean, text);
+DROP FUNCTION postrider_internal.take_accepted(bigint, integer, postrider_internal.envelope[], text);
 DROP FUNCTION postrider_internal.take_key(bigint, text, uuid[], date);
 DROP FUNCTION postrider_internal.custom_envelope(postrider_internal.envelope, jsonb, text, text, jsonb, timestamptz);
 DROP FUNCTION postrider_internal.mapped_text(jsonb, text, jsonb, text, boolean, integer, integer);

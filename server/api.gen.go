@@ -1098,6 +1098,9 @@ type SubscriptionSettings struct {
 type Topic struct {
 	CreatedAt time.Time `json:"createdAt"`
 
+	// DuplicateDetectionWindowInMinutes For so long an event of the same source and id is not stored again; absent where it is.
+	DuplicateDetectionWindowInMinutes *int `json:"duplicateDetectionWindowInMinutes,omitempty"`
+
 	// Endpoint Path to publish to.
 	Endpoint string `json:"endpoint"`
 
@@ -1137,6 +1140,11 @@ type TopicPage struct {
 
 // TopicSettings What may be said of a topic.
 type TopicSettings struct {
+	// DuplicateDetectionWindowInMinutes For so many minutes an event of the same source and id (of the same id, where events have no source) is not stored again: it is answered
+	// like the first one, by whichever node and also where it comes by SQL. 1440, a day, is usual; 10080 is seven days. A change holds for events that are
+	// published from then on. Null or left out: every event is stored.
+	DuplicateDetectionWindowInMinutes *int `json:"duplicateDetectionWindowInMinutes,omitempty"`
+
 	// EventRetentionInDays Of a namespace topic only: no event is delivered for longer, whatever its event subscriptions ask for. Null or left out: 7.
 	EventRetentionInDays *int `json:"eventRetentionInDays,omitempty"`
 

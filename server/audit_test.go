@@ -40,6 +40,7 @@ func TestAudit(t *testing.T) {
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace"}`, 201, []string{"topic_made wide/- {}"}},
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{`topic_replaced wide/- {"settings":["eventRetentionInDays"]}`}},
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{}},
+		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":3,"duplicateDetectionWindowInMinutes":60}`, 200, []string{`topic_replaced wide/- {"settings":["eventRetentionInDays","duplicateDetectionWindowInMinutes"]}`}},
 		{"POST", "/v1/topics/orders/listKeys", "", 200, []string{"topic_keys_shown orders/- {}"}},
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key2"}`, 200, []string{`topic_keys_replaced orders/- {"keys":["key2"]}`}},
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, 400, []string{}},

@@ -102,9 +102,24 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	}
 	s.guesses.opened(topic, credential.digest)
 	if s.options.OnPublish != nil && !receipt.Repeated {
-		s.options.OnPublish(PublishReport{Topic: topic, Events: receipt.Events, Matched: receipt.Matched})
+		s.options.OnPublish(reportOf(topic, receipt))
 	}
 	return nil
+}
+
+// reportOf leaves duplicates out.
+func reportOf(topic string, r *store.Receipt) PublishReport {
+	report := PublishReport{Topic: topic, Events: r.Events, Matched: r.Matched}
+	if r.Duplicates == nil {
+		return report
+	}
+	report.Events, report.Matched = nil, nil
+	for i, duplicate := range r.Duplicates {
+		if !duplicate {
+			report.Events, report.Matched = append(report.Events, r.Events[i]), append(report.Matched, r.Matched[i])
+		}
+	}
+	return report
 }
 
 // idempotencyKey names the publish, so that whoever got no answer may send it again. The header is the one of the IETF's draft

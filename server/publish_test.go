@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -243,6 +244,58 @@ func TestPublishWithIdempotencyKey(t *testing.T) {
 		require.Contains(t, refusal.Message, "1 to 255 bytes")
 	}
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
+}
+
+func TestPublishOfDuplicates(t *testing.T) {
+	t.Parallel()
+	reports := make(chan server.PublishReport, 10)
+	b := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
+	key := b.topic("orders", `{"duplicateDetectionWindowInMinutes":1440}`)
+	shown := b.manage(http.MethodGet, "/v1/topics/orders", "").json(200)
+	require.InDelta(t, 1440, shown["duplicateDetectionWindowInMinutes"], 0)
+	require.Equal(t, 1, b.count("SELECT duplicate_detection_window_in_minutes / 1440 FROM postrider.topics"))
+	for _, row := range []struct {
+		body string
+		told []string
+	}{
+		{"[" + gridEvent("1") + "," + gridEvent("2") + "]", []string{"1", "2"}},
+		{"[" + gridEvent("1") + "]", nil},
+		{"[" + gridEvent("2") + "," + gridEvent("3") + "," + gridEvent("3") + "]", []string{"3"}},
+	} {
+		answer := b.publish("orders", key, row.body)
+		require.Equal(t, 200, answer.status)
+		require.Empty(t, answer.body, "as of any publish")
+		if row.told == nil {
+			require.Empty(t, reports)
+			continue
+		}
+		report := <-reports
+		var told []string
+		for _, e := range report.Events {
+			told = append(told, e.ID)
+		}
+		require.Equal(t, row.told, told)
+		require.Len(t, report.Matched, len(told))
+	}
+	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
+
+	// The first one is not committed yet: 503, and it is to be sent again.
+	tx, err := b.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"id": "4", "eventType": "A", "subject": ""}')`)
+	require.NoError(t, err)
+	answer := b.publish("orders", key, "["+gridEvent("4")+"]")
+	answer.refused(503, "ServiceUnavailable")
+	require.NotEmpty(t, answer.header.Get("Retry-After"))
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 200, b.publish("orders", key, "["+gridEvent("4")+"]").status)
+	require.Equal(t, 4, b.count("SELECT count(*) FROM postrider.events"))
+
+	b.manage(http.MethodPut, "/v1/topics/orders", "").json(200)
+	require.NotContains(t, b.manage(http.MethodGet, "/v1/topics/orders", "").json(200), "duplicateDetectionWindowInMinutes", "left out, it is off")
+	require.Equal(t, 200, b.publish("orders", key, "["+gridEvent("4")+"]").status)
+	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider.events"))
 }
 
 func TestPublishSize(t *testing.T) {

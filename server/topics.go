@@ -101,7 +101,25 @@ func topicSpec(name string, b *TopicSettings) (store.TopicSpec, error) {
 	}
 	mapping := found.mapping(schema, b.InputSchemaMapping)
 	retention := found.retention(kind, b.EventRetentionInDays)
-	return store.TopicSpec{Kind: store.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping, EventRetentionInDays: retention}, found.err()
+	window := found.duplicateWindow(mapping, b.DuplicateDetectionWindowInMinutes)
+	return store.TopicSpec{
+		Kind: store.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping, EventRetentionInDays: retention, DuplicateWindow: window,
+	}, found.err()
+}
+
+// duplicateWindow reads duplicateDetectionWindowInMinutes; 0 for none.
+func (p *problems) duplicateWindow(mapping *event.Mapping, given *int) time.Duration {
+	const member, most = "duplicateDetectionWindowInMinutes", int(store.MaxDuplicateWindow / time.Minute)
+	switch {
+	case given == nil:
+		return 0
+	case *given < 1 || *given > most:
+		p.value(member, "must be between 1 and %d (7 days), not %d", most, *given)
+		return 0
+	case mapping != nil && mapping.Properties.ID == nil:
+		p.value(member, "must be absent: inputSchemaMapping takes no id from an event, so that each one gets another")
+	}
+	return time.Duration(*given) * time.Minute
 }
 
 // retention reads eventRetentionInDays, which goes with namespace topics and with nothing else; 0 for the default.
@@ -198,7 +216,7 @@ func (m *management) DeleteTopic(ctx context.Context, r DeleteTopicRequestObject
 func topicJSON(t *store.Topic, keys *store.AccessKeys) Topic {
 	shown := Topic{
 		Name: t.Name, Kind: TopicKind(t.Kind), InputSchema: InputSchema(t.InputSchema), InputSchemaMapping: mappingJSON(t.InputSchemaMapping),
-		EventRetentionInDays: limitOf(t.EventRetentionInDays), Etag: etagOf(t.Version),
+		EventRetentionInDays: limitOf(t.EventRetentionInDays), DuplicateDetectionWindowInMinutes: limitOf(int(t.DuplicateWindow / time.Minute)), Etag: etagOf(t.Version),
 		Endpoint: endpointOf(t), CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
 	}
 	if keys != nil {

@@ -126,18 +126,24 @@ func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest)
 	defer cancel()
 	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
 		began := time.Now()
-		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
-			return fmt.Errorf("begin: %w", err)
-		}
-		catalogue, err := c.store.readCatalogue(ctx, conn, c.store.Catalogue())
-		if err != nil {
-			return fmt.Errorf("read the catalogue: %w", err)
-		}
-		if group = refilter(group, catalogue); len(group) == 0 {
-			return nil
+		group, err := c.beginFiltered(ctx, conn, group)
+		if err != nil || len(group) == 0 {
+			return err
 		}
 		return c.transact(ctx, conn, group, began)
 	})
+}
+
+// beginFiltered begins a transaction and filters by the catalogue of its snapshot.
+func (c *committer) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) ([]*publishRequest, error) {
+	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	catalogue, err := c.store.readCatalogue(ctx, conn, c.store.Catalogue())
+	if err != nil {
+		return nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	return refilter(group, catalogue), nil
 }
 
 // transact runs T1, after the statements given, in one round trip and answers the group.
@@ -159,6 +165,9 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 		batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted, hand)...).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&found, &handed.began, &handed.readAt, &handed.ids, &handed.jobs, &handed.places)
 		})
+	}
+	if group[0].keyed {
+		batch.Queue(requireCatalogue, version)
 	}
 	batch.Queue("COMMIT")
 	c.store.Reach(PointPublishInside)

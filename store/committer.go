@@ -15,6 +15,8 @@ const (
 	// two groups take 51,400 (and three 53,500).
 	largeEvents = 100
 	largeAtOnce = 2
+	// keyedAtOnce: while a large request is looked for and stored, another group goes on.
+	keyedAtOnce = 2
 	// routesAtOnce bounds the requests that are stored with a route: each may hold a connection for hundreds of milliseconds.
 	routesAtOnce = 4
 
@@ -39,7 +41,8 @@ const (
 type committer struct {
 	store        *Store
 	small, large *batcher[*publishRequest]
-	keyed        *batcher[*publishRequest] // with idempotency keys
+	keyed        *batcher[*publishRequest] // what may have been stored before: with an idempotency key, or of a topic that detects duplicates
+	waiting      *batcher[*publishRequest] // those of keyed that met somebody else who is at the same; apart, they hold up nobody
 	routes       chan struct{}
 	bytes        atomic.Int64
 	length       atomic.Int64
@@ -47,7 +50,8 @@ type committer struct {
 
 func newCommitter(s *Store) *committer {
 	return &committer{
-		store: s, small: newBatcher[*publishRequest](), large: newBatcher[*publishRequest](), keyed: newBatcher[*publishRequest](),
+		store: s, small: newBatcher[*publishRequest](), large: newBatcher[*publishRequest](),
+		keyed: newBatcher[*publishRequest](), waiting: newBatcher[*publishRequest](),
 		routes: make(chan struct{}, routesAtOnce),
 	}
 }
@@ -57,14 +61,17 @@ func (c *committer) run(ctx context.Context) {
 	for range largeAtOnce {
 		group.Go(func() { c.large.run(ctx, fitsGroup, c.flush) })
 	}
-	group.Go(func() { c.keyed.run(ctx, fitsKeyed, c.flush) })
+	for range keyedAtOnce {
+		group.Go(func() { c.keyed.run(ctx, fitsKeyed, c.flush) })
+	}
+	group.Go(func() { c.waiting.run(ctx, fitsKeyed, c.flush) })
 	c.small.run(ctx, fitsGroup, c.flush)
 	group.Wait()
 }
 
 // queue is where a request waits for the next group.
 func (c *committer) queue(req *publishRequest) *batcher[*publishRequest] {
-	if req.IdempotencyKey != "" {
+	if req.keyed {
 		return c.keyed
 	}
 	if len(req.receipt.Events) >= largeEvents {
@@ -94,7 +101,7 @@ func (c *committer) commitOrQueue(ctx context.Context, req *publishRequest) erro
 	if bytes > maxQueuedBytes || length > maxQueuedRequests {
 		return fmt.Errorf("%w: too many publish requests wait for the database", ErrUnavailable)
 	}
-	if req.routed && req.IdempotencyKey == "" {
+	if req.keyed = req.mayRepeat(); req.routed && !req.keyed {
 		return c.commitRoute(ctx, req)
 	}
 	c.queue(req).add(req)
@@ -137,15 +144,18 @@ func (c *committer) flush(group []*publishRequest) {
 	c.finish(context.Background(), live)
 }
 
-// finish brings every request of the group to an answer.
+// finish brings every request of the group to an answer, or puts it off.
 func (c *committer) finish(ctx context.Context, group []*publishRequest) {
+	defer c.putOff(group)
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
 		group = refilter(group, c.store.Catalogue())
 		commit := c.commit
 		switch {
-		case len(group) > 0 && group[0].IdempotencyKey != "": // then all of them have one
-			commit = c.commitKeyed
+		case len(group) > 0 && group[0].keyed: // then all of them are
+			commit = func(ctx context.Context, part []*publishRequest) error {
+				return c.commitKeyed(ctx, part, try >= optimisticTries)
+			}
 		case try >= optimisticTries:
 			commit = c.commitFiltered
 		}
@@ -167,12 +177,17 @@ func (c *committer) again(ctx context.Context, err error) bool {
 	return isTransient(err)
 }
 
-// refilter answers the requests that the catalogue refuses and returns the others, all of its version.
+// refilter answers the requests that the catalogue refuses and returns the others, all of its version. Those whose topic has begun to
+// detect duplicates since they were queued are put off, for another queue.
 func refilter(group []*publishRequest, catalogue *Catalogue) []*publishRequest {
 	kept := make([]*publishRequest, 0, len(group)) // not in place: the caller still holds group
 	for _, req := range group {
 		if err := req.refilter(catalogue); err != nil {
 			req.answer(err)
+			continue
+		}
+		if !req.keyed && req.mayRepeat() {
+			req.keyed, req.postponed = true, true
 			continue
 		}
 		kept = append(kept, req)

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,20 @@ func TestRefilterLeavesTheCallersGroupAlone(t *testing.T) {
 	require.Equal(t, []*publishRequest{gone, kept}, group)
 	require.ErrorIs(t, <-gone.done, ErrNotFound)
 	require.Empty(t, kept.done)
+}
+
+// TestRefilterPutsOff: a topic that has begun to detect duplicates has its events looked for, whatever they waited for.
+func TestRefilterPutsOff(t *testing.T) {
+	t.Parallel()
+	req := request("orders")
+	catalogue := emptyCatalogue()
+	catalogue.Version = 7
+	catalogue.topics["orders"] = &Topic{ID: 1, Name: "orders", DuplicateWindow: time.Minute}
+	require.Empty(t, refilter([]*publishRequest{req}, catalogue))
+	require.Empty(t, req.done)
+	require.True(t, req.keyed && req.postponed)
+	req.postponed = false
+	require.Len(t, refilter([]*publishRequest{req}, catalogue), 1, "by the keyed lane it goes on")
 }
 
 func TestIsolate(t *testing.T) {

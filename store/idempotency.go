@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,10 @@ WITH lock AS MATERIALIZED (
 )
 SELECT mine, EXISTS (SELECT FROM taken) FROM lock`
 
+// requireCatalogue is asked last, for a key must never be kept without its events: it is a serialisation failure where the catalogue has
+// moved on from the version that the filters were taken from.
+const requireCatalogue = "SELECT postrider_internal.require_catalogue($1)"
+
 // keyLock is the advisory lock of a key; postrider.publish takes the same one.
 func keyLock(topic int64, hash []byte) int64 {
 	return int64(binary.BigEndian.Uint64(hash)) ^ topic
@@ -49,14 +54,23 @@ func keyHash(key string) []byte {
 	return hash[:]
 }
 
+// mayRepeat reports whether what was published before is not stored again.
+func (req *publishRequest) mayRepeat() bool { return req.IdempotencyKey != "" || req.detects() }
+
+// hasBoth reports whether both a key and events are to be looked for.
+func (req *publishRequest) hasBoth() bool { return req.IdempotencyKey != "" && req.detects() }
+
 // fitsKeyed measures a group of requests with keys: the same key is asked for once in a transaction, and what is routed is alone in it.
 func fitsKeyed() func(*publishRequest) bool {
-	fits, seen, alone := fitsGroup(), map[string]bool{}, false
+	fits, seen, n, alone := fitsGroup(), map[string]bool{}, 0, false
 	return func(req *publishRequest) bool {
-		if len(seen) == keyedGroup || seen[req.key()] || alone || req.routed && len(seen) > 0 || !fits(req) {
+		if len(seen) == keyedGroup || seen[req.key()] || alone || req.routed && n > 0 || !fits(req) {
 			return false
 		}
-		seen[req.key()], alone = true, req.routed
+		if req.IdempotencyKey != "" {
+			seen[req.key()] = true
+		}
+		n, alone = n+1, req.routed
 		return true
 	}
 }
@@ -64,71 +78,92 @@ func fitsKeyed() func(*publishRequest) bool {
 // key is unique among topics, too.
 func (req *publishRequest) key() string { return req.Topic + "\x00" + req.IdempotencyKey }
 
-// commitKeyed stores those of a group whose keys are new. The others were published before, and are answered as they were then.
-//
-// The catalogue is read in the transaction's own snapshot: a key must never be kept without its events, and so the group must not turn
-// out to be stale. A key that somebody took after the snapshot is a serialisation failure, and the group is tried again.
-func (c *committer) commitKeyed(ctx context.Context, group []*publishRequest) error {
-	if len(group) == 0 {
-		return nil
-	}
+// commitKeyed stores what is new of a group. The rest was published before, and is answered as it was then. What has a key and events to
+// look for has a transaction of its own: where one of the two cannot be had, the other must not be kept.
+func (c *committer) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error { return c.claimAndStore(ctx, conn, group) })
-}
-
-func (c *committer) claimAndStore(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) error {
-	began := time.Now()
-	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	catalogue, err := c.store.readCatalogue(ctx, conn, c.store.Catalogue())
-	if err != nil {
-		return fmt.Errorf("read the catalogue: %w", err)
-	}
-	claims, err := claim(ctx, conn, refilter(group, catalogue))
-	if err != nil {
-		return fmt.Errorf("look for idempotency keys: %w", err)
-	}
-	if len(claims.fresh) > 0 {
-		if err := c.transact(ctx, conn, claims.fresh, began); err != nil {
+	var together []*publishRequest
+	for _, req := range unanswered(group) {
+		if !req.hasBoth() {
+			together = append(together, req)
+		} else if err := c.claimAndStore(ctx, []*publishRequest{req}, filtered); err != nil {
 			return err
 		}
 	}
-	for _, req := range claims.repeated {
-		req.receipt.Repeated = true
-		req.answer(nil)
+	if len(together) == 0 {
+		return nil
 	}
-	for _, req := range claims.busy {
-		c.postpone(req)
+	return c.claimAndStore(ctx, together, filtered)
+}
+
+// claimAndStore takes keys by the catalogue in memory, and lets requireCatalogue say whether it was the newest; filtered reads the
+// catalogue in the transaction's own snapshot instead. There, what somebody took after the snapshot is a serialisation failure, too.
+// Whatever fails so is tried again.
+func (c *committer) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
+	err := c.store.withConn(ctx, func(conn *pgxpool.Conn) (err error) {
+		began, batch := time.Now(), &pgx.Batch{}
+		if !filtered {
+			batch.Queue("BEGIN")
+		} else if group, err = c.beginFiltered(ctx, conn, group); err != nil || len(group) == 0 {
+			return err
+		} else if len(group) > 1 && slices.ContainsFunc(group, (*publishRequest).hasBoth) { // since this moment
+			return errStale
+		}
+		claims, err := claim(ctx, conn, batch, group)
+		if err != nil {
+			return fmt.Errorf("look for what was published before: %w", err)
+		}
+		if err := c.storeClaimed(ctx, conn, claims, began); err != nil {
+			return err
+		}
+		claims.answer()
+		return nil
+	})
+	if isTransient(err) {
+		return fmt.Errorf("%w: %w", errStale, err)
+	}
+	return err
+}
+
+// storeClaimed ends the transaction.
+func (c *committer) storeClaimed(ctx context.Context, conn *pgxpool.Conn, claims *claims, began time.Time) error {
+	if fresh := claims.stored(); len(fresh) > 0 {
+		return c.transact(ctx, conn, fresh, began)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(requireCatalogue, claims.version)
+	batch.Queue(claims.end())
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("end a publish of what was published before: %w", err)
 	}
 	return nil
 }
 
-// postpone lets a request wait for whoever is at its key.
-func (c *committer) postpone(req *publishRequest) {
-	if time.Since(req.queued) > keyPatience {
-		req.answer(fmt.Errorf("%w: another publish with this idempotency key is under way", ErrUnavailable))
-		return
+// putOff lets requests wait for whoever is at the same. Nobody looks at them afterwards: they may be in another group.
+func (c *committer) putOff(group []*publishRequest) {
+	for _, req := range group {
+		if req.postponed {
+			req.claimed.Store(false) // its client may go away again
+			time.AfterFunc(keyPause, func() { c.waiting.add(req) })
+		}
 	}
-	req.postponed = true
-	req.claimed.Store(false) // its client may go away again
-	time.AfterFunc(keyPause, func() { c.keyed.add(req) })
 }
 
-// claims are the requests of a group by what is known of their keys.
-type claims struct{ fresh, repeated, busy []*publishRequest }
+// postpone has a request put off, unless it has waited for long enough.
+func (req *publishRequest) postpone() {
+	if time.Since(req.queued) <= keyPatience {
+		req.postponed = true
+		return
+	}
+	req.answer(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is under way", ErrUnavailable))
+}
 
-// claim takes the keys of a group in one round trip.
-func claim(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) (c claims, err error) {
-	batch := &pgx.Batch{}
+// takeKeys takes the keys of requests in one round trip, with whatever stands in the batch.
+func (c *claims) takeKeys(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
 	for _, req := range group {
-		ids := make([][16]byte, len(req.receipt.SystemIDs))
-		for i, id := range req.receipt.SystemIDs {
-			ids[i] = id
-		}
 		topic, hash := req.receipt.Topic.ID, keyHash(req.IdempotencyKey)
-		batch.Queue(takeKeyStatement, topic, hash, ids, IdempotencyWindow, keyLock(topic, hash)).QueryRow(func(row pgx.Row) error {
+		batch.Queue(takeKeyStatement, topic, hash, c.ids(req), IdempotencyWindow, keyLock(topic, hash)).QueryRow(func(row pgx.Row) error {
 			var mine, taken bool
 			err := row.Scan(&mine, &taken)
 			switch {
@@ -142,20 +177,22 @@ func claim(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) (c 
 			return err
 		})
 	}
-	return c, conn.SendBatch(ctx, batch).Close()
+	return conn.SendBatch(ctx, batch).Close()
 }
 
-// CleanIdempotencyKeys removes those whose window is over.
+// CleanIdempotencyKeys removes those whose window is over, and the events of topics that detect duplicates likewise.
 func (s *Store) CleanIdempotencyKeys(ctx context.Context) error {
-	const clean = `DELETE FROM postrider_internal.idempotency_keys k USING (
-		SELECT topic_id, key_hash FROM postrider_internal.idempotency_keys WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
-		WHERE k.topic_id = e.topic_id AND k.key_hash = e.key_hash`
-	for removed := int64(cleanStep); removed == cleanStep; {
-		tag, err := s.pool.Exec(ctx, clean, cleanStep)
-		if err != nil {
-			return fmt.Errorf("remove idempotency keys: %w", err)
+	for _, table := range []string{"idempotency_keys", "event_keys"} {
+		clean := `DELETE FROM postrider_internal.` + table + ` k USING (
+			SELECT topic_id, key_hash FROM postrider_internal.` + table + ` WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
+			WHERE k.topic_id = e.topic_id AND k.key_hash = e.key_hash`
+		for removed := int64(cleanStep); removed == cleanStep; {
+			tag, err := s.pool.Exec(ctx, clean, cleanStep)
+			if err != nil {
+				return fmt.Errorf("remove %s: %w", table, err)
+			}
+			removed = tag.RowsAffected()
 		}
-		removed = tag.RowsAffected()
 	}
 	return nil
 }

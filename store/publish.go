@@ -31,13 +31,15 @@ type Publication struct {
 type Receipt struct {
 	Topic  *Topic
 	Events []event.Event
-	// SystemIDs are our ids of the events, in their order.
+	// SystemIDs are our ids of the events, in their order; of a duplicate, that of the event that was published first.
 	SystemIDs []uuid.UUID
 	// Matched counts the event subscriptions that want each event.
 	Matched []int
-	// Repeated: this was stored by an earlier publish with the same idempotency key, and nothing was stored now. The rest of the receipt
-	// says what would have been.
+	// Repeated: this was stored by earlier publishes, of the same idempotency key or the same events, and nothing was stored now. The rest of
+	// the receipt says what would have been.
 	Repeated bool
+	// Duplicates says of each event whether it was published before, within its topic's DuplicateWindow, and is not stored again; nil: none.
+	Duplicates []bool
 }
 
 // Deliveries is how many deliveries the publication owes.
@@ -56,7 +58,9 @@ type publishRequest struct {
 	version int64             // catalogue that wanting was taken from
 	wanting [][]*Subscription // per event
 	// routed: it owes too many deliveries for one transaction. They are made by its route, and wanting is nil.
-	routed  bool
+	routed bool
+	// keyed: it may have been stored before, and goes by the committer's keyed lane.
+	keyed   bool
 	bytes   int64
 	queued  time.Time
 	claimed atomic.Bool // by the committer's group, or by a client that went away

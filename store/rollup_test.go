@@ -21,7 +21,7 @@ WITH truth AS (
     UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late GROUP BY 1, 2, 4
     UNION ALL SELECT topic, subscription, state, coalesce(reason, ''), count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
 ), told AS (
-    SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts GROUP BY 1, 2, 3, 4
+    SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate' GROUP BY 1, 2, 3, 4
 )
 SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coalesce(truth.subscription, '') = coalesce(told.subscription, '')
        AND truth.kind = told.kind AND truth.detail = told.detail

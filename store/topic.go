@@ -32,6 +32,8 @@ type Topic struct {
 	InputSchemaMapping *event.Mapping
 	// EventRetentionInDays, of namespace topics, bounds the time to live of their events; 0 for the others.
 	EventRetentionInDays int
+	// DuplicateWindow is for how long an event of the same source and id is not stored again, in whole minutes; 0: it is stored each time.
+	DuplicateWindow time.Duration
 	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
 	Key1Hash, Key2Hash   []byte
 	Version              int64
@@ -45,7 +47,10 @@ type Topic struct {
 // ours; the time to live of namespace-2023 is as long.
 const DefaultRetentionInDays = 7
 
-// TopicSpec is what a person may say of a topic. All of it but the retention and the keys cannot be changed later.
+// MaxDuplicateWindow is the longest DuplicateWindow of a topic, the shortest is a minute.
+const MaxDuplicateWindow = 7 * 24 * time.Hour
+
+// TopicSpec is what a person may say of a topic. All of it but the retention, the window and the keys cannot be changed later.
 type TopicSpec struct {
 	Kind        TopicKind
 	InputSchema event.Schema
@@ -53,11 +58,14 @@ type TopicSpec struct {
 	InputSchemaMapping *event.Mapping
 	// EventRetentionInDays is of namespace topics, 1 to 7; 0 for their default, and for the others.
 	EventRetentionInDays int
+	// DuplicateWindow is whole minutes up to MaxDuplicateWindow; 0 stores an event each time that it is published.
+	DuplicateWindow time.Duration
 	// Keys are generated when nil; dev brings its well-known key.
 	Keys *AccessKeys
 }
 
-const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, coalesce(t.event_retention_in_days, 0), t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
+const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, coalesce(t.event_retention_in_days, 0),
+       coalesce(make_interval(mins => t.duplicate_detection_window_in_minutes), '0'), t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
        t.key1_sealed, t.key2_sealed
   FROM postrider_internal.topics t `
 
@@ -110,7 +118,7 @@ func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, 
 	return s.queryTopics(ctx, s.pool, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
-// PutTopic makes a topic, or finds that it exists with the same settings; only the retention can be another. The keys are answered
+// PutTopic makes a topic, or finds that it exists with the same settings; only the retention and the window of duplicates can be others. The keys are answered
 // only when it was made. ErrConflict when it exists with another kind, schema or mapping; ErrPrecondition.
 func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when ...Condition) (*Topic, *AccessKeys, error) {
 	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
@@ -149,15 +157,27 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when 
 
 // become changes what can be changed.
 func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
-	if err := t.agreesWith(spec); err != nil || t.EventRetentionInDays == spec.EventRetentionInDays {
+	if err := t.agreesWith(spec); err != nil {
 		return err
 	}
-	const update = "UPDATE postrider_internal.topics SET event_retention_in_days = $2 WHERE id = $1"
-	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays); err != nil {
+	var changed []string
+	if t.EventRetentionInDays != spec.EventRetentionInDays {
+		changed = append(changed, "eventRetentionInDays")
+	}
+	if t.DuplicateWindow != spec.DuplicateWindow {
+		changed = append(changed, "duplicateDetectionWindowInMinutes")
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	const update = "UPDATE postrider_internal.topics SET event_retention_in_days = nullif($2::integer, 0), duplicate_detection_window_in_minutes = nullif($3::integer, 0) WHERE id = $1"
+	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow)); err != nil {
 		return fmt.Errorf("change topic %q: %w", t.Name, err)
 	}
-	return audit(ctx, tx, auditEntry{action: auditTopicReplaced, topic: t.Name, details: map[string]any{"settings": []string{"eventRetentionInDays"}}})
+	return audit(ctx, tx, auditEntry{action: auditTopicReplaced, topic: t.Name, details: map[string]any{"settings": changed}})
 }
+
+func wholeMinutes(d time.Duration) int { return int(d / time.Minute) }
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
 	if t.Kind != spec.Kind {
@@ -173,14 +193,14 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 }
 
 func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
-	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash, event_retention_in_days)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0))`
+	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash, event_retention_in_days, duplicate_detection_window_in_minutes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0), nullif($10::integer, 0))`
 	var mapping any // SQL's NULL and not JSON's
 	if spec.InputSchemaMapping != nil {
 		mapping = spec.InputSchemaMapping
 	}
 	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
-		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2), spec.EventRetentionInDays)
+		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2), spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow))
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
