@@ -150,7 +150,7 @@ func TestRunOnAGivenDatabase(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.Background())
 	var left, events int64
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM postrider.topics) + (SELECT count(*) FROM postrider_internal.retry_policies WHERE NOT built_in)
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM postrider.topics WHERE topic <> 'postrider.system') + (SELECT count(*) FROM postrider_internal.retry_policies WHERE NOT built_in)
 		+ (SELECT count(*) FROM pg_database WHERE datname LIKE 'postrider%'), (SELECT count(*) FROM postrider.events)`).Scan(&left, &events))
 	require.Zero(t, left)
 	require.Equal(t, report.Published, events)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +67,8 @@ func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 		if ctx.Err() != nil {
 			return ctx.Err() // our own stop says nothing about the location
 		}
-		r.Location, r.Error = "", err.Error()[:min(len(err.Error()), maxExportError)]
+		said := withoutQueries(err.Error())
+		r.Location, r.Error = "", said[:min(len(said), maxExportError)]
 	}
 	var done store.Exported
 	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
@@ -82,6 +84,12 @@ func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 	}
 	return nil
 }
+
+// queried is a URL with a query.
+var queried = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?]*)\?[^\s"']*`)
+
+// withoutQueries takes the queries out of the URLs of an error: a token of Azure's stands in one, and people read the error.
+func withoutQueries(said string) string { return queried.ReplaceAllString(said, "$1?…") }
 
 func (e *Engine) tellExport(r *store.ExportResult, done store.Exported) {
 	x := r.Export

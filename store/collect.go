@@ -12,6 +12,8 @@ import (
 const (
 	// collectStep is how many publishes by SQL become a route at once. With as many deliveries a step of the route takes a twentieth of a second.
 	collectStep = 1000
+	// collectEvents bounds the events of those publishes: a route is read anew in each of its steps.
+	collectEvents = 20_000
 	// publishWatch is how far ahead a node promises to look for publishes by SQL; it says so again when half of that is over.
 	publishWatch = time.Second
 )
@@ -22,9 +24,11 @@ const (
 // The jobs are this node's from their beginning: to be told of them and to fetch them would take two more transactions.
 const collectStatement = `
 WITH waiting AS MATERIALIZED (
-    SELECT id FROM postrider_internal.sql_publishes ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT id, cardinality(event_uuids) AS events FROM postrider_internal.sql_publishes ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+), few AS MATERIALIZED (
+    SELECT id FROM (SELECT id, sum(events) OVER (ORDER BY id) - events AS before FROM waiting) w WHERE before < $3
 ), taken AS (
-    DELETE FROM postrider_internal.sql_publishes p WHERE p.id = ANY (ARRAY (SELECT id FROM waiting)) RETURNING p.*
+    DELETE FROM postrider_internal.sql_publishes p WHERE p.id = ANY (ARRAY (SELECT id FROM few)) RETURNING p.*
 ), route AS (
     INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id, by_sql)
     SELECT topic_id, event_day, event_uuids, nextval('postrider_internal.river_job_id_seq'), true
@@ -37,7 +41,7 @@ WITH waiting AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM route), '{}')`
 
-// CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes. It answers how many there were, and the
+// CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes or, where they are large, 20,000 events and more. It answers how many there were, and the
 // jobs of their routes: they run on this node already, and are to be made with Route.
 func (s *Store) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
 	if n, jobs, err = s.collectPublishes(ctx); err != nil {
@@ -58,7 +62,7 @@ func (s *Store) collectPublishes(ctx context.Context) (n int, jobs []int64, err 
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
 	batch.Queue(s.keeping(keepPlan))
-	batch.Queue(collectStatement, collectStep, s.node).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
+	batch.Queue(collectStatement, collectStep, s.node, collectEvents).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
 	batch.Queue("COMMIT")
 	err = s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	return n, jobs, err

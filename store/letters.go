@@ -21,10 +21,10 @@ const letterStep = 500
 
 const lettersAfter = `
 WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at < $3
-  AND ($4 = '' OR l.topic = $4) AND ($5 = '' OR l.subscription = $5) AND ($6 = '' OR l.reason = $6)
+  AND ($4 = '' OR l.topic = $4) AND ($5 = '' OR l.subscription = $5) AND ($6 = '' OR l.reason = $6) AND l.erased_at IS NULL
 ORDER BY l.dead_lettered_at, l.id LIMIT $7`
 
-// EachLetter calls do for dead letters, the oldest first, one by one: no more than one is in memory. It ends with do's error.
+// EachLetter calls do for dead letters, the oldest first, one by one, without those that were erased: no more than one is in memory. It ends with do's error.
 func EachLetter(ctx context.Context, pool *pgxpool.Pool, f LetterFilter, do func(*Letter) error) error {
 	if f.Until.IsZero() {
 		if err := pool.QueryRow(ctx, "SELECT now()").Scan(&f.Until); err != nil {

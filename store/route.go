@@ -74,14 +74,15 @@ WITH ` + freshPart + `, gone AS (
 ), rolled_publish AS (` + rolledRoute + `
 )`
 
-// matchedPart writes down how many wanted the events that were published by SQL. It is left out where there are none: like every update of a partitioned
-// table by keys that are not constants, it locks all days.
-const matchedPart = `, matched AS MATERIALIZED (
+// matchedPart writes down how many wanted the events that were published by SQL. It is left out where there are none.
+func matchedPart(routes []*routing) string {
+	return `, matched AS MATERIALIZED (
     SELECT m.event_uuid, m.event_day, m.count FROM unnest($19::bigint[], $20::uuid[], $21::date[], $22::int[]) AS m(route_id, event_uuid, event_day, count) JOIN step ON step.id = m.route_id
 ), told AS (
-    UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = $1 FROM matched m
+    UPDATE ` + eventsOf(routes) + ` e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = $1 FROM matched m
      WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched)) AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
 )`
+}
 
 const fanOutEnd = ` SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
@@ -211,7 +212,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		var found int64
 		statement, values := fanOutStatement+fanOutEnd, append(fanOutColumns(catalogue, routes, owed, admitted), r.store.node)
 		if matched := matchedColumns(routes); matched != nil {
-			statement, values = fanOutStatement+matchedPart+fanOutEnd, append(values, matched...)
+			statement, values = fanOutStatement+matchedPart(routes)+fanOutEnd, append(values, matched...)
 		}
 		row := tx.QueryRow(ctx, statement, values...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {

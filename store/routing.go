@@ -69,9 +69,9 @@ func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group 
 // readRoutedEvents reads the events of routes: what filters ask for, and of custom events what counts in their size. Days and ids are lists and not a join: with a join the planner may read whole
 // partitions.
 func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
-	const query = `SELECT id, event_type, subject, published_at, octet_length(body), CASE schema WHEN 'CustomEventSchema' THEN schema ELSE '' END,
+	query := `SELECT id, event_type, subject, published_at, octet_length(body), CASE schema WHEN 'CustomEventSchema' THEN schema ELSE '' END,
 		CASE schema WHEN 'CustomEventSchema' THEN event_id ELSE '' END, CASE schema WHEN 'CustomEventSchema' THEN data_version ELSE '' END
-		FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL`
+		FROM ` + eventsOf(routes) + ` WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL`
 	days, ids := routedIDs(routes)
 	rows, err := tx.Query(ctx, query, days, ids)
 	if err != nil {
@@ -85,11 +85,11 @@ func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
 // readRoutedBodies reads the events with all that advanced filters may ask for, until the bodies reach a number of bytes. The
 // rest waits.
 func readRoutedBodies(ctx context.Context, tx pgx.Tx, routes []*routing, bytes int) error {
-	const query = `
+	query := `
 SELECT id, event_type, subject, published_at, octet_length(body), schema, event_id, source, data_version,
        CASE WHEN before < $3 THEN body ELSE '' END, before >= $3, CASE schema WHEN 'CustomEventSchema' THEN event_time END
   FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
-          FROM postrider_internal.events WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL) AS e`
+          FROM ` + eventsOf(routes) + ` WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL) AS e`
 	days, ids := routedIDs(routes)
 	rows, err := tx.Query(ctx, query, days, ids, bytes)
 	if err != nil {
@@ -100,6 +100,16 @@ SELECT id, event_type, subject, published_at, octet_length(body), schema, event_
 	return collectRouted(rows, routes, &id, &e, []any{
 		&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes, &e.Schema, &e.ID, &e.Source, &e.DataVersion, &e.Body, &e.waiting, &e.eventTime,
 	})
+}
+
+// eventsOf is the table of the routes' events: nearly always one day's partition. A kept plan locks all days of the whole table, and an update
+// of it opens them all.
+func eventsOf(routes []*routing) string {
+	day := routes[0].EventDay
+	if slices.ContainsFunc(routes, func(r *routing) bool { return !r.EventDay.Equal(day) }) {
+		return "postrider_internal.events"
+	}
+	return internal("events_" + day.Format("20060102"))
 }
 
 func routedIDs(routes []*routing) (days []time.Time, ids [][16]byte) {

@@ -148,6 +148,23 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 	return true
 }
 
+// TestLargePublishesAreGatheredInParts: what was published while no node ran must not become one route of a million events.
+func TestLargePublishesAreGatheredInParts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb) FROM generate_series(1, 5000))) FROM generate_series(1, 9)`)
+	var gathered []int
+	for range 4 {
+		n, jobs, err := b.store.CollectPublishes(t.Context())
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(jobs), 1)
+		gathered = append(gathered, n)
+	}
+	require.Equal(t, []int{4, 4, 1, 0}, gathered)
+	require.Equal(t, 45_000, b.count(t, "SELECT sum(cardinality(event_uuids)) FROM postrider_internal.routes"))
+}
+
 // TestPlainEventsTakeTheShortWay: what most publish, and nothing that needs a closer look.
 func TestPlainEventsTakeTheShortWay(t *testing.T) {
 	t.Parallel()

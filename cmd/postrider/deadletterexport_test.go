@@ -90,10 +90,14 @@ func TestDeadletterExport(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(records.stdout, "\n"), "\n")
 	require.Len(t, lines, 2)
 	require.NotContains(t, records.stdout, "\u009b")
+	slices.Sort(lines) // both may have been given up in one moment
 	require.Contains(t, lines[1], `{"specversion":"1.0","id":"2","source":"/shop","type":"shop.order","data":{"total":1e999,"a":1,"a":2},"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,`)
 
 	rows := strings.Split(run(0, "--format", "rows", "--topic", "orders", "--subscription", "billing", "--reason", "UndeliverableDueToHttpBadRequest").stdout, "\n")
 	require.Len(t, rows, 3)
+	if strings.Contains(rows[0], `"event_id":"2"`) {
+		rows[1] = rows[0]
+	}
 	var row map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(rows[1]), &row))
 	require.JSONEq(t, `"2"`, string(row["event_id"]))

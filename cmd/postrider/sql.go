@@ -131,7 +131,7 @@ func (c *sqlCmd) prepare(ctx context.Context, tx pgx.Tx) error {
 	if err := becomeReader(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec, fmt.Sprint((c.Timeout+time.Millisecond-1).Milliseconds())); err != nil {
+	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec, fmt.Sprint((c.Timeout + time.Millisecond - 1).Milliseconds())); err != nil {
 		return fmt.Errorf("limit the statement's time: %w", err)
 	}
 	return nil

@@ -43,7 +43,7 @@ func TestSQLEndsAStatementThatTakesLong(t *testing.T) {
 	r := postrider(t, db.env(), "sql", "--timeout", "1us", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "statement timeout")
-	require.Equal(t, "1min", words(postrider(t, db.env(), "sql", "SHOW statement_timeout").stdout)[1])
+	require.Equal(t, "30s", words(postrider(t, db.env(), "sql", "SHOW statement_timeout").stdout)[1])
 	require.Equal(t, "0", words(postrider(t, db.env(), "sql", "--timeout", "0", "SHOW statement_timeout").stdout)[1])
 	require.Equal(t, 2, postrider(t, db.env(), "sql", "--timeout=-1s", "SELECT 1").code)
 }
