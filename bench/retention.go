@@ -40,7 +40,7 @@ func (b *run) oldDays(ctx context.Context) error {
 	began := time.Now()
 	for day := range b.o.Days {
 		for _, table := range dayTables {
-			if _, err := b.conn.Exec(ctx, fmt.Sprintf(copyDay, table, day, map[bool]string{true: `"topic_id": 0`, false: `"subscription_id": 0`}[table == "events"])); err != nil {
+			if _, err := b.conn.Exec(ctx, fmt.Sprintf(copyDay, table, day)); err != nil {
 				return fmt.Errorf("make an old day of %s: %w", table, err)
 			}
 		}
@@ -55,9 +55,12 @@ DECLARE
     today date := (now() AT TIME ZONE 'UTC')::date;
     day date := today - 365 + %[2]d;
     part text := 'postrider_internal.%[1]s_' || to_char(day, 'YYYYMMDD');
+    columns text;
 BEGIN
     EXECUTE format('CREATE TABLE %%s PARTITION OF postrider_internal.%[1]s FOR VALUES FROM (%%L) TO (%%L)', part, day, day + 1);
-    EXECUTE format('INSERT INTO postrider_internal.%[1]s SELECT (jsonb_populate_record(t, jsonb_build_object(''day'', %%L::date) || ''{%[3]s}'')).* FROM postrider_internal.%[1]s t WHERE t.day = %%L', day, today);
+    SELECT string_agg(CASE a.attname WHEN 'day' THEN quote_literal(day) || '::date' WHEN 'topic_id' THEN '0' WHEN 'subscription_id' THEN '0' ELSE quote_ident(a.attname) END, ', ' ORDER BY a.attnum)
+      INTO columns FROM pg_attribute a WHERE a.attrelid = part::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    EXECUTE format('INSERT INTO %%s SELECT %%s FROM postrider_internal.%[1]s WHERE day = %%L', part, columns, today);
 END $$`
 
 // removeDays does what the service does each minute.

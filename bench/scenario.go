@@ -50,7 +50,7 @@ type Options struct {
 	// Waiting is how many deliveries wait in backlog, default 1,000,000, and Waits how; default WaitPaused.
 	Waiting int
 	Waits   string
-	// Days is how many days retention removes; default 20.
+	// Days is how many days retention removes; default 7.
 	Days int
 	// DatabaseURL is a PostgreSQL to use. It is migrated, and events of topics of this run stay in it. "" starts a private
 	// one with all of its durability on, and removes it.
@@ -85,7 +85,7 @@ func scenarios() []scenario {
 		{name: "deadletters", flags: []string{"rate"}, run: (*run).deadLetters, verdict: (*run).compareDeadLetters},
 		{name: "batched", flags: []string{"events-per-request", "events-per-batch"}, defaults: many, run: (*run).batched},
 		{name: "backlog", flags: []string{"rate", "waiting", "waits"}, defaults: Options{Waiting: 1_000_000, Waits: WaitPaused}, run: (*run).backlog},
-		{name: "retention", flags: []string{"rate", "days"}, defaults: Options{Days: 20}, run: (*run).retention},
+		{name: "retention", flags: []string{"rate", "days"}, defaults: Options{Days: 7}, run: (*run).retention},
 	}
 }
 

@@ -229,7 +229,7 @@ COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a sec
 COMMENT ON COLUMN postrider.operations.matched IS 'How many dead letters matched at the start; NULL of past events, which are looked at on the way.';
 COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered or purged.';
 COMMENT ON COLUMN postrider.operations.skipped IS 'How many dead letters were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.';
-COMMENT ON COLUMN postrider.operations.failed IS 'How many could not be redelivered, because their event subscription was deleted or has expired; last_error has one of them.';
+COMMENT ON COLUMN postrider.operations.failed IS 'How many could not be redelivered: their event subscription was deleted or has expired, does not take their schema, or they were erased.';
 COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
 COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it, as postrider.audit tells actors.';
 COMMENT ON COLUMN postrider.operations.created_at IS 'When it was started. Dead letters that were written later are none of it.';

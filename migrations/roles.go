@@ -21,10 +21,14 @@ const (
 
 // Roles belong to the whole server, so two databases that migrate at the same moment race: "exists already" and the
 // catalogue's own conflict (23505) are success.
+//
+// `postrider sql` becomes the reader. Whoever makes a role may grant it, and from PostgreSQL 16 on has to, even to itself.
 const createRoles = `
 DO $$ BEGIN CREATE ROLE postrider_reader NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE postrider_publisher NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-DO $$ BEGIN CREATE ROLE postrider_operator NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;`
+DO $$ BEGIN CREATE ROLE postrider_operator NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+DO $$ BEGIN IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN GRANT postrider_reader TO CURRENT_USER; END IF;
+EXCEPTION WHEN insufficient_privilege OR invalid_grant_operation OR unique_violation THEN NULL; END $$;`
 
 // Views run with their owner's rights, so the reader needs nothing in postrider_internal.
 const grantRoles = `

@@ -283,14 +283,14 @@ func (c *benchBacklogCmd) Run(ctx context.Context) error {
 type benchRetentionCmd struct {
 	benchFlags
 	rateFlag
-	Days int `help:"How many days are removed, each as large as what was published before." default:"20"`
+	Days int `help:"How many days are removed, each as large as what was published before." default:"7"`
 }
 
 // Help is shown by bench retention --help.
 func (benchRetentionCmd) Help() string {
 	return `Measures while everything is kept, and then while old days are removed. The longest silence says how long that kept anybody waiting.
 
-` + benchHelp + "retention --days 5"
+` + benchHelp + "retention --days 20"
 }
 
 // Run executes bench retention.

@@ -159,11 +159,14 @@ func (c *sqlCmd) explain(err error) error {
 
 func becomeReader(ctx context.Context, tx pgx.Tx) error {
 	var may bool
-	const query = `SELECT coalesce((SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = 'postrider_reader'), false)`
+	// From PostgreSQL 16 on a member need not be allowed to become the role.
+	const query = `SELECT coalesce((SELECT pg_has_role(oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+		FROM pg_roles WHERE rolname = 'postrider_reader'), false)`
 	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec).Scan(&may); err != nil {
 		return fmt.Errorf("look for the reader role: %w", err)
 	}
 	if !may {
+		fmt.Fprintln(os.Stderr, "postrider: this user may not become postrider_reader; the statement runs with its own rights, read only (an administrator may run: GRANT postrider_reader TO this user)")
 		return nil
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL ROLE postrider_reader"); err != nil {
