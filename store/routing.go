@@ -17,6 +17,7 @@ import (
 type routing struct {
 	ID, JobID, TopicID int64
 	EventDay           time.Time
+	Partition          bool       // the day has its table: somebody may have removed it by hand
 	Total              int        // events of the route
 	Next               int        // its place: so many events are done,
 	After              int64      // and of the one that follows the event subscriptions up to this one
@@ -46,7 +47,7 @@ type routedDelivery struct {
 // readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters need
 // them.
 func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group []*routeRequest, events int) ([]*routing, error) {
-	const query = `SELECT id, job_id, topic_id, event_day, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after, by_sql,
+	const query = `SELECT id, job_id, topic_id, event_day, to_regclass('postrider_internal.events_' || to_char(event_day, 'YYYYMMDD')) IS NOT NULL AS partition, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after, by_sql,
 		event_uuids[next_event + 1 : next_event + $2] AS event_uuids FROM postrider_internal.routes WHERE job_id = ANY ($1::bigint[]) ORDER BY id`
 	jobs := make([]int64, len(group))
 	for i, req := range group {
@@ -59,6 +60,9 @@ func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group 
 	routes, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByNameLax[routing])
 	if err != nil {
 		return nil, fmt.Errorf("read routes: %w", err)
+	}
+	if len(routes) == 0 {
+		return nil, nil
 	}
 	if slices.ContainsFunc(routes, func(r *routing) bool { return c.filters[r.TopicID] != nil }) {
 		return routes, readRoutedBodies(ctx, tx, routes, r.bytes)
@@ -106,7 +110,7 @@ SELECT id, event_type, subject, published_at, octet_length(body), schema, event_
 // of it opens them all.
 func eventsOf(routes []*routing) string {
 	day := routes[0].EventDay
-	if slices.ContainsFunc(routes, func(r *routing) bool { return !r.EventDay.Equal(day) }) {
+	if slices.ContainsFunc(routes, func(r *routing) bool { return !r.EventDay.Equal(day) || !r.Partition }) {
 		return "postrider_internal.events"
 	}
 	return internal("events_" + day.Format("20060102"))
