@@ -94,25 +94,28 @@ BEGIN
     SELECT j.id, f.delivery_id, j.problem FROM judged j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
 END $$;
 
--- Redelivers events of one day to one event subscription; the caller has found that its filter wants them. sizes are event.Size.
+-- Redelivers events of one day to one event subscription; the caller has found that its filter wants them. sizes are event.Size. The events are locked
+-- against an erasure, which would see neither the new rows nor the deliveries; one that was erased meanwhile is left out.
 CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint, operation uuid) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
     at timestamptz := clock_timestamp();
+    kept uuid[];
     made bigint;
     t bigint;
 BEGIN
+    kept := ARRAY (SELECT e.id FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day AND e.id = ANY (ids) AND e.erased_at IS NULL ORDER BY e.id FOR SHARE);
     IF event_day < postrider_internal.first_sure_day() THEN
         INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, traceparent, tracestate, body)
         SELECT e.id, today, e.topic_id, e.published_at, e.event_time, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate, e.body
-          FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day AND e.id = ANY (ids)
+          FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day AND e.id = ANY (kept)
             ON CONFLICT DO NOTHING;
         event_day := today;
     END IF;
     SELECT s.topic_id INTO t FROM postrider_internal.event_subscriptions s WHERE s.id = target;
     INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at, redelivered_from)
     SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation
-      FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) ORDER BY u.id) o;
+      FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS made = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
     SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made)::postrider_internal.rollup_entry] WHERE made > 0;
@@ -145,6 +148,7 @@ BEGIN
     IF topic IS NOT NULL AND subscription IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required with topic';
     END IF;
+    PERFORM postrider_internal.commit_soon();
     SELECT d.topic, d.subscription, d.redelivered_at, d.schema INTO l FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN dead_letter_id IS NULL THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', dead_letter_id) END,
@@ -173,6 +177,7 @@ CREATE FUNCTION postrider_internal.purge(dead_letter_id uuid, actor text, addres
 DECLARE
     l record;
 BEGIN
+    PERFORM postrider_internal.commit_soon();
     DELETE FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id RETURNING d.topic, d.subscription, d.event_id INTO l;
     IF NOT FOUND THEN
         RETURN false;

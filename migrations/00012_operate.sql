@@ -276,11 +276,27 @@ BEGIN
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_released', topic, subscription, NULL);
 END $$;
 
+-- Refuses to erase what a node may be writing to a location outside at this moment: it has read the bodies. The dead letters are locked against being
+-- taken up by an export, and the jobs of the exports that have them against being begun. A job that is locked is being begun or ended: not waited for.
+CREATE FUNCTION postrider_internal.refuse_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    l record;
+BEGIN
+    PERFORM FROM postrider_internal.dead_letters d WHERE d.event_uuid = ANY (events) ORDER BY d.id FOR UPDATE;
+    FOR l IN SELECT d.id, x.job_id FROM postrider_internal.dead_letters d JOIN postrider_internal.exports x ON x.id = d.export_id WHERE d.event_uuid = ANY (events) ORDER BY x.job_id LOOP
+        PERFORM FROM postrider_internal.river_job j WHERE j.id = l.job_id AND j.state <> 'running' FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'exporting', MESSAGE = format('dead letter %s is being exported; try again in a minute', l.id),
+                HINT = 'SELECT export_state, export_location FROM postrider.dead_letters tells what became of it. The file is out of reach.';
+        END IF;
+    END LOOP;
+END $$;
+
 -- Erases these events, of these days, everywhere: what is pending of them is canceled first. Answers how many were not erased before.
 --
 -- The events' rows come first: whoever makes a delivery of one from then on makes it of an erased event, and its turn drops it. An attempt that is
 -- being recorded may make a dead letter of a pending delivery, and a redelivery a pending delivery of a dead letter: so both are looked for until
--- there is neither. Jobs are taken in their order, as those who record do.
+-- there is neither. Jobs are taken in their order, as those who record do, and events in that of a redelivery of past ones.
 CREATE FUNCTION postrider_internal.erase_events(ids uuid[], first_day date, actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     erased uuid[] := '{}';
@@ -290,10 +306,15 @@ DECLARE
     delivery bigint;
     made bigint[];
 BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'isolation', MESSAGE = format('an erasure under %s would not see what it waits for', upper(current_setting('transaction_isolation'))),
+            HINT = 'Erase in a transaction of READ COMMITTED.';
+    END IF;
     PERFORM postrider_internal.commit_soon();
     LOOP
-        -- A redelivery may have stored the event again, on a later day, and may do so at this moment: its dead letter's row is then waited for
-        -- below, and this is done once more.
+        -- A redelivery may have stored the event again, on a later day, and may do so at this moment: the row that it comes from, an event's or a
+        -- dead letter's, is then waited for, is erased itself, and so this is done once more.
+        PERFORM FROM postrider_internal.events e WHERE e.id = ANY (ids) AND e.day >= first_day AND e.erased_at IS NULL ORDER BY e.day, e.id FOR UPDATE;
         WITH gone AS (
             UPDATE postrider_internal.events e SET body = '', subject = '', erased_at = now() WHERE e.id = ANY (ids) AND e.day >= first_day AND e.erased_at IS NULL RETURNING e.id
         )
@@ -307,6 +328,7 @@ BEGIN
                 NULL; -- it has ended meanwhile
             END;
         END LOOP;
+        PERFORM postrider_internal.refuse_exporting(ids);
         WITH gone AS (
             UPDATE postrider_internal.dead_letters l
                SET body = '', subject = '', last_error = NULL, last_response = NULL, erased_at = now(), export_id = NULL, export_state = nullif(l.export_state, 'pending'),
@@ -318,7 +340,9 @@ BEGIN
         EXIT WHEN stored IS NULL AND pending IS NULL AND letters = '{}';
         erased := erased || stored || letters;
     END LOOP;
-    SELECT array_agg(h.id) INTO made FROM postrider_internal.delivery_history h WHERE h.event_uuid = ANY (ids);
+    -- Dead letters and attempts may be kept longer than deliveries.
+    SELECT array_agg(id) INTO made FROM (SELECT h.id FROM postrider_internal.delivery_history h WHERE h.event_uuid = ANY (ids)
+                                          UNION SELECT l.delivery_id FROM postrider_internal.dead_letters l WHERE l.event_uuid = ANY (ids)) d(id);
     UPDATE postrider_internal.delivery_attempts a SET error = NULL, response_headers = NULL, response_excerpt = NULL
      WHERE a.delivery_id = ANY (made) OR a.batch_id = ANY (ARRAY (SELECT m.batch_id FROM postrider_internal.batch_members m WHERE m.delivery_id = ANY (made)));
     RETURN (SELECT count(DISTINCT e) FROM unnest(erased) e);
@@ -343,6 +367,21 @@ BEGIN
     RETURN erased;
 END $$;
 
+-- Takes a subject out of the operations whose filter names it, alone or as a prefix.
+CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    o record;
+BEGIN
+    FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
+              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic ORDER BY p.id FOR UPDATE LOOP
+        IF o.state = 'running' THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'running', MESSAGE = format('operation %s goes by this subject and is running', o.id),
+                HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);
+        END IF;
+        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[] || '{"erased": true}'::jsonb WHERE p.id = o.id;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     ids uuid[];
@@ -353,6 +392,7 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM postrider_internal.topics t WHERE t.name = topic) AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.topic = erase_subject.topic) THEN
         RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
     END IF;
+    PERFORM postrider_internal.forget_filters(topic, subject);
     SELECT array_agg(DISTINCT id) INTO ids
       FROM (SELECT e.id FROM postrider_internal.events e WHERE e.subject = erase_subject.subject AND e.topic_id IN (SELECT t.id FROM postrider_internal.topics t WHERE t.name = erase_subject.topic)
              UNION ALL
@@ -397,8 +437,8 @@ COMMENT ON FUNCTION postrider.dead_letter_now(bigint) IS 'Gives a pending delive
 COMMENT ON FUNCTION postrider.pause(text, text, boolean) IS 'Holds an event subscription''s deliveries until postrider.resume(): none is attempted, none is lost. The next publish on every node obeys once this is committed; an attempt that begins within 100 ms of that, or is under way, finishes. stop_time_to_live: the pause does not count for their time to live; NULL leaves it as it is, at first false. Pausing what is paused changes no more than that.';
 COMMENT ON FUNCTION postrider.resume(text, text) IS 'Ends a pause. What it held is released in waves, which begin within a second. Of a pause that stopped the time to live the deliveries'' age is corrected first, by the nodes, step by step; the pause holds until that is done. Resuming what is not paused is nothing.';
 COMMENT ON FUNCTION postrider.release(text, text) IS 'Ends a probation without waiting for its probe; where the policy rests the endpoint as a whole, for all event subscriptions that share it. What is held is released in waves, which begin within a second. Releasing what is not on probation is nothing; an error while paused or not validated.';
-COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS 'Erases what an event says, everywhere: body and subject of the event and of its dead letters, what endpoints answered, and what went wrong, which may repeat it. What is pending of it is canceled first, reason EventErased. Ids, types, times, attempts and states stay; erased_at marks it, and its dead letters cannot be redelivered. Answers how many events were erased: 0 = it was before. day: its UTC day, which saves a look at the others. Exported dead letters and what endpoints keep are out of reach.';
-COMMENT ON FUNCTION postrider.erase_subject(text, text) IS 'Erases all events of a topic with exactly this subject, as postrider.erase_event() does, and answers how many. It reads every event that is kept, and works in one transaction. The audit keeps the number and not the subject.';
+COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS 'Erases what an event says, everywhere: body and subject of the event and of its dead letters, what endpoints answered, and what went wrong, which may repeat it. What is pending of it is canceled first, reason EventErased. Ids, types, times, attempts and states stay; erased_at marks it, and its dead letters cannot be redelivered. Answers how many events were erased: 0 = it was before. day: its UTC day, which saves a look at the others. Exported dead letters and what endpoints keep are out of reach; an error while a dead letter of it is being exported.';
+COMMENT ON FUNCTION postrider.erase_subject(text, text) IS 'Erases all events of a topic with exactly this subject, as postrider.erase_event() does, and answers how many. It reads every event that is kept, and works in one transaction. The audit keeps the number and not the subject, and operations whose filter names it do so no more; an error while one of them is running.';
 
 -- +goose Down
 DROP FUNCTION postrider.erase_subject(text, text);
@@ -411,7 +451,9 @@ DROP FUNCTION postrider.retry_now(bigint);
 DROP FUNCTION postrider.cancel(bigint);
 DROP FUNCTION postrider_internal.erase_subject(text, text, text, text);
 DROP FUNCTION postrider_internal.erase_event(uuid, date, text, text);
+DROP FUNCTION postrider_internal.forget_filters(text, text);
 DROP FUNCTION postrider_internal.erase_events(uuid[], date, text, text);
+DROP FUNCTION postrider_internal.refuse_exporting(uuid[]);
 DROP FUNCTION postrider_internal.release(text, text, text, text);
 DROP FUNCTION postrider_internal.resume(text, text, text, text);
 DROP FUNCTION postrider_internal.pause(text, text, boolean, text, text);

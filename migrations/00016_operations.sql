@@ -30,7 +30,7 @@ CREATE INDEX operations_created_idx ON postrider_internal.operations (created_at
 CREATE INDEX operations_running_idx ON postrider_internal.operations (id) WHERE state = 'running';
 
 -- +goose StatementBegin
--- Starts an operation: its row and the job of its first step.
+-- Starts an operation: its row and the job of its first step. The audit outlives what is erased, so of a subject it has that there was one: true.
 CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
 BEGIN
     IF o.rate_per_second < 1 THEN
@@ -44,7 +44,8 @@ BEGIN
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
-        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'filter', o.filter, 'matched', o.matched, 'ratePerSecond', o.rate_per_second));
+        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'matched', o.matched, 'ratePerSecond', o.rate_per_second,
+            'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true' ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
 END $$;
 
@@ -112,6 +113,7 @@ CREATE FUNCTION postrider_internal.cancel_operation(operation_id uuid, actor tex
 DECLARE
     o postrider_internal.operations;
 BEGIN
+    PERFORM postrider_internal.commit_soon();
     SELECT * INTO o FROM postrider_internal.operations WHERE id = operation_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('operation %s does not exist', operation_id), HINT = 'SELECT operation_id FROM postrider.operations lists those there are.';
@@ -220,7 +222,7 @@ COMMENT ON VIEW postrider.operations IS 'Redeliveries and purges of many, under 
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
 COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters) or redeliver_events (past events).';
 COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by somebody); failed: last_error says why it could not go on.';
-COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters().';
+COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it named a subject that was erased.';
 COMMENT ON COLUMN postrider.operations.topic IS 'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own.';
 COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
 COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';

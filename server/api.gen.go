@@ -3924,6 +3924,20 @@ func (response EraseEvent404JSONResponse) VisitEraseEventResponse(w http.Respons
 	return err
 }
 
+type EraseEvent409JSONResponse struct{ ConflictJSONResponse }
+
+func (response EraseEvent409JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type EraseEvent503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response EraseEvent503JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
@@ -4676,6 +4690,20 @@ func (response EraseSubject404JSONResponse) VisitEraseSubjectResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject409JSONResponse struct{ ConflictJSONResponse }
+
+func (response EraseSubject409JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
 	_, err := buf.WriteTo(w)
 	return err
 }

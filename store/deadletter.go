@@ -140,14 +140,17 @@ func (d *DeadLetters) Purge(ctx context.Context, id uuid.UUID) (purged bool, err
 	return purged, err
 }
 
-// Count counts the dead letters that a filter matches. *FunctionError: the filter cannot be used.
+// Count counts the dead letters that a filter matches, for 10 s at most: ErrUnavailable. *FunctionError: the filter cannot be used.
 func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (n int64, err error) {
 	text, err := filter.text()
 	if err != nil {
 		return 0, err
 	}
-	err = d.call(ctx, "count dead letters", &n, "SELECT postrider_internal.count_dead_letters($1, 'infinity')", text)
-	return n, err
+	list, err := collect[struct{ N int64 }](ctx, d.pool, "SELECT postrider_internal.count_dead_letters($1, 'infinity') AS n", text)
+	if err != nil {
+		return 0, functionError(err)
+	}
+	return list[0].N, nil
 }
 
 // RedeliverAll begins to redeliver all dead letters that a filter matches now, and answers the operation's id. Where the filter does not speak

@@ -1,12 +1,14 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
@@ -163,4 +165,127 @@ func TestErasedEventIsNotDelivered(t *testing.T) {
 	require.NoError(t, err)
 	defer work.Release()
 	require.True(t, work.EventMissing)
+}
+
+// pastPersonal is an event about a person that was published three days ago, and an event subscription that was made since.
+func (b *bundle) pastPersonal(t *testing.T) (id uuid.UUID, redeliver string) {
+	t.Helper()
+	old := b.day(t, 3)
+	b.topic(t, "orders")
+	id = b.personal(t, "e", "people/anna")
+	b.exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
+	b.moveEvents(t, old)
+	sub := b.subscription(t, "orders", "late", nil)
+	return id, fmt.Sprintf("SELECT postrider_internal.redeliver_past('{%s}', '{100}', '%s', %d, gen_random_uuid())", id, old, sub.ID)
+}
+
+// An erasure waits for the redelivery of a past event, which has stored it once more, and erases that as well.
+func TestEraseWaitsForARedeliveredPastEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, redeliver := b.pastPersonal(t)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), redeliver)
+	require.NoError(t, err)
+	erased := make(chan error, 1)
+	go func() {
+		_, err := b.store.Operator().EraseEvent(t.Context(), id)
+		erased <- err
+	}()
+	const waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'"
+	require.Eventually(t, func() bool { return b.count(t, waits) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-erased)
+	b.requireNowhere(t, secretOf)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.events WHERE erased_at IS NOT NULL"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'EventErased'"))
+}
+
+// One that was erased after a step had read it is left out.
+func TestErasedPastEventIsNotRedelivered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, redeliver := b.pastPersonal(t)
+	_, err := b.store.Operator().EraseEvent(t.Context(), id)
+	require.NoError(t, err)
+	require.Zero(t, b.count(t, redeliver))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.events"))
+}
+
+// What a node may be writing to a file is not erased behind its back; what waits for that is.
+func TestEraseIsRefusedDuringAnExport(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]string{"available": "", "running": "exported"} {
+		b := setup(t)
+		b.topic(t, "orders")
+		sub := b.subscription(t, "orders", "all", outside)
+		id := b.personal(t, "e", "people/anna")
+		b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+		b.afterDelay(t)
+		b.claim(t, 1)
+		b.exec(t, "UPDATE postrider_internal.river_job SET state = $1 WHERE kind = 'export'", state)
+		x, job := b.load(t)
+		if state == "running" {
+			_, err := b.store.Operator().EraseEvent(t.Context(), id)
+			require.ErrorIs(t, err, store.ErrConflict)
+			require.ErrorContains(t, err, x.Letters[0].ID.String()+" is being exported; try again in a minute")
+			b.recordExport(t, store.ExportResult{Job: job, Export: x, Location: "file:///nowhere/x"})
+		}
+		_, err := b.store.Operator().EraseEvent(t.Context(), id)
+		require.NoError(t, err)
+		b.requireNowhere(t, secretOf)
+		require.Equal(t, want, b.text(t, "SELECT coalesce(export_state, '') FROM postrider.dead_letters"), state)
+	}
+}
+
+// Attempts may be kept longer than the deliveries that they were made for.
+func TestEraseFindsTheAttemptsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b, sub := operateSetup(t)
+	id := b.personal(t, "e", "people/anna")
+	b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+	b.exec(t, "DELETE FROM postrider_internal.delivery_history")
+	_, err := b.store.Operator().EraseEvent(t.Context(), id)
+	require.NoError(t, err)
+	b.requireNowhere(t, secretOf)
+}
+
+// A subject is in the filters that went by it, and not in what the audit has of them.
+func TestErasedSubjectIsInNoFilter(t *testing.T) {
+	t.Parallel()
+	for member, filter := range map[string]*store.DeadLetterFilter{
+		"subject": {Subject: new("people/anna")}, "subject_prefix": {SubjectPrefix: new("people/anna"), Topic: new("orders")},
+	} {
+		b, sub := operateSetup(t)
+		b.personal(t, "e", "people/anna")
+		b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
+		id := b.redeliverAll(t, filter, 0)
+		require.Equal(t, "true", b.text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
+		_, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
+		require.ErrorIs(t, err, store.ErrConflict)
+		require.ErrorContains(t, err, id.String()+" goes by this subject and is running")
+		_, err = b.store.DeadLetters().CancelOperation(t.Context(), id)
+		require.NoError(t, err)
+		_, err = b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
+		require.NoError(t, err)
+		b.requireNowhere(t, "people/anna")
+		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.operations WHERE filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
+	}
+}
+
+// A snapshot that is older than what is waited for would not show it.
+func TestEraseWantsReadCommitted(t *testing.T) {
+	t.Parallel()
+	b, _ := operateSetup(t)
+	id := b.personal(t, "e", "people/anna")
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT postrider.erase_event($1)", id)
+			return err
+		})
+		require.ErrorContains(t, err, "would not see what it waits for", level)
+	}
 }

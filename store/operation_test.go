@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"postrider/store"
@@ -373,4 +374,55 @@ func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 		require.Equal(t, []int{taken, taken}, []int{n, done}, "%d bytes", bytes)
 		require.NoError(t, tx.Rollback(t.Context()))
 	}
+}
+
+// The clock of the node that made an event's id may be an hour off: what counts is the time of publishing, to the microsecond.
+func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.publish(t, "orders", "e", 5)
+	b.subscription(t, "orders", "late", nil)
+	var base time.Time
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT date_trunc('milliseconds', min(published_at)) FROM postrider_internal.events").Scan(&base))
+	for event, at := range map[string]struct{ published, id time.Duration }{
+		"e-0": {0, -time.Hour}, "e-1": {300 * time.Microsecond, time.Hour}, "e-2": {499 * time.Microsecond, 0},
+		"e-3": {500 * time.Microsecond, 0}, "e-4": {-time.Microsecond, 0},
+	} {
+		id := uuid.MustParse(fmt.Sprintf("%012x7%03x%016x", base.Add(at.id).UnixMilli(), event[2], uint64(1)<<63))
+		b.exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id, base.Add(at.published), event)
+	}
+	_, err := b.store.DeadLetters().RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)), 0)
+	require.NoError(t, err)
+	for more := true; more; {
+		_, more = b.operate(t)
+	}
+	require.Equal(t, "e-0,e-1,e-2", b.text(t, "SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries"))
+}
+
+// Whoever redelivers, purges or cancels and looks away keeps nobody waiting for long.
+func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
+	t.Parallel()
+	b, letters := deadMany(t, 1)
+	id := b.redeliverAll(t, &store.DeadLetterFilter{}, 0)
+	for _, call := range []string{fmt.Sprintf("redeliver('%s')", letters[0]), fmt.Sprintf("purge('%s')", letters[0]), fmt.Sprintf("cancel_operation('%s')", id)} {
+		var within string
+		require.NoError(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SELECT postrider."+call); err != nil {
+				return err
+			}
+			return tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&within)
+		}))
+		require.Equal(t, "5s", within, call)
+	}
+}
+
+func TestCountsOfDeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_dead_letters(filter jsonb, until timestamptz) RETURNS bigint LANGUAGE sql STABLE
+		AS $$ SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout' $$`)
+	milliseconds, err := b.store.DeadLetters().Count(t.Context(), &store.DeadLetterFilter{})
+	require.NoError(t, err)
+	require.EqualValues(t, 10_000, milliseconds)
 }

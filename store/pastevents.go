@@ -14,13 +14,13 @@ import (
 const (
 	// scanStep is how many of a day's events a step reads at most, of all topics: an index by topic would cost every publish.
 	scanStep = 20_000
-	// idsBefore is how much older an event's id may be than its time of publishing, amply: a publish gets its ids when it comes and is stored
-	// up to half a minute later.
-	idsBefore = time.Minute
+	// idSlack is how far an event's id may be from its time of publishing, amply: that is the database's, and the id comes from the clock of
+	// the process, which may be an hour off, up to half a minute before the event is stored.
+	idSlack = 2 * time.Hour
 )
 
-// pastStatement reads the next events of one day in the order of their ids, which is that of their publishing, and says of which of them the
-// topic is the one asked for. Events that a redelivery has stored again are another day's.
+// pastStatement reads the next events of one day in the order of their ids, and says of which of them the topic and the time of publishing are
+// those asked for. Events that a redelivery has stored again are another day's.
 const pastStatement = `
 WITH scanned AS MATERIALIZED (
     SELECT id, topic_id, published_at FROM postrider_internal.events WHERE day = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
@@ -37,7 +37,7 @@ func (s *Store) stepEvents(ctx context.Context, tx pgx.Tx, o *operationRow) (ste
 		return step, err
 	}
 	day := o.ReachedAt.UTC()
-	from, until := later(o.ReachedID, firstID(o.PublishedFrom.Add(-idsBefore))), firstID(*o.PublishedUntil)
+	from, until := later(o.ReachedID, firstID(o.PublishedFrom.Add(-idSlack))), firstID(o.PublishedUntil.Add(idSlack))
 	var ids [][16]byte
 	var last *uuid.UUID
 	var scanned int

@@ -22,6 +22,8 @@ type DeadLetterRow struct {
 	BodyError *string
 	// SubscriptionGone and EventGone: it has outlived them.
 	SubscriptionGone, EventGone bool
+	// RedeliveredFromKind is what RedeliveredFrom is, as in DeliveryCourse.
+	RedeliveredFromKind string
 }
 
 const (
@@ -111,7 +113,8 @@ func (s *Store) ReadDeadLetters(ctx context.Context, q DeadLetterQuery, t Turn[D
 func (s *Store) ReadDeadLetter(ctx context.Context, id uuid.UUID) (d *DeadLetterRow, err error) {
 	const query = deadLetterColumns + `body_text, last_response, body_error,
        NOT EXISTS (SELECT FROM postrider.event_subscriptions s WHERE s.topic = l.topic AND s.subscription = l.subscription) AS subscription_gone,
-       NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = l.system_id) AS event_gone
+       NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = l.system_id) AS event_gone,
+       ` + redeliveredFromKind + `
   FROM postrider.dead_letters l WHERE dead_letter_id = @id`
 	err = s.reading(ctx, "a dead letter", func(tx pgx.Tx) error {
 		d, err = rowOf[DeadLetterRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)})

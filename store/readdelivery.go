@@ -49,12 +49,18 @@ type DeliveryCourse struct {
 	PublishedAt     *time.Time // nil once the event's day was dropped, as Schema and BodyText
 	Schema          *string
 	BodyText        *string
+	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" where it is none or no longer kept.
+	RedeliveredFromKind string
 	// Course are its attempts, and those of the batches it was in while it was in them, the oldest first; of very many the newest 200.
 	Course      []AttemptLine `db:"-"`
 	Memberships []Membership  `db:"-"`
 	// Job is the token of the next attempt; nil where there is none: the delivery is finished, on hold, or waits for a batch.
 	Job *JobLine `db:"-"`
 }
+
+// redeliveredFromKind looks in both tables: ids of neither are the other's.
+const redeliveredFromKind = `CASE WHEN EXISTS (SELECT FROM postrider_internal.dead_letters x WHERE x.id = redelivered_from) THEN 'dead letter'
+            WHEN EXISTS (SELECT FROM postrider_internal.operations x WHERE x.id = redelivered_from) THEN 'operation' ELSE '' END AS redelivered_from_kind`
 
 // courseLimit is how many attempts of one delivery a page shows.
 const courseLimit = 200
@@ -71,7 +77,8 @@ SELECT * FROM (
 	deliveryStatement = `
 SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subject, d.system_id, d.state, d.hold, d.reason, d.attempts, d.reruns,
        d.next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from, d.dead_letter_id,
-       o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id, e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text
+       o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id, e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text,
+       ` + redeliveredFromKind + `
   FROM postrider.deliveries d
  CROSS JOIN LATERAL (SELECT first_attempt_at, subscription_id, job_id, event_uuid, event_day FROM postrider_internal.deliveries WHERE id = @id
                       UNION ALL SELECT first_attempt_at, subscription_id, NULL, event_uuid, event_day FROM postrider_internal.delivery_history WHERE id = @id LIMIT 1) o

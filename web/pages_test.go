@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
@@ -368,5 +369,25 @@ func TestErasedEventsSaySo(t *testing.T) {
 	require.NotContains(t, letter, "12345678901234567890.10")
 	for _, path := range b.everyPage(t) {
 		b.page(t, path)
+	}
+}
+
+// What a delivery was redelivered from is a link where that is a dead letter that is there.
+func TestRedeliveredFromIsALinkToADeadLetterAlone(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1")
+	letter := b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters")
+	operation := b.value(t, `SELECT postrider.purge_all('{"topic": "none"}')`)
+	for from, want := range map[string]bool{letter: true, operation: false, uuid.NewString(): false} {
+		for _, table := range []string{"dead_letters", "delivery_history"} {
+			_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal."+table+" SET redelivered_from = $1", from)
+			require.NoError(t, err)
+		}
+		for _, path := range []string{"/ui/dead-letters/" + letter, "/ui/deliveries/" + b.value(t, "SELECT delivery_id FROM postrider.dead_letters")} {
+			page := b.page(t, path)
+			require.Equal(t, want, strings.Contains(page, `<dd><a href="/ui/dead-letters/`+from), path)
+			require.Equal(t, from == operation, strings.Contains(text(page), "Redelivered from operation "+operation), path)
+			require.Contains(t, page, from, path)
+		}
 	}
 }
