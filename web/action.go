@@ -27,57 +27,115 @@ func sameOrigin() echo.MiddlewareFunc {
 // adminName is what the audit calls whoever has the admin token.
 const adminName = "admin"
 
-// subscriptionAction changes an event subscription's state.
-type subscriptionAction func(ctx context.Context, c echo.Context, topic, subscription string) error
+// deed is what a form asks for. It answers the page where what came of it can be seen.
+type deed func(ctx context.Context, c echo.Context) (href string, err error)
 
-// actions are the forms that pages post.
+// actions are the forms that pages post. Each is at its page's path, followed by a verb.
 func (p *pages) actions() map[string]echo.HandlerFunc {
-	const at = "/subscriptions/:topic/:subscription/"
+	const subscription, delivery, letter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/", "/dead-letters/:id/"
 	return map[string]echo.HandlerFunc{
-		at + "pause": p.act("paused", func(ctx context.Context, c echo.Context, topic, name string) error {
-			stop := c.FormValue("stopTimeToLive") != ""
-			_, err := p.store.PauseSubscription(ctx, topic, name, &stop)
-			return err
-		}),
-		at + "resume": p.act("resumed", func(ctx context.Context, _ echo.Context, topic, name string) error {
-			_, err := p.store.ResumeSubscription(ctx, topic, name)
-			return err
-		}),
-		at + "release": p.act("released", func(ctx context.Context, _ echo.Context, topic, name string) error {
-			_, err := p.store.ReleaseSubscription(ctx, topic, name)
-			return err
-		}),
-		at + "probe": p.act("probed", func(ctx context.Context, _ echo.Context, topic, name string) error {
-			_, err := p.store.ProbeSubscription(ctx, topic, name)
-			return err
-		}),
+		subscription + "pause":    p.act(p.pause, p.subscription),
+		subscription + "resume":   p.act(p.resume, p.subscription),
+		subscription + "release":  p.act(p.release, p.subscription),
+		subscription + "probe":    p.act(p.probe, p.subscription),
+		delivery + "retry":        p.act(p.retryNow, p.delivery),
+		delivery + "cancel":       p.act(p.cancelDelivery, p.delivery),
+		delivery + "dead-letter":  p.act(p.deadLetterNow, p.delivery),
+		letter + "redeliver":      p.act(p.redeliverOne, p.deadLetter),
+		letter + "purge":          p.act(p.purgeOne, p.purging),
+		"/dead-letters/redeliver": p.act(p.redeliverMany, p.manyToRedeliver),
+		"/dead-letters/purge":     p.act(p.purgeMany, p.manyToPurge),
+		"/operations/:id/cancel":  p.act(p.cancelOperation, p.operation),
 	}
 }
 
 // doneText says what an action has done.
 func doneText(done string) string {
 	return map[string]string{
-		"paused":   "Paused. Deliveries wait, and none is lost; an attempt that is under way finishes.",
-		"resumed":  "Resumed. What waited is released in waves.",
-		"released": "The probation is over. What waited is released in waves.",
-		"probed":   "One delivery is let through now. If it succeeds, the probation is over.",
+		"paused":        "Paused. Deliveries wait, and none is lost; an attempt that is under way finishes.",
+		"resumed":       "Resumed. What waited is released in waves.",
+		"released":      "The probation is over. What waited is released in waves.",
+		"probed":        "One delivery is let through now. If it succeeds, the probation is over.",
+		"retried":       "Its next attempt is due now.",
+		"canceled":      "Canceled. A request that was under way may still have reached the endpoint; nothing of it is recorded.",
+		"dead-lettered": "Given up. This is its dead letter.",
+		"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
+		"purged":        "Purged. Nothing is left of the dead letter.",
+		"started":       "Started. It goes on by itself, whether this page is open or not.",
+		"stopped":       "Stopped. What was done stays done.",
+		"over":          "It was over already.",
 	}[done]
 }
 
-// act does it in the name of whoever has the admin token, and leads back to the event subscription's page.
-func (p *pages) act(done string, do subscriptionAction) echo.HandlerFunc {
+// act does it in the name of whoever has the admin token, and leads to what came of it. What the store refuses is said on the form's own page.
+func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := pageContext(c)
 		defer cancel()
-		ctx = store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP()})
-		topic, name := c.Param("topic"), c.Param("subscription")
-		if err := do(ctx, c, topic, name); err != nil {
+		href, err := do(store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP()}), c)
+		if said := refusalOf(err); said != nil {
+			c.Set(refusalKey, said)
+			return page(c)
+		}
+		if err != nil {
 			return err
 		}
-		return c.Redirect(http.StatusSeeOther, subscriptionPath(topic, name)+"?done="+done)
+		return c.Redirect(http.StatusSeeOther, href)
 	}
+}
+
+func (p *pages) pause(ctx context.Context, c echo.Context) (href string, err error) {
+	stop := c.FormValue("stopTimeToLive") != ""
+	_, err = p.store.PauseSubscription(ctx, c.Param("topic"), c.Param("subscription"), &stop)
+	return subscriptionDone(c, "paused"), err
+}
+
+func (p *pages) resume(ctx context.Context, c echo.Context) (href string, err error) {
+	_, err = p.store.ResumeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	return subscriptionDone(c, "resumed"), err
+}
+
+func (p *pages) release(ctx context.Context, c echo.Context) (href string, err error) {
+	_, err = p.store.ReleaseSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	return subscriptionDone(c, "released"), err
+}
+
+func (p *pages) probe(ctx context.Context, c echo.Context) (href string, err error) {
+	_, err = p.store.ProbeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	return subscriptionDone(c, "probed"), err
+}
+
+func subscriptionDone(c echo.Context, done string) string {
+	return subscriptionPath(c.Param("topic"), c.Param("subscription")) + "?done=" + done
 }
 
 func subscriptionPath(topic, name string) string {
 	return "/ui/subscriptions/" + url.PathEscape(topic) + "/" + url.PathEscape(name)
+}
+
+func deliveryPath(id int64) string { return "/ui/deliveries/" + idText(id) }
+
+func (p *pages) retryNow(ctx context.Context, c echo.Context) (href string, err error) {
+	id, ok := parseID(c.Param("id"))
+	if !ok {
+		return "", store.ErrNotFound
+	}
+	return deliveryPath(id) + "?done=retried", p.store.Operator().RetryNow(ctx, id)
+}
+
+func (p *pages) cancelDelivery(ctx context.Context, c echo.Context) (href string, err error) {
+	id, ok := parseID(c.Param("id"))
+	if !ok {
+		return "", store.ErrNotFound
+	}
+	return deliveryPath(id) + "?done=canceled", p.store.Operator().Cancel(ctx, id)
+}
+
+func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string, err error) {
+	id, ok := parseID(c.Param("id"))
+	if !ok {
+		return "", store.ErrNotFound
+	}
+	letter, err := p.store.Operator().DeadLetterNow(ctx, id)
+	return deadLetterPath(letter) + "?done=dead-lettered", err
 }

@@ -26,6 +26,9 @@ type deadLettersView struct {
 	Rows     []deadLetterRow
 	Paging   paging
 	SQL      string
+	Export   exportLine
+	// The pages that do something to all that match; "" where the filter is none of theirs.
+	Redeliver, Purge string
 }
 
 type facetGroup struct {
@@ -86,7 +89,11 @@ func (p *pages) deadLetters(c echo.Context) error {
 		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom), To: fieldTime(f.DeadLetteredUntil),
 		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(), Facets: facetsOf(c, found.Facets),
 		Paging: pagingOf(c, found.Page, func(l store.DeadLetter) string { return deadLetterPlace(l.Place()) }),
-		SQL:    deadLetterSQL(f),
+		SQL:    deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
+	}
+	if !f.Unanswered {
+		view.Redeliver = sameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
+		view.Purge = sameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, deadLetterRowOf(line))
@@ -222,6 +229,9 @@ type deadLetterView struct {
 	Body, Answer  string
 	Steps         []step
 	SQL           string
+	// What was typed into the form, when it was refused.
+	ToTopic, ToSubscription string
+	Again                   bool
 }
 
 // step is a moment of a course.
@@ -231,22 +241,30 @@ type step struct {
 }
 
 func (p *pages) deadLetter(c echo.Context) error {
+	view, err := p.readDeadLetter(c)
+	if err != nil {
+		return err
+	}
+	return p.show(c, "dead-letter", "Dead letter", true, *view)
+}
+
+func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	d, err := p.store.ReadDeadLetter(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	row := deadLetterRowOf(d.DeadLetter)
-	view := deadLetterView{
+	return &deadLetterView{
 		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: orEmpty(d.BodyText), Answer: orEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
-		SQL: "select * from postrider.dead_letters where dead_letter_id = " + quoteSQL(id.String()),
-	}
-	return p.show(c, "dead-letter", "Dead letter", true, view)
+		SQL:     "select * from postrider.dead_letters where dead_letter_id = " + quoteSQL(id.String()),
+		ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Again: c.FormValue("again") != "",
+	}, nil
 }
 
 // deadLetterSteps are the moments that a dead letter knows of, in their order.

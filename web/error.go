@@ -39,7 +39,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &answer):
 		return answer.Code
-	case errors.Is(err, errQuery):
+	case errors.Is(err, errQuery), errors.Is(err, store.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, store.ErrNotFound):
 		return http.StatusNotFound

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"path"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -20,9 +21,11 @@ type frame struct {
 	Trail []link
 	// Done is what the action that led here has done; "" = there was none.
 	Done string
-	At   time.Time
-	Menu []menuGroup
-	View any
+	// Refused is why the action that was asked for here was not done; "" = it was.
+	Refused string
+	At      time.Time
+	Menu    []menuGroup
+	View    any
 }
 
 type link struct{ Href, Text string }
@@ -35,7 +38,7 @@ type menuGroup struct {
 // menu is in the order in which a person on call asks: what is wrong, what became of it, how it is set up.
 var menu = []menuGroup{
 	{"Now", []link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
-	{"Traffic", []link{{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"}, {"/ui/dead-letters", "Dead letters"}}},
+	{"Traffic", []link{{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"}, {"/ui/dead-letters", "Dead letters"}, {"/ui/operations", "Operations"}}},
 	{"Configuration", []link{{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"}}},
 	{"System", []link{{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}}},
 }
@@ -44,7 +47,8 @@ var menu = []menuGroup{
 var sections = map[string]string{
 	"overview": "/ui/", "problems": "/ui/problems", "tail": "/ui/tail",
 	"events": "/ui/events", "event": "/ui/events", "deliveries": "/ui/deliveries", "delivery": "/ui/deliveries", "batches": "/ui/batches", "batch": "/ui/batches",
-	"dead-letters": "/ui/dead-letters", "dead-letter": "/ui/dead-letters",
+	"dead-letters": "/ui/dead-letters", "dead-letter": "/ui/dead-letters", "dead-letter-purge": "/ui/dead-letters", "dead-letters-many": "/ui/dead-letters",
+	"operations": "/ui/operations", "operation": "/ui/operations",
 	"topics": "/ui/topics", "topic": "/ui/topics", "subscriptions": "/ui/subscriptions", "subscription": "/ui/subscriptions", "policies": "/ui/policies",
 	"jobs": "/ui/jobs", "storage": "/ui/storage", "audit": "/ui/audit",
 }
@@ -52,7 +56,11 @@ var sections = map[string]string{
 // show answers with a page. A list that a person has leafed through stands still, and so does what is over.
 func (p *pages) show(c echo.Context, name, title string, live bool, view any, trail ...link) error {
 	f := frame{Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail, Done: doneText(c.QueryParam("done")), View: view}
-	return p.render(c, http.StatusOK, name, f)
+	status := http.StatusOK
+	if said, ok := c.Get(refusalKey).(*refusedError); ok {
+		status, f.Refused = said.status, said.text
+	}
+	return p.render(c, status, name, f)
 }
 
 // complete fills in what is the same on every page.
@@ -61,5 +69,8 @@ func (p *pages) complete(c echo.Context, name string, f *frame) {
 	query := address.Query()
 	query.Del("done") // a page that is asked for again tells no more of what was done
 	address.RawQuery = query.Encode()
+	if c.Request().Method == http.MethodPost { // a page that refuses asks for itself again, and not for its form
+		address.Path, address.RawPath = path.Dir(address.Path), ""
+	}
 	f.Section, f.Menu, f.At, f.Here = sections[name], menu, p.now(), address.RequestURI()
 }

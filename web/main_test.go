@@ -178,7 +178,8 @@ func (b *bundle) everyPage(t *testing.T) []string {
 		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'archive'"),
 		"/ui/batches", "/ui/batches/" + id("SELECT min(batch_id) FROM postrider.batches"),
 		"/ui/dead-letters", "/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1"),
-		"/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/held",
+		"/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1") + "/purge", "/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge",
+		"/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/held",
 		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,51 @@ func TestVisible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, row.want, visible(row.text))
+		})
+	}
+}
+
+// A hint that was worded anew would leave a page without advice.
+func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
+	t.Parallel()
+	var hints strings.Builder
+	for _, file := range []string{"00011_dead_letters.sql", "00012_operate.sql"} {
+		text, err := os.ReadFile("../migrations/" + file)
+		require.NoError(t, err)
+		hints.Write(text)
+	}
+	for _, w := range pageWords {
+		require.Contains(t, hints.String(), w.hint)
+		require.Equal(t, w.advice, advice(&store.FunctionError{Hint: "x " + w.hint + " x"}))
+	}
+	require.Empty(t, advice(&store.FunctionError{Hint: "SELECT something"}))
+}
+
+func TestQuoteShell(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{"orders": "orders", "a-b_c.d/e:1": "a-b_c.d/e:1", "": "''", "-x": "'-x'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "a b\n": "'a b\n'"} {
+		require.Equal(t, want, quoteShell(given))
+	}
+}
+
+func TestOperationsSayHowFarTheyAre(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, row := range map[string]struct {
+		operation            store.Operation
+		progress, pace, left string
+		percent              int
+	}{
+		"just begun":     {store.Operation{State: "running", CreatedAt: now, Matched: new(int64(10))}, "0 of 10", "", "", 0},
+		"half way":       {store.Operation{State: "running", CreatedAt: now.Add(-time.Minute), Matched: new(int64(1200)), Done: 500, Skipped: 60, Failed: 40}, "600 of 1,200", "10.0", "1 min", 50},
+		"over":           {store.Operation{State: "done", CreatedAt: now.Add(-time.Hour), FinishedAt: new(now.Add(-time.Hour + 10*time.Second)), Matched: new(int64(20)), Done: 20}, "20 of 20", "2", "", 100},
+		"nothing at all": {store.Operation{State: "done", CreatedAt: now, FinishedAt: &now, Matched: new(int64(0))}, "0 of 0", "", "", 0},
+		"past events":    {store.Operation{State: "running", CreatedAt: now.Add(-10 * time.Second), Done: 5}, "5", "0.5", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			view := operationViewOf(&row.operation, now)
+			require.Equal(t, []any{row.progress, row.pace, row.left, row.percent}, []any{view.Progress, view.Pace, view.Left, view.Percent})
 		})
 	}
 }

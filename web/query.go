@@ -181,6 +181,11 @@ func pagingOf[T any](c echo.Context, page store.Page[T], place func(T) string) p
 
 // with is the page's address with some of its filters changed: name, value, name, value; "" takes one out.
 func with(c echo.Context, changes ...string) string {
+	return sameFilter(c, c.Request().URL.Path, changes...)
+}
+
+// sameFilter is another page's address with the filters of this one, some of them changed.
+func sameFilter(c echo.Context, path string, changes ...string) string {
 	values := url.Values{}
 	for name, list := range c.QueryParams() {
 		values[name] = list
@@ -194,9 +199,9 @@ func with(c echo.Context, changes ...string) string {
 		}
 	}
 	if len(values) == 0 {
-		return c.Request().URL.Path
+		return path
 	}
-	return c.Request().URL.Path + "?" + values.Encode()
+	return path + "?" + values.Encode()
 }
 
 // idText prints the key of a list that runs by id.

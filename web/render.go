@@ -20,7 +20,8 @@ var templateFiles embed.FS
 var views = map[string]any{
 	"overview": overviewView{}, "problems": problemsView{}, "tail": tailView{},
 	"events": eventsView{}, "event": eventView{}, "deliveries": deliveriesView{}, "delivery": deliveryView{}, "batches": batchesView{}, "batch": batchView{},
-	"dead-letters": deadLettersView{}, "dead-letter": deadLetterView{},
+	"dead-letters": deadLettersView{}, "dead-letter": deadLetterView{}, "dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},
+	"operations": operationsView{}, "operation": operationView{},
 	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{}, "policies": policiesView{},
 	"jobs": jobsView{}, "storage": storageView{}, "audit": auditView{},
 	"error": errorView{},
@@ -51,7 +52,7 @@ func (p *pages) helpers() template.FuncMap {
 // tone is the class of a state, an outcome or a hold: its colour. The text beside it says the same.
 func tone(word string) string {
 	switch word {
-	case "delivered", "Delivered", "Succeeded", "succeeded", "completed", "success", "deliver":
+	case "delivered", "done", "Delivered", "Succeeded", "succeeded", "completed", "success", "deliver":
 		return "good"
 	case "pending", "available", "running", "published", "note":
 		return "calm"
@@ -73,7 +74,7 @@ func (p *pages) parseTemplates() error {
 		filled := reflect.New(reflect.TypeOf(view)).Elem()
 		fill(filled, 0)
 		for _, sample := range []any{view, filled.Interface()} {
-			f := frame{Menu: menu, View: sample, Trail: []link{{"/", "x"}}, Done: "x", Live: true}
+			f := frame{Menu: menu, View: sample, Trail: []link{{"/", "x"}}, Done: "x", Refused: "x", Live: true}
 			if err := t.Execute(io.Discard, f); err != nil {
 				return fmt.Errorf("try template %s: %w", name, err)
 			}

@@ -116,7 +116,7 @@ func TestHostileTextShowsAsText(t *testing.T) {
 	})
 	t.Run("a filter", func(t *testing.T) {
 		t.Parallel()
-		for _, path := range []string{"/ui/dead-letters?topic=", "/ui/events?subject=", "/ui/deliveries?event=", "/ui/subscriptions?name=", "/ui/topics?name=", "/ui/audit?actor=", "/ui/tail?topic=", "/ui/problems?topic=", "/ui/jobs?kind=", "/ui/batches?topic="} {
+		for _, path := range []string{"/ui/dead-letters?topic=", "/ui/dead-letters/redeliver?topic=", "/ui/dead-letters/purge?reason=", "/ui/events?subject=", "/ui/deliveries?event=", "/ui/subscriptions?name=", "/ui/topics?name=", "/ui/audit?actor=", "/ui/tail?topic=", "/ui/problems?topic=", "/ui/jobs?kind=", "/ui/batches?topic="} {
 			for _, bad := range hostile {
 				answer := b.ask(http.MethodGet, path+url.QueryEscape(bad))
 				require.Contains(t, []int{http.StatusOK, http.StatusBadRequest}, answer.Code)

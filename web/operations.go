@@ -1,0 +1,126 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// operationsView is what operations.html shows.
+type operationsView struct {
+	Rows   []operationRow
+	Paging paging
+}
+
+// operationRow is an operation in words.
+type operationRow struct {
+	store.Operation
+	What     string
+	Progress string
+	Percent  int
+	Rate     string
+}
+
+// operationWhat says what a kind of operation does.
+var operationWhat = map[string]string{"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events"}
+
+func operationRowOf(o store.Operation) operationRow {
+	row := operationRow{Operation: o, What: operationWhat[o.Kind], Rate: rateText(o.RatePerSecond)}
+	row.Progress, row.Percent = progress(&o)
+	return row
+}
+
+func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String() }
+
+func operationPlace(o store.Operation) string {
+	return deadLetterPlace(store.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID})
+}
+
+func (p *pages) operations(c echo.Context) error {
+	q := queryOf(c)
+	turn := turnOf(q, parseDeadLetterPlace) // a moment and an id too; there is no way back but to the first page
+	if q.err != nil {
+		return q.err
+	}
+	var after *store.Operation
+	if turn.Before != nil {
+		after = &store.Operation{CreatedAt: turn.Before.DeadLetteredAt, OperationID: turn.Before.DeadLetterID}
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	list, err := p.store.DeadLetters().Operations(ctx, after, pageSize+1)
+	if err != nil {
+		return err
+	}
+	page := store.Page[store.Operation]{Rows: list[:min(len(list), pageSize)], Older: len(list) > pageSize}
+	view := operationsView{Paging: pagingOf(c, page, operationPlace)}
+	for _, o := range page.Rows {
+		view.Rows = append(view.Rows, operationRowOf(o))
+	}
+	return p.show(c, "operations", "Operations", true, view)
+}
+
+// operationView is what operation.html shows.
+type operationView struct {
+	operationRow
+	Running bool
+	Facts   []fact
+	To      string // the event subscription that everything goes to; "" = each its own
+	Took    string
+	Pace    string // so many a second; "" = nothing to go by yet
+	Left    string // how long it takes yet; "" = nobody knows
+}
+
+func (p *pages) operation(c echo.Context) error {
+	id, err := uuid.Parse(c.Param("id"))
+	if err != nil {
+		return store.ErrNotFound
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	o, err := p.store.DeadLetters().Operation(ctx, id)
+	if err != nil {
+		return err
+	}
+	view := operationViewOf(o, p.now())
+	return p.show(c, "operation", view.What, view.Running, view)
+}
+
+func operationViewOf(o *store.Operation, now time.Time) operationView {
+	view := operationView{operationRow: operationRowOf(*o), Running: o.State == store.OperationRunning, Facts: filterFacts(&o.Filter)}
+	if o.Subscription != nil {
+		view.To = *o.Subscription + " of " + orEmpty(o.Topic)
+	}
+	if o.FinishedAt != nil {
+		now = *o.FinishedAt
+	}
+	took := max(0, now.Sub(o.CreatedAt))
+	view.Took = span(took)
+	seen := o.Done + o.Skipped + o.Failed
+	if seen == 0 || took < time.Second {
+		return view
+	}
+	pace := float64(seen) / took.Seconds()
+	view.Pace = perSecond(pace)
+	if view.Running && o.Matched != nil && *o.Matched > seen {
+		view.Left = span(time.Duration(float64(*o.Matched-seen) / pace * float64(time.Second)))
+	}
+	return view
+}
+
+func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuid.Parse(c.Param("id"))
+	if err != nil {
+		return "", store.ErrNotFound
+	}
+	done := "over"
+	canceled, err := p.store.DeadLetters().CancelOperation(ctx, id)
+	if canceled {
+		done = "stopped"
+	}
+	return operationPath(id) + "?done=" + done, err
+}
