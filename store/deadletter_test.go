@@ -284,6 +284,8 @@ func TestDeletionSeesRedeliveries(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT postrider.redeliver($1)", letter)
 	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0") // or it is ended after 5 s, see postrider.redeliver
+	require.NoError(t, err)
 	require.ErrorIs(t, b.store.DeleteSubscription(t.Context(), "orders", "all"), store.ErrUnavailable)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "all"))

@@ -50,7 +50,7 @@ func TestPagesShowWhatHappened(t *testing.T) {
 	delivery := func(subscription string) string {
 		return "/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = '"+subscription+"'")
 	}
-	for name, row := range map[string]struct {
+	for name, row := range map[string]struct { //nolint:paralleltest // one after the other, at once: half a minute later the failing ones have failed again
 		path string
 		want []string
 	}{
@@ -77,7 +77,6 @@ func TestPagesShowWhatHappened(t *testing.T) {
 		"audit":             {"/ui/audit", []string{"postrider subscription_paused held orders"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			page := text(b.page(t, row.path))
 			for _, want := range row.want {
 				require.Contains(t, page, want)
