@@ -18,8 +18,9 @@ import (
 const (
 	// exportWorkers is how many files of dead letters one node writes at once, each of which it has in memory: 8 MiB of events, twice.
 	exportWorkers = 4
-	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late.
-	exportInterval = time.Second
+	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late. They are due five minutes
+	// after their last attempt, or at once where a policy says so: a look each second would cost an idle node more than it is worth.
+	exportInterval = 5 * time.Second
 	// exportTimeout is how long a location may take for one file.
 	exportTimeout = time.Minute
 	// maxExportError is as much as is kept of why a location refused.
