@@ -77,7 +77,8 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	for _, job := range jobs {
 		made.Go(func() {
 			if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
-				e.log.Error("what was published by SQL could not be routed; its job is run again", "error", err) // when it was not in anybody's hands for 15 s
+				// It is taken up again when it was in nobody's hands for 15 s; its row says which topic and events.
+				e.log.Error("events that were published by SQL have no deliveries yet: PostgreSQL refuses to make them, trying again; postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
 			}
 		})
 	}
