@@ -220,3 +220,19 @@ func TestTwentyFailuresOfOursAreEnough(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 AND body_text = 'not an object'")
 	require.Empty(t, e.requests())
 }
+
+// What was handed over and waits for a worker when its node stops has not begun: another node's attempt at it is the first.
+func TestStopGivesBackWhatHasNotBegunAsNoRerun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe(t, "all", refusing, nil)
+	engine := b.newEngine(t, b.store, nil) // never started: nobody takes what is handed over
+	b.publishOne(t, "e")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
+
+	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
+
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 0"))
+	b.requireInvariants(t)
+}

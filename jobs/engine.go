@@ -259,8 +259,18 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.clockwork.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockworkTimeout)
 	defer cancel()
-	_, giveBack := e.store.Reclaim(last, append(e.interrupted.list(), neverBegun...))
-	return errors.Join(err, giveBack, e.store.Unregister(last, e.store.Node(), nil))
+	return errors.Join(err, e.giveBack(last, neverBegun), e.store.Unregister(last, e.store.Node(), nil))
+}
+
+// giveBack leaves what this node could not end to the others. Only what was cut is a rerun.
+func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
+	left := make([]store.PutOff, len(neverBegun))
+	for i, job := range neverBegun {
+		left[i] = store.PutOff{Job: job}
+	}
+	_, unbegun := e.store.PutOff(ctx, left)
+	_, cut := e.store.Reclaim(ctx, e.interrupted.list())
+	return errors.Join(unbegun, cut)
 }
 
 // held knows the jobs in this process's hands. A running job of this node that is not among them was fetched by a

@@ -172,6 +172,9 @@ type PutOff struct {
 // PutOff gives the jobs new rows, which are due later, and says how many. Doing so twice does nothing the second time: what runs
 // by then runs under another row. A row that is locked is waited for: River would move one that is left out.
 func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
 	ids, how := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
 		ids[i], how[job.Job] = job.Job, again{after: job.After}
