@@ -17,6 +17,24 @@ type Actor struct {
 	Name string
 	// Address the request came from; "" where there is no request.
 	Address string
+	// Role is what a door has found the actor to be allowed; "" where no door has asked. The store itself asks nobody.
+	Role Role
+}
+
+// Role is what a person or a program may do. Each may do what the one before it may, see Role.Allows.
+type Role string
+
+// The roles.
+const (
+	RoleViewer   Role = "viewer"   // reads everything that is no secret
+	RoleOperator Role = "operator" // also decides about deliveries, dead letters and holds
+	RoleAdmin    Role = "admin"    // also changes the configuration, reads secrets and lets others in
+)
+
+// Allows says whether who has this role may do what needs the other.
+func (r Role) Allows(needed Role) bool {
+	rank := map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
+	return rank[needed] > 0 && rank[r] >= rank[needed]
 }
 
 type actorKey struct{}
@@ -26,7 +44,8 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-func actorOf(ctx context.Context) Actor {
+// ActorOf is in whose name the store is used under ctx.
+func ActorOf(ctx context.Context) Actor {
 	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return a
 	}
@@ -77,7 +96,7 @@ func audit(ctx context.Context, tx pgx.Tx, e auditEntry) error {
 		}
 		details = new(string(text))
 	}
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.action), e.topic, e.subscription, details); err != nil {
 		return fmt.Errorf("write the audit: %w", err)
 	}

@@ -129,13 +129,13 @@ type Target struct{ Subscription, Topic string }
 // *FunctionError, which is ErrNotFound, ErrConflict or ErrInvalid.
 func (d *DeadLetters) Redeliver(ctx context.Context, id uuid.UUID, to Target, again bool) (delivery int64, err error) {
 	const call = "SELECT postrider_internal.redeliver($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	return delivery, d.call(ctx, "redeliver a dead letter", &delivery, call, id, to.Subscription, to.Topic, again, who.Name, who.Address)
 }
 
 // Purge removes one dead letter for good; false where there is none.
 func (d *DeadLetters) Purge(ctx context.Context, id uuid.UUID) (purged bool, err error) {
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	err = d.call(ctx, "purge a dead letter", &purged, "SELECT postrider_internal.purge($1, $2, $3)", id, who.Name, who.Address)
 	return purged, err
 }
@@ -161,7 +161,7 @@ func (d *DeadLetters) RedeliverAll(ctx context.Context, filter *DeadLetterFilter
 	if err != nil {
 		return uuid.Nil, err
 	}
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	err = d.call(ctx, "redeliver dead letters", &operation, call, text, to.Subscription, to.Topic, orNull(rate), who.Name, who.Address)
 	return operation, err
 }
@@ -172,7 +172,7 @@ func (d *DeadLetters) PurgeAll(ctx context.Context, filter *DeadLetterFilter, ra
 	if err != nil {
 		return uuid.Nil, err
 	}
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	err = d.call(ctx, "purge dead letters", &operation, "SELECT postrider_internal.purge_all($1, $2, $3, $4)", text, orNull(rate), who.Name, who.Address)
 	return operation, err
 }
@@ -181,7 +181,7 @@ func (d *DeadLetters) PurgeAll(ctx context.Context, filter *DeadLetterFilter, ra
 // and before until, nil for now. It answers the operation's id. rate as for RedeliverAll. *FunctionError.
 func (d *DeadLetters) RedeliverEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time, rate int) (operation uuid.UUID, err error) {
 	const call = "SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, $6, $7)"
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	err = d.call(ctx, "redeliver past events", &operation, call, topic, subscription, from, until, orNull(rate), who.Name, who.Address)
 	return operation, err
 }
@@ -246,7 +246,7 @@ func (d *DeadLetters) Operations(ctx context.Context, after *Operation, limit in
 
 // CancelOperation stops an operation between two steps; false where it was over already. ErrNotFound.
 func (d *DeadLetters) CancelOperation(ctx context.Context, id uuid.UUID) (canceled bool, err error) {
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	err = d.call(ctx, "cancel an operation", &canceled, "SELECT postrider_internal.cancel_operation($1, $2, $3)", id, who.Name, who.Address)
 	return canceled, err
 }

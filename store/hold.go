@@ -172,7 +172,7 @@ func (s *Store) HeldDeliveries(ctx context.Context, subscription int64) (held in
 // changeHold calls one of the functions that change an event subscription's hold: they take the topic, its name, what else is
 // given, and who acts.
 func (s *Store) changeHold(ctx context.Context, topic, name, call string, args ...any) (sub *Subscription, err error) {
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, call, append(append([]any{topic, name}, args...), who.Name, who.Address)...); err != nil {
 			return err

@@ -87,7 +87,7 @@ const operateTries = 3
 
 // call calls one of the functions that act; their last two arguments say who does.
 func (o *Operator) call(ctx context.Context, doing, function string, answer any, args ...any) (err error) {
-	who := actorOf(ctx)
+	who := ActorOf(ctx)
 	for range operateTries {
 		if err = o.pool.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answer); err == nil {
 			return nil

@@ -72,7 +72,7 @@ func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := pageContext(c)
 		defer cancel()
-		href, err := do(store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP()}), c)
+		href, err := do(store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}), c)
 		if said := refusalOf(err); said != nil {
 			c.Set(refusalKey, said)
 			return page(c)

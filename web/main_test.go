@@ -25,6 +25,7 @@ import (
 	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
+	"postrider/server"
 	"postrider/store"
 	"postrider/web"
 )
@@ -55,10 +56,13 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Cleanup(pool.Close)
 	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	b := &bundle{pool: pool, echo: echo.New()}
+	b := &bundle{pool: pool}
 	b.store, err = store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "test"})
 	require.NoError(t, err)
-	options := web.Options{Store: b.store, Open: true, Logger: slog.New(slog.DiscardHandler)}
+	api, err := server.New(server.Options{Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	b.echo = api.Echo()
+	options := web.Options{Store: b.store, API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&options)
 	}

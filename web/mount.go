@@ -14,10 +14,13 @@ import (
 	"postrider/store"
 )
 
-// Options of the dashboard. Store is required, and AdminToken unless Open.
+// Options of the dashboard. Store and API are required, and AdminToken unless Open.
 type Options struct {
 	// Store is where the pages read from, and what their actions ask.
 	Store *store.Store
+	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and words what is wrong
+	// with them; a request made in a person's name has their store.Actor in its context. Required.
+	API http.Handler
 	// AdminToken is the password that the pages ask for; any user name goes with it.
 	AdminToken string
 	// Open shows the pages to everybody who can connect: only for a server of one person on the loopback interface.
@@ -34,6 +37,7 @@ type Options struct {
 // pages is the dashboard. Each of its handlers is named after its route and its template file.
 type pages struct {
 	store     *store.Store
+	api       http.Handler
 	log       *slog.Logger
 	now       func() time.Time
 	retention store.Retention
@@ -49,6 +53,9 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Store == nil {
 		return errors.New("web: Store is required")
 	}
+	if o.API == nil {
+		return errors.New("web: API is required")
+	}
 	if o.AdminToken == "" && !o.Open {
 		return errors.New("web: AdminToken is required unless Open")
 	}
@@ -58,7 +65,7 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
 	}
-	p := &pages{store: o.Store, log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
+	p := &pages{store: o.Store, api: o.API, log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}

@@ -149,7 +149,7 @@ func (a *app) listen(run context.Context, o appOptions) error {
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {
-		if err := web.Mount(srv.Echo(), web.Options{Store: a.store, AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention, Stopping: streams, Logger: o.log}); err != nil {
+		if err := web.Mount(srv.Echo(), web.Options{Store: a.store, API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention, Stopping: streams, Logger: o.log}); err != nil {
 			stopStreams()
 			return err
 		}
