@@ -56,12 +56,11 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Cleanup(pool.Close)
 	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	b := &bundle{pool: pool}
+	b := &bundle{pool: pool, echo: echo.New()}
 	b.store, err = store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "test"})
 	require.NoError(t, err)
 	api, err := server.New(server.Options{Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	b.echo = api.Echo()
 	options := web.Options{Store: b.store, API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&options)
