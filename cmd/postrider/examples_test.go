@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const examplesDir = "../../examples"
+
+// exampleSecret signs the deliveries to the examples.
+const exampleSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+// goExample builds an example that is a program of this module.
+func goExample(t *testing.T, folder string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "example")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", file, examplesDir+"/"+folder).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return file
+}
+
+// tool is where a program is; the test is skipped without it.
+func tool(t *testing.T, name, debian string) string {
+	t.Helper()
+	found, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, "no "+name+" here: apt-get install "+debian)
+	}
+	return found
+}
+
+// Each example receiver answers both handshakes, takes what is signed rightly and refuses what is not.
+func TestExampleReceivers(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	node := startNode(t, db)
+	node.manage(http.StatusCreated, http.MethodPut, "/v1/topics/shop", `{}`)
+	for name, command := range map[string]func(t *testing.T) []string{
+		"go": func(t *testing.T) []string { return []string{goExample(t, "receivers/go")} },
+		"javascript": func(t *testing.T) []string {
+			return []string{tool(t, "node", "nodejs"), examplesDir + "/receivers/javascript/receiver.mjs"}
+		},
+		"python": func(t *testing.T) []string {
+			return []string{tool(t, "python3", "python3"), examplesDir + "/receivers/python/receiver.py"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line, port := command(t), freePort(t)
+			receiver := startProcess(t, append(os.Environ(), "PORT="+port, "WEBHOOK_SECRET="+exampleSecret), line[0], line[1:]...)
+			eventually(t, "the receiver listens", func() bool { return strings.Contains(receiver.stdout.String(), "listening on") })
+			for _, schema := range []string{"EventGridSchema", "CloudEventSchemaV1_0"} {
+				path := fmt.Sprintf("/v1/topics/shop/subscriptions/%s-%s", name, schema)
+				node.manage(http.StatusCreated, http.MethodPut, path,
+					fmt.Sprintf(`{"endpointUrl":"http://127.0.0.1:%s/events","eventDeliverySchema":%q,"signing":{"enabled":true},"filter":{"subjectBeginsWith":%q}}`, port, schema, name+schema))
+				publishShop(t, node, name+schema, "wrong-"+schema) // signed with a secret that the receiver does not have
+				eventually(t, "the receiver refuses a wrong signature", db.atLeast(1, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND status = 503", name+"-"+schema))
+				node.manage(http.StatusOK, http.MethodPost, path+"/rotateSigningSecret", fmt.Sprintf(`{"secret":%q,"previousValidForHours":0}`, exampleSecret))
+				publishShop(t, node, name+schema, "right-"+schema)
+				eventually(t, "the event is received", func() bool {
+					return strings.Contains(receiver.stdout.String(), "received Shop.OrderPlaced right-"+schema)
+				})
+			}
+			require.NotContains(t, receiver.stdout.String(), "wrong-")
+		})
+	}
+}
+
+func publishShop(t *testing.T, node *node, subject, id string) {
+	t.Helper()
+	body := fmt.Sprintf(`[{"id":%q,"eventType":"Shop.OrderPlaced","subject":%q,"eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"total":9.5}}]`, id, subject)
+	status, text, err := call(t.Context(), http.MethodPost, node.api+"/topics/shop/api/events", body, "Authorization", "Bearer "+node.token, "Content-Type", "application/json")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, text)
+}
+
+// The example in Go publishes in its own transaction; the others are at least programs.
+func TestExamplePublishers(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	node := startNode(t, db)
+	node.manage(http.StatusCreated, http.MethodPut, "/v1/topics/shop", `{}`)
+	done := startProcess(t, append(os.Environ(), "DATABASE_URL="+db.url), goExample(t, "publish-sql/go"), "shop")
+	require.Zero(t, done.wait(), done.stderr.String())
+	require.Contains(t, done.stdout.String(), "published ")
+	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM postrider.events WHERE topic = 'shop' AND subject = 'orders/1'"))
+	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM shop_orders"))
+
+	for file, command := range map[string][]string{
+		"javascript/publish.mjs": {"node", "--check"},
+		"python/publish.py":      {"python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			line := slices.Concat(command[1:], []string{examplesDir + "/publish-sql/" + file})
+			out, err := exec.Command(tool(t, command[0], command[0]), line...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+	}
+}

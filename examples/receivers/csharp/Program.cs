@@ -1,0 +1,61 @@
+// Takes postrider's deliveries: answers both validation handshakes, checks signatures, and does its work once for each event.
+//
+//   PORT=3000 WEBHOOK_SECRET=whsec_… dotnet run --project examples/receivers/csharp
+using System.Collections.Concurrent;
+using System.Security.Cryptography;
+using System.Text;
+using System.Text.Json;
+
+var secret = Environment.GetEnvironmentVariable("WEBHOOK_SECRET") ?? ""; // "": deliveries are not signed
+var port = Environment.GetEnvironmentVariable("PORT") ?? "3000";
+var done = new ConcurrentDictionary<string, bool>(); // delivery is at least once; a real receiver keeps this beside its own data
+
+var app = WebApplication.CreateBuilder(args).Build();
+
+// The handshake of CloudEvents.
+app.MapMethods("/events", ["OPTIONS"], (HttpContext context) =>
+{
+    context.Response.Headers["WebHook-Allowed-Origin"] = context.Request.Headers["WebHook-Request-Origin"];
+    return Results.Ok();
+});
+
+app.MapPost("/events", async (HttpRequest request) =>
+{
+    using var buffer = new MemoryStream();
+    await request.Body.CopyToAsync(buffer);
+    var body = buffer.ToArray();
+    using var document = JsonDocument.Parse(body);
+    var events = document.RootElement.ValueKind == JsonValueKind.Array ? document.RootElement.EnumerateArray().ToList() : [document.RootElement];
+    switch (request.Headers["aeg-event-type"].ToString())
+    {
+        case "SubscriptionValidation": // the handshake of the Event Grid schema, which is not signed
+            return Results.Json(new { validationResponse = events[0].GetProperty("data").GetProperty("validationCode").GetString() });
+        case "SubscriptionDeletion":
+            return Results.Ok();
+    }
+    // Not 401: that is never retried, and a wrong secret here would make a dead letter of every event.
+    if (secret != "" && !Signed(request.Headers, body)) return Results.StatusCode(503);
+    foreach (var e in events) Once(e);
+    return Results.Ok();
+});
+
+app.Run($"http://127.0.0.1:{port}");
+
+// Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the time must be near.
+bool Signed(IHeaderDictionary headers, byte[] body)
+{
+    if (!long.TryParse(headers["webhook-timestamp"], out var at)) return false;
+    if (Math.Abs(DateTimeOffset.UtcNow.ToUnixTimeSeconds() - at) > 300) return false;
+    var key = Convert.FromBase64String(secret.Replace("whsec_", ""));
+    byte[] message = [.. Encoding.UTF8.GetBytes($"{headers["webhook-id"]}.{at}."), .. body];
+    var want = Encoding.ASCII.GetBytes("v1," + Convert.ToBase64String(HMACSHA256.HashData(key, message)));
+    return headers["webhook-signature"].ToString().Split(' ').Any(s => CryptographicOperations.FixedTimeEquals(Encoding.ASCII.GetBytes(s), want));
+}
+
+void Once(JsonElement e)
+{
+    var id = e.GetProperty("id").GetString()!;
+    if (!done.TryAdd(id, true)) return;
+    var type = e.TryGetProperty("eventType", out var t) ? t : e.GetProperty("type");
+    Console.WriteLine($"received {type} {id}");
+}
