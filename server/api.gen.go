@@ -1497,6 +1497,12 @@ type SubscriptionSettings struct {
 	Signing *SigningSettings `json:"signing,omitempty"`
 }
 
+// TestDelivery A sample event on its way.
+type TestDelivery struct {
+	// DeliveryId Id of the delivery.
+	DeliveryId int64 `json:"deliveryId"`
+}
+
 // Topic Where publishers post events.
 type Topic struct {
 	CreatedAt time.Time `json:"createdAt"`
@@ -1529,6 +1535,18 @@ type Topic struct {
 	Kind      TopicKind `json:"kind"`
 	Name      string    `json:"name"`
 	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// TopicFilterTest A filter, and which events it is tested with; the topic's last 50 when nothing is said.
+type TopicFilterTest struct {
+	// Event One event in the topic's input schema.
+	Event json.RawMessage `json:"event,omitempty"`
+
+	// Filter Which events are wanted; all of them when nothing is said.
+	Filter *FilterSettings `json:"filter,omitempty"`
+
+	// Last How many of the topic's last events.
+	Last *int `json:"last,omitempty"`
 }
 
 // TopicKind basic is Event Grid's custom topic, namespace its namespace topic.
@@ -1811,6 +1829,9 @@ type RotateSigningSecretJSONRequestBody = RotateSigningSecretSettings
 // TestSubscriptionFilterJSONRequestBody defines body for TestSubscriptionFilter for application/json ContentType.
 type TestSubscriptionFilterJSONRequestBody = FilterTest
 
+// TestFilterJSONRequestBody defines body for TestFilter for application/json ContentType.
+type TestFilterJSONRequestBody = TopicFilterTest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// ListDeadLetters List dead letters, the newest first
@@ -1933,12 +1954,18 @@ type ServerInterface interface {
 	// RotateSigningSecret Replace the secret that deliveries are signed with
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret)
 	RotateSigningSecret(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// TestDelivery Send a sample event to this event subscription alone
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery)
+	TestDelivery(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// TestSubscriptionFilter Which events does the filter want, and why?
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
 	TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// ValidateSubscription Run the validation handshake again
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/validate)
 	ValidateSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
+	// TestFilter Which events would this filter want, and why?
+	// (POST /v1/topics/{topic}/testFilter)
+	TestFilter(ctx echo.Context, topic TopicName) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -2933,6 +2960,30 @@ func (w *ServerInterfaceWrapper) RotateSigningSecret(ctx echo.Context) error {
 	return err
 }
 
+// TestDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) TestDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Path parameter "subscription" -------------
+	var subscription SubscriptionName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TestDelivery(ctx, topic, subscription)
+	return err
+}
+
 // TestSubscriptionFilter converts echo context to params.
 func (w *ServerInterfaceWrapper) TestSubscriptionFilter(ctx echo.Context) error {
 	var err error
@@ -2978,6 +3029,22 @@ func (w *ServerInterfaceWrapper) ValidateSubscription(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ValidateSubscription(ctx, topic, subscription)
+	return err
+}
+
+// TestFilter converts echo context to params.
+func (w *ServerInterfaceWrapper) TestFilter(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "topic" -------------
+	var topic TopicName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TestFilter(ctx, topic)
 	return err
 }
 
@@ -3034,6 +3101,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/v1/topics/:topic", wrapper.PutTopic, options.OperationMiddlewares["putTopic"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/listKeys", wrapper.ListTopicKeys, options.OperationMiddlewares["listTopicKeys"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/regenerateKey", wrapper.RegenerateTopicKey, options.OperationMiddlewares["regenerateTopicKey"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/testFilter", wrapper.TestFilter, options.OperationMiddlewares["testFilter"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions", wrapper.ListSubscriptions, options.OperationMiddlewares["listSubscriptions"]...)
 	router.DELETE(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.DeleteSubscription, options.OperationMiddlewares["deleteSubscription"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.GetSubscription, options.OperationMiddlewares["getSubscription"]...)
@@ -3047,6 +3115,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", wrapper.RevealSubscriptionHeaders, options.OperationMiddlewares["revealSubscriptionHeaders"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/validate", wrapper.ValidateSubscription, options.OperationMiddlewares["validateSubscription"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
+	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testDelivery", wrapper.TestDelivery, options.OperationMiddlewares["testDelivery"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", wrapper.GetSigningSecrets, options.OperationMiddlewares["getSigningSecrets"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", wrapper.RotateSigningSecret, options.OperationMiddlewares["rotateSigningSecret"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", wrapper.RedeliverEvents, options.OperationMiddlewares["redeliverEvents"]...)
@@ -5853,6 +5922,71 @@ func (response RotateSigningSecret409JSONResponse) VisitRotateSigningSecretRespo
 	return err
 }
 
+type TestDeliveryRequestObject struct {
+	Topic        TopicName        `json:"topic"`
+	Subscription SubscriptionName `json:"subscription"`
+}
+
+type TestDeliveryResponseObject interface {
+	VisitTestDeliveryResponse(w http.ResponseWriter) error
+}
+
+type TestDelivery200JSONResponse TestDelivery
+
+func (response TestDelivery200JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response TestDelivery401JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response TestDelivery404JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery409JSONResponse struct{ ConflictJSONResponse }
+
+func (response TestDelivery409JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestSubscriptionFilterRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -6012,6 +6146,85 @@ func (response ValidateSubscription409JSONResponse) VisitValidateSubscriptionRes
 	return err
 }
 
+type TestFilterRequestObject struct {
+	Topic TopicName `json:"topic"`
+	Body  *TestFilterJSONRequestBody
+}
+
+type TestFilterResponseObject interface {
+	VisitTestFilterResponse(w http.ResponseWriter) error
+}
+
+type TestFilter200JSONResponse FilterResults
+
+func (response TestFilter200JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response TestFilter400JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response TestFilter401JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response TestFilter404JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response TestFilter503JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListDeadLetters List dead letters, the newest first
@@ -6134,12 +6347,18 @@ type StrictServerInterface interface {
 	// RotateSigningSecret Replace the secret that deliveries are signed with
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret)
 	RotateSigningSecret(ctx context.Context, request RotateSigningSecretRequestObject) (RotateSigningSecretResponseObject, error)
+	// TestDelivery Send a sample event to this event subscription alone
+	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery)
+	TestDelivery(ctx context.Context, request TestDeliveryRequestObject) (TestDeliveryResponseObject, error)
 	// TestSubscriptionFilter Which events does the filter want, and why?
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
 	TestSubscriptionFilter(ctx context.Context, request TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error)
 	// ValidateSubscription Run the validation handshake again
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/validate)
 	ValidateSubscription(ctx context.Context, request ValidateSubscriptionRequestObject) (ValidateSubscriptionResponseObject, error)
+	// TestFilter Which events would this filter want, and why?
+	// (POST /v1/topics/{topic}/testFilter)
+	TestFilter(ctx context.Context, request TestFilterRequestObject) (TestFilterResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -7455,6 +7674,32 @@ func (sh *strictHandler) RotateSigningSecret(ctx echo.Context, topic TopicName, 
 	return nil
 }
 
+// TestDelivery operation middleware
+func (sh *strictHandler) TestDelivery(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
+	var request TestDeliveryRequestObject
+
+	request.Topic = topic
+	request.Subscription = subscription
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TestDelivery(ctx.Request().Context(), request.(TestDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TestDeliveryResponseObject); ok {
+		return validResponse.VisitTestDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // TestSubscriptionFilter operation middleware
 func (sh *strictHandler) TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
 	var request TestSubscriptionFilterRequestObject
@@ -7527,6 +7772,57 @@ func (sh *strictHandler) ValidateSubscription(ctx echo.Context, topic TopicName,
 		return err
 	} else if validResponse, ok := response.(ValidateSubscriptionResponseObject); ok {
 		return validResponse.VisitValidateSubscriptionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// TestFilter operation middleware
+func (sh *strictHandler) TestFilter(ctx echo.Context, topic TopicName) error {
+	var request TestFilterRequestObject
+
+	request.Topic = topic
+
+	var body TestFilterJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TestFilter(ctx.Request().Context(), request.(TestFilterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestFilter")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TestFilterResponseObject); ok {
+		return validResponse.VisitTestFilterResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -121,3 +121,30 @@ func TestFilterIsTestedOnEverySchema(t *testing.T) {
 		require.Equal(t, true, tested["value"].([]any)[0].(map[string]any)["matched"], topic)
 	}
 }
+
+// A filter is tested before it is stored anywhere, by the same judges as one that is put.
+func TestFilterIsTestedBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.topic("orders", "")
+	const path = "/v1/topics/orders/testFilter"
+	for _, id := range []string{"1", "2"} {
+		require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent(id)+"]").status)
+	}
+	const first, second = `{"clauses":[%],"id":"1","matched":true}`, `{"clauses":[{"clause":"subjectEndsWith","passed":false,"why":"the subject is \"orders/2\", but must end with \"1\""}],"id":"2","matched":false}`
+	passed := strings.Replace(first, "%", `{"clause":"subjectEndsWith","passed":true,"why":null}`, 1)
+	require.JSONEq(t, `{"value":[`+second+`,`+passed+`]}`, b.manage(http.MethodPost, path, `{"filter":{"subjectEndsWith":"1"}}`).body)
+	require.JSONEq(t, `{"value":[`+second+`]}`, b.manage(http.MethodPost, path, `{"filter":{"subjectEndsWith":"1"},"last":1}`).body)
+	require.JSONEq(t, `{"value":[`+passed+`]}`, b.manage(http.MethodPost, path, `{"filter":{"subjectEndsWith":"1"},"event":`+gridEvent("1")+`}`).body)
+	everything := b.manage(http.MethodPost, path, "").json(http.StatusOK)["value"].([]any)
+	require.Len(t, everything, 2)
+	require.Equal(t, map[string]any{"id": "2", "matched": true, "clauses": []any{}}, everything[0], "no filter wants every event")
+
+	refusal := b.manage(http.MethodPost, path, `{"filter":{"includedEventTypes":[""],"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":["x"]}]}}`).refused(400, "InvalidRequest")
+	require.Equal(t, []string{"filter.includedEventTypes[0]"}, targets(refusal))
+	refusal = b.manage(http.MethodPost, path, `{"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":["x"]}]}}`).refused(400, "InvalidRequest")
+	require.Equal(t, []string{"filter.advancedFilters[0].values[0]"}, targets(refusal))
+	require.Equal(t, []string{"event"}, targets(b.manage(http.MethodPost, path, `{"event":[]}`).refused(400, "InvalidRequest")))
+	b.manage(http.MethodPost, "/v1/topics/nowhere/testFilter", "").refused(404, "NotFound")
+	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
+}

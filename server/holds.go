@@ -50,6 +50,21 @@ func (m *management) ProbeSubscription(ctx context.Context, r ProbeSubscriptionR
 	return ProbeSubscription200JSONResponse(shown), nil
 }
 
+// TestDelivery answers POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery.
+func (m *management) TestDelivery(ctx context.Context, r TestDeliveryRequestObject) (TestDeliveryResponseObject, error) {
+	if !storable(r.Topic) || !storable(r.Subscription) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	id, err := m.store.Operator().TestDelivery(ctx, r.Topic, r.Subscription)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, subscriptionNotFound(r.Topic, r.Subscription)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return TestDelivery200JSONResponse{DeliveryId: id}, nil
+}
+
 type holdChange func(ctx context.Context, topic, name string) (*store.Subscription, error)
 
 // change changes a hold and shows the event subscription as it then is.

@@ -34,6 +34,29 @@ func (m *management) TestSubscriptionFilter(ctx context.Context, r TestSubscript
 	return TestSubscriptionFilter200JSONResponse(TestFilter(f.Topic.Name, &f.Filter, events)), nil
 }
 
+// TestFilter answers POST /v1/topics/{topic}/testFilter. The filter is nobody's yet.
+func (m *management) TestFilter(ctx context.Context, r TestFilterRequestObject) (TestFilterResponseObject, error) {
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	b := r.Body
+	if b == nil {
+		b = &TopicFilterTest{}
+	}
+	filter := filterOf(b.Filter)
+	var found problems
+	found.check(filter.ValidateWithin(m.filterLimits))
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	events, err := m.testedEvents(ctx, topic, &FilterTest{Event: b.Event, Last: b.Last})
+	if err != nil {
+		return nil, err
+	}
+	return TestFilter200JSONResponse(TestFilter(topic.Name, &filter, events)), nil
+}
+
 // testedEvents are the event that the request brings, or the topic's last ones.
 func (m *management) testedEvents(ctx context.Context, topic *store.Topic, b *FilterTest) ([]event.Event, error) {
 	if b == nil {

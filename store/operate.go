@@ -65,6 +65,12 @@ func (o *Operator) Release(ctx context.Context, topic, subscription string) erro
 	return o.do(ctx, "release an event subscription", "SELECT postrider_internal.release($1, $2, $3, $4)", topic, subscription)
 }
 
+// TestDelivery delivers a sample event to one event subscription alone, whatever its filter says, and returns the delivery's id; see
+// postrider.test_delivery(). ErrNotFound; ErrConflict: it has expired.
+func (o *Operator) TestDelivery(ctx context.Context, topic, subscription string) (delivery int64, err error) {
+	return delivery, o.call(ctx, "make a test delivery", "SELECT postrider_internal.test_delivery($1, $2, $3, $4)", &delivery, topic, subscription)
+}
+
 // EraseEvent erases what an event says, everywhere, and cancels what is pending of it; see postrider.erase_event(). It says how many
 // events were erased: 0 = it was before. ErrNotFound.
 func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (erased int, err error) {

@@ -27,6 +27,14 @@ func sameOrigin() echo.MiddlewareFunc {
 // adminName is what the audit calls whoever has the admin token.
 const adminName = "admin"
 
+// actorOf is whoever makes a request of the dashboard: who has signed in, or else whoever has the admin token.
+func actorOf(c echo.Context) store.Actor {
+	if who := store.ActorOf(c.Request().Context()); who.Role != "" {
+		return who
+	}
+	return store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}
+}
+
 // deed is what a form asks for. It answers the page where what came of it can be seen.
 type deed func(ctx context.Context, c echo.Context) (href string, err error)
 
@@ -51,6 +59,9 @@ func (p *pages) actions() map[string]echo.HandlerFunc {
 
 // doneText says what an action has done.
 func doneText(done string) string {
+	if text, known := formDone[done]; known {
+		return text
+	}
 	return map[string]string{
 		"paused":        "Paused. Deliveries wait, and none is lost; an attempt that is under way finishes.",
 		"resumed":       "Resumed. What waited is released in waves.",
@@ -72,7 +83,7 @@ func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := pageContext(c)
 		defer cancel()
-		href, err := do(store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}), c)
+		href, err := do(store.WithActor(ctx, actorOf(c)), c)
 		if said := refusalOf(err); said != nil {
 			c.Set(refusalKey, said)
 			return page(c)

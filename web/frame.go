@@ -50,6 +50,8 @@ var sections = map[string]string{
 	"dead-letters": "/ui/dead-letters", "dead-letter": "/ui/dead-letters", "dead-letter-purge": "/ui/dead-letters", "dead-letters-many": "/ui/dead-letters",
 	"operations": "/ui/operations", "operation": "/ui/operations",
 	"topics": "/ui/topics", "topic": "/ui/topics", "subscriptions": "/ui/subscriptions", "subscription": "/ui/subscriptions", "policies": "/ui/policies",
+	"topic-form": "/ui/topics", "topic-keys": "/ui/topics", "publish": "/ui/topics", "topic-delete": "/ui/topics", "subscription-form": "/ui/subscriptions", "subscription-topic": "/ui/subscriptions", "subscription-delete": "/ui/subscriptions",
+	"policy-form": "/ui/policies", "policy-delete": "/ui/policies",
 	"jobs": "/ui/jobs", "storage": "/ui/storage", "audit": "/ui/audit",
 }
 

@@ -46,6 +46,7 @@ type bundle struct {
 	pool  *pgxpool.Pool
 	store *store.Store
 	echo  *echo.Echo
+	api   http.Handler
 }
 
 // setup mounts the dashboard open; change may alter its options.
@@ -59,14 +60,27 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	b := &bundle{pool: pool, echo: echo.New()}
 	b.store, err = store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "test"})
 	require.NoError(t, err)
-	api, err := server.New(server.Options{Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler)})
+	api, err := server.New(server.Options{
+		Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
+	})
 	require.NoError(t, err)
 	options := web.Options{Store: b.store, API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&options)
 	}
 	require.NoError(t, web.Mount(b.echo, options))
+	b.api = options.API
 	return b
+}
+
+// outside is a location that dead letters may be written to, and what a container of Event Grid's stands for.
+func outside(t *testing.T) policy.ExportLocations {
+	t.Helper()
+	location, err := policy.ParseLocation("file:///srv/dead")
+	require.NoError(t, err)
+	locations := policy.ExportLocations{Allowed: []policy.Location{location}}
+	require.NoError(t, locations.AddContainer("mystorage/dead=azblob://container"))
+	return locations
 }
 
 // hostileAnswer is what the endpoint at /hostile answers, in its body and in a header.
@@ -183,6 +197,8 @@ func (b *bundle) everyPage(t *testing.T) []string {
 		"/ui/dead-letters", "/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1"),
 		"/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1") + "/purge", "/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge",
 		"/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/held",
+		"/ui/new-topic", "/ui/topics/orders/edit", "/ui/topics/orders/delete", "/ui/topics/empty/keys", "/ui/topics/orders/publish", "/ui/subscriptions/new", "/ui/subscriptions/new?topic=orders", "/ui/subscriptions/orders/billing/edit",
+		"/ui/subscriptions/orders/choosy/edit", "/ui/subscriptions/orders/billing/delete", "/ui/policies/new?from=ga-2021",
 		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit",
 	}
 }

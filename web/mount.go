@@ -95,6 +95,10 @@ func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
 	for path, page := range p.routes() {
 		ui.Match(readMethods, path, page, login)
 	}
+	for path, form := range p.forms() {
+		ui.Match(readMethods, path, form.handle, login)
+		ui.POST(path, form.handle, sameOrigin(), login)
+	}
 	for path, action := range p.actions() {
 		ui.POST(path, action, sameOrigin(), login)
 	}

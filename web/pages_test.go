@@ -114,7 +114,7 @@ func requireWellMade(t *testing.T, path, page string) {
 			ids[id] = true
 		}
 		switch node.Data {
-		case "input", "select":
+		case "input", "select", "textarea":
 			require.True(t, attributes["type"] == "hidden" || node.Parent.Data == "label", "%s: %s without a label", path, attributes["name"])
 		case "th":
 			require.Contains(t, []string{"col", "row", "colgroup"}, attributes["scope"], path)

@@ -18,6 +18,13 @@ type policiesView struct {
 	Names   []string
 	Sources []string
 	Groups  []comparison
+	Deeds   []policyDeeds
+}
+
+// policyDeeds is what may be done to a policy: every one can be copied, and one's own changed.
+type policyDeeds struct {
+	Name string
+	Own  bool
 }
 
 // comparison is a part of the table.
@@ -54,6 +61,7 @@ func (p *pages) policies(c echo.Context) error {
 	}
 	for _, candidate := range shown {
 		view.Names, view.Sources = append(view.Names, candidate.Name), append(view.Sources, candidate.Source)
+		view.Deeds = append(view.Deeds, policyDeeds{candidate.Name, !candidate.BuiltIn})
 	}
 	view.Groups = comparisonsOf(shown)
 	return p.show(c, "policies", "Retry policies", false, view)

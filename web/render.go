@@ -24,6 +24,7 @@ var views = map[string]any{
 	"operations": operationsView{}, "operation": operationView{},
 	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{}, "policies": policiesView{},
 	"jobs": jobsView{}, "storage": storageView{}, "audit": auditView{},
+	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{}, "policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{}, "topic-delete": deletionView{}, "policy-delete": deletionView{},
 	"error": errorView{},
 }
 
@@ -67,7 +68,7 @@ func tone(word string) string {
 func (p *pages) parseTemplates() error {
 	p.templates = map[string]*template.Template{}
 	for name, view := range views {
-		t, err := template.New("layout.html").Funcs(p.helpers()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
+		t, err := template.New("layout.html").Funcs(p.helpers()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/form-parts.html", "templates/"+name+".html")
 		if err != nil {
 			return fmt.Errorf("parse template %s: %w", name, err)
 		}

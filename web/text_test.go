@@ -55,7 +55,7 @@ var spell = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\uf
 
 // ours are all the elements that the templates write. Anything else in a page came from data.
 var ours = strings.Fields(`html head meta title link script body a header nav main aside h1 h2 p div section dl dt dd ul ol li span code table thead tbody
-	tr th td b small time details summary pre form label input select option button fieldset legend noscript svg rect path`)
+	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript svg rect path`)
 
 // addresses that our own markup names.
 var addresses = []string{"/ui/", "#main", "data:image/svg+xml,"}
@@ -73,7 +73,7 @@ func requireOnlyOurMarkup(t *testing.T, page string) {
 		for _, attribute := range token.Attr {
 			require.False(t, strings.HasPrefix(attribute.Key, "on"), attribute)
 			require.NotContains(t, []string{"style", "srcdoc", "hx-on", "formaction"}, attribute.Key)
-			if slices.Contains([]string{"href", "src", "action", "hx-get"}, attribute.Key) {
+			if slices.Contains([]string{"href", "src", "action", "hx-get", "hx-post"}, attribute.Key) {
 				require.True(t, slices.ContainsFunc(addresses, func(start string) bool { return strings.HasPrefix(attribute.Val, start) }), attribute.Val)
 			}
 			if token.Data == "script" {

@@ -146,6 +146,7 @@ var functionCalls = map[string]string{
 	"pause":         `coalesce(postrider.pause('demo', 'ok')::text, '') || coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
 	"resume":        `coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
 	"release":       `coalesce(postrider.release('demo', 'ok')::text, '') = ''`,
+	"test_delivery": `postrider.test_delivery('demo', 'ok') > 0`,
 	"erase_subject": `postrider.erase_subject('demo', 'nobody') = 0`,
 	// TestOperateFromTheCommandLine has a delivery and an event for these.
 	"cancel":          `to_regprocedure('postrider.cancel(bigint)') IS NOT NULL`,

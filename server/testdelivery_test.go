@@ -1,0 +1,40 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+func TestTestDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.subscription("orders", "billing", withFilter(`{"subjectBeginsWith":"nothing"}`))
+	made := b.manage(http.MethodPost, billing+"/testDelivery", "").json(http.StatusOK)
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND event_type = 'postrider.TestEvent'", made["deliveryId"]))
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE actor = 'admin' AND action = 'test_delivery_made' AND subscription = 'billing'"))
+	for _, nobody := range []string{"orders/subscriptions/nobody", "nowhere/subscriptions/billing", "orders/subscriptions/%00"} {
+		b.manage(http.MethodPost, "/v1/topics/"+nobody+"/testDelivery", "").refused(404, "NotFound")
+	}
+}
+
+// The dashboard publishes without a key, in the name of a person who may do all; nobody else's role will do.
+func TestPublishInTheNameOfAPerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	for role, status := range map[store.Role]int{store.RoleAdmin: http.StatusOK, store.RoleOperator: http.StatusUnauthorized, store.RoleViewer: http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		ctx := store.WithActor(t.Context(), store.Actor{Name: "anna", Role: role})
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/topics/orders/api/events", strings.NewReader("["+gridEvent("1")+"]"))
+		w := httptest.NewRecorder()
+		b.server.Handler().ServeHTTP(w, r)
+		require.Equal(t, status, w.Code, "%s: %s", role, w.Body)
+	}
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events"))
+}

@@ -1,0 +1,254 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+const ownMapping = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"orderId"},"eventType":{"sourceField":"action","defaultValue":"Shop.OrderPlaced"},"subject":{"defaultValue":"orders"},"dataVersion":{"sourceField":"v"}}}`
+
+func TestTopicForm(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const path = "/ui/new-topic"
+	form := formOf(t, b.page(t, path))
+	requireWellMade(t, path, b.page(t, path))
+	for name, row := range map[string]struct {
+		settings string
+		typed    []string
+	}{
+		"plain":     {`{}`, nil},
+		"namespace": {`{"kind":"namespace","eventRetentionInDays":3}`, []string{"kind", "namespace", "eventRetentionInDays", "3"}},
+		"cloud":     {`{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":90}`, []string{"inputSchema", "CloudEventSchemaV1_0", "duplicateDetectionWindowInMinutes", "90"}},
+		"own": {`{"inputSchema":"CustomEventSchema","inputSchemaMapping":` + ownMapping + `}`, []string{
+			"inputSchema", "CustomEventSchema", "inputSchemaMapping.properties.id.sourceField", "orderId", "inputSchemaMapping.properties.eventType.sourceField", "action",
+			"inputSchemaMapping.properties.eventType.defaultValue", "Shop.OrderPlaced", "inputSchemaMapping.properties.subject.defaultValue", "orders", "inputSchemaMapping.properties.dataVersion.sourceField", "v",
+		}},
+	} {
+		b.put(t, "/v1/topics/rest-"+name, row.settings)
+		b.requireLeads(t, path, typed(form, append(row.typed, "name", "form-"+name)...), `^/ui/topics/form-`+name+`\?done=topic-made$`)
+		made := b.settings(t, "/v1/topics/form-"+name)
+		require.Equal(t, b.settings(t, "/v1/topics/rest-"+name), made)
+		edit := "/ui/topics/form-" + name + "/edit"
+		requireWellMade(t, edit, b.page(t, edit))
+		b.requireLeads(t, edit, formOf(t, b.page(t, edit)), `done=topic-saved$`)
+		require.Equal(t, made, b.settings(t, "/v1/topics/form-"+name), "untouched")
+	}
+	b.requireLeads(t, "/ui/topics/form-plain/edit", typed(formOf(t, b.page(t, "/ui/topics/form-plain/edit")), "duplicateDetectionWindowInMinutes", "5"), `done=topic-saved$`)
+	require.Equal(t, "5", b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-plain'"))
+
+	b.requireRefused(t, path, typed(form, "name", "form-plain"), http.StatusPreconditionFailed, "There is a topic of this name already.")
+	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
+	b.requireRefused(t, path, typed(form, "name", "x"), http.StatusBadRequest, "must be 3 to 64 characters")
+	for _, row := range [][3]string{
+		{"duplicateDetectionWindowInMinutes", "0", "must be between 1 and 10080"}, {"eventRetentionInDays", "3", "it belongs to namespace topics"}, {"inputSchema", "CustomEventSchema", "inputSchemaMapping"},
+	} {
+		page := b.requireRefused(t, path, typed(form, "name", "another", row[0], row[1]), http.StatusBadRequest, row[2])
+		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
+		require.NotContains(t, page, "To be mended")
+	}
+	late := formOf(t, b.page(t, "/ui/topics/form-cloud/edit"))
+	b.put(t, "/v1/topics/form-cloud", `{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":7}`)
+	again := b.requireRefused(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"), http.StatusPreconditionFailed, "somebody else has changed this topic")
+	b.requireLeads(t, "/ui/topics/form-cloud/edit", formOf(t, again), `done=topic-saved$`)
+	require.Equal(t, "8", b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-cloud'"))
+}
+
+func TestTopicKeysAreShownAndReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path = "/ui/topics/orders/keys"
+	keys := func() map[string]any {
+		_, keys := b.rest(t, http.MethodPost, "/v1/topics/orders/listKeys", "")
+		return keys
+	}
+	before := keys()
+	require.NotContains(t, b.page(t, path), before["key1"], "only who asks is shown a key")
+	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
+	shown := b.post(path, nil)
+	require.Equal(t, http.StatusOK, shown.Code)
+	require.Contains(t, text(shown.Body.String()), before["key1"])
+	require.Contains(t, text(shown.Body.String()), before["key2"])
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
+
+	b.requireRefused(t, path, url.Values{"regenerate": {"key1"}}, http.StatusBadRequest, "say that no publisher uses key1 any more")
+	b.requireRefused(t, path, url.Values{"regenerate": {"key3"}, "agreed": {"1"}}, http.StatusBadRequest, "keyName must be key1 or key2")
+	require.Equal(t, before, keys())
+	replaced := b.post(path, url.Values{"regenerate": {"key1"}, "agreed": {"1"}})
+	require.Contains(t, text(replaced.Body.String()), keys()["key1"])
+	require.NotEqual(t, before["key1"], keys()["key1"])
+	require.Equal(t, before["key2"], keys()["key2"])
+}
+
+func TestDeletionAsksFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	b.put(t, "/v1/topics/orders", "{}")
+	const api, path = "/v1/topics/orders/subscriptions/billing", "/ui/subscriptions/orders/billing/delete"
+	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
+	b.pause(t, "orders", "billing")
+	b.requireLeads(t, "/ui/subscriptions/orders/billing/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
+	page := b.page(t, path)
+	requireWellMade(t, path, page)
+	require.Contains(t, text(page), "What it is owed and has not got yet is canceled, 1 by now")
+	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")), "It has event subscriptions. Delete those first.")
+	b.requireRefused(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed, "Nothing was deleted")
+
+	seen := url.Values{"etag": {b.tag(t, api)}}
+	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["x"]}`)
+	b.requireRefused(t, path, seen, http.StatusPreconditionFailed, "Nothing was deleted: it was changed since you looked at it.")
+	b.requireLeads(t, path, url.Values{"etag": {b.tag(t, api)}}, `^/ui/topics/orders\?done=deleted$`)
+	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, path).Code)
+	b.requireLeads(t, "/ui/topics/orders/delete", url.Values{"etag": {b.tag(t, "/v1/topics/orders")}}, `^/ui/topics\?done=topic-deleted$`)
+	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/topics/orders/delete").Code)
+}
+
+func (b *bundle) tag(t *testing.T, api string) string {
+	t.Helper()
+	_, shown := b.rest(t, http.MethodGet, api, "")
+	return shown["etag"].(string)
+}
+
+func TestPolicyForm(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
+		path := "/ui/policies/new?from=" + name
+		page := b.page(t, path)
+		requireWellMade(t, path, page)
+		b.requireLeads(t, path, typed(formOf(t, page), "name", "my-"+name), `^/ui/policies\?done=policy-saved&policy=my-`+name)
+		copied, original := b.settings(t, "/v1/policies/my-"+name), b.settings(t, "/v1/policies/"+name)
+		require.Equal(t, "Copied from "+name+".", copied["source"])
+		for _, own := range []string{"source", "builtIn", "isDefault"} {
+			delete(copied, own)
+			delete(original, own)
+		}
+		require.Equal(t, original, copied, "every column is copied")
+	}
+	const path = "/ui/policies/my-ga-2021/edit"
+	form := formOf(t, b.page(t, path))
+	b.requireLeads(t, path, typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""), `done=policy-saved`)
+	changed := b.settings(t, "/v1/policies/my-ga-2021")
+	require.Equal(t, "[1 2 3] true", strings.TrimSpace(strings.Join([]string{sprint(changed["stepsInSeconds"]), sprint(changed["honorRetryAfter"])}, " ")))
+	for _, row := range [][3]string{
+		{"stepsInSeconds", "1, x", "must be a number"},
+		{"ackTimeoutInSeconds", "231", "must be"},
+		{"statusTable", "[{]", "must be JSON"},
+		{"statusTable", `[{"endpointKind":"webhook","condition":"99","action":"retry"}]`, "statusTable"},
+		{"probation.byOutcome", `{"Busy":0}`, "must be"},
+		{"maxDeliveryAttempts.most", "9999", "maxDeliveryAttempts"},
+	} {
+		page := b.requireRefused(t, path, typed(form, row[0], row[1]), http.StatusBadRequest, row[2])
+		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
+		require.NotContains(t, page, "To be mended", row[0])
+	}
+	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusBadRequest, "There is a retry policy of this name already.")
+	require.Contains(t, text(b.page(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021")), "Make your own Copy Copy Edit Delete …")
+
+	b.requireRefused(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
+	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "It is built in, and never changes.")
+	b.put(t, "/v1/topics/orders", "{}")
+	b.put(t, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"policy":"my-ga-2021"}}`)
+	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", nil, http.StatusConflict, "Nothing was deleted: ")
+	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", nil, `^/ui/policies\?done=policy-deleted$`)
+	for _, nowhere := range []string{"/ui/policies/new", "/ui/policies/new?from=nothing", "/ui/policies/nothing/edit", "/ui/policies/my-ga-2018/delete"} {
+		require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, nowhere).Code, nowhere)
+	}
+}
+
+// What the box publishes goes through the publishers' own door, and what stands beside it publishes the same.
+func TestPublishBox(t *testing.T) {
+	t.Parallel()
+	b := alive(t)
+	srv := httptest.NewServer(b.api)
+	t.Cleanup(srv.Close)
+	b.put(t, "/v1/topics/grid", `{"duplicateDetectionWindowInMinutes":5}`)
+	b.put(t, "/v1/topics/cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	b.put(t, "/v1/topics/space", `{"kind":"namespace"}`)
+	b.put(t, "/v1/topics/own", `{"inputSchema":"CustomEventSchema","inputSchemaMapping":`+ownMapping+`}`)
+	for _, topic := range []string{"grid", "cloud", "space", "own"} {
+		path := "/ui/topics/" + topic + "/publish"
+		form := formOf(t, b.page(t, path))
+		requireWellMade(t, path, b.page(t, path))
+		answer := b.post(path, form)
+		require.Equal(t, http.StatusOK, answer.Code, text(answer.Body.String()))
+		id := b.value(t, "SELECT system_id FROM postrider.events WHERE topic = '"+topic+"'")
+		require.Contains(t, answer.Body.String(), `href="/ui/events/`+id+`"`, topic)
+		require.Equal(t, form.Get("event"), formOf(t, answer.Body.String()).Get("event"))
+	}
+	const path = "/ui/topics/grid/publish"
+	mustExec(t, b, "UPDATE postrider_internal.events SET published_at = published_at - interval '1 minute'")
+	repeated := b.post(path, url.Values{"event": {b.value(t, "SELECT body FROM postrider.events WHERE topic = 'grid'")}})
+	require.Equal(t, http.StatusOK, repeated.Code)
+	require.Contains(t, text(repeated.Body.String()), "Nothing new is stored")
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.events WHERE topic = 'grid'"), "a duplicate")
+	page := b.requireRefused(t, path, url.Values{"event": {`{"id":"1"}`}}, http.StatusBadRequest, "Nothing was published. What is to be mended is said where it is.")
+	require.Contains(t, text(page), "events[0]")
+	require.Equal(t, `{"id":"1"}`, formOf(t, page).Get("event"))
+	page = b.requireRefused(t, path, url.Values{"event": {"{"}}, http.StatusBadRequest, "Nothing was published.")
+	require.Contains(t, text(page), "What is in the box is not one JSON document yet.")
+	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/topics/nowhere/publish").Code)
+}
+
+// Whatever is in the box, both commands can be pasted, and publish exactly that.
+func TestTwinsOfThePublishBox(t *testing.T) {
+	t.Parallel()
+	shell, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	b := alive(t)
+	b.put(t, "/v1/topics/it-s", `{}`)
+	key := "x"
+	for i, nasty := range []string{`it's "quoted" $HOME $(id) \u0027 \\ %`, "`id`", "$event$", "$event1$ $event$", "ends in $event", "ends in $event1 after $event$", "ü 😀 <b>&amp;", "exe.\u202egnp"} {
+		box := `{"id":"` + sprint(i) + `","subject":` + quoteJSON(t, nasty) + `,"eventType":"T","eventTime":"2026-01-01T00:00:00Z"}`
+		if i%2 == 1 {
+			box = "[" + box + "]"
+		}
+		answer := b.post("/ui/topics/it-s/publish", url.Values{"event": {box}, "preview": {"1"}})
+		require.Equal(t, http.StatusOK, answer.Code)
+		twins := preformatted(t, answer.Body.String())
+		require.Len(t, twins, 2)
+		// curl is echo here: what it would be given, and not what it sends.
+		out, err := exec.Command(shell, "-c", `KEY=`+key+`; curl() { for word; do printf '%s\0' "$word"; done; }; `+twins[0]).Output()
+		require.NoError(t, err, twins[0])
+		words := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+		require.Equal(t, "-i", words[0])
+		require.Equal(t, "http://localhost:8080/topics/it-s/api/events", words[1])
+		require.Contains(t, words, "aeg-sas-key: "+key)
+		sent := words[len(words)-1]
+		require.Equal(t, strings.ReplaceAll("["+strings.Trim(box, "[]")+"]", "\u202e", `\u202e`), sent, "what cannot be seen is spelled out")
+		_, err = b.pool.Exec(t.Context(), twins[1])
+		require.NoError(t, err, twins[1])
+		require.Equal(t, nasty, b.value(t, "SELECT subject FROM postrider.events WHERE event_id = '"+sprint(i)+"'"))
+	}
+}
+
+func TestTestDeliveryFromThePage(t *testing.T) {
+	t.Parallel()
+	b := alive(t)
+	at := endpoint(t) + "/status/202"
+	b.subscribe(t, "orders", "choosy", func(s *store.SubscriptionSpec) {
+		s.EndpointURL, s.EndpointBaseURL, s.Filter.SubjectBeginsWith = at, at, "nothing begins so"
+	})
+	page := b.requireLeads(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
+	require.Contains(t, page, "A sample event is on its way")
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_type = 'postrider.TestEvent'")
+	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/nobody/test", nil).Code)
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/subscriptions/orders/choosy/test").Code)
+	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'test_delivery_made'"))
+}
+
+func mustExec(t *testing.T, b *bundle, statement string) {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), statement)
+	require.NoError(t, err)
+}

@@ -1,0 +1,378 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
+
+	"postrider/store"
+)
+
+// formOf is what a browser would send of a page's form if nothing were typed, but for its buttons.
+func formOf(t *testing.T, page string) url.Values {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(page))
+	require.NoError(t, err)
+	values := url.Values{}
+	for node := range root.Descendants() {
+		name, at := attributeOf(node, "name"), map[string]bool{}
+		for _, a := range node.Attr {
+			at[a.Key] = true
+		}
+		switch {
+		case node.Type != html.ElementNode || name == "" || !within(node, "form", "config"):
+		case node.Data == "input" && (attributeOf(node, "type") != "checkbox" || at["checked"]):
+			values.Add(name, attributeOf(node, "value"))
+		case node.Data == "textarea":
+			values.Add(name, contentOf(node))
+		case node.Data == "select":
+			values.Add(name, selectedOf(node))
+		}
+	}
+	return values
+}
+
+func attributeOf(node *html.Node, name string) string {
+	for _, a := range node.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func within(node *html.Node, element, class string) bool {
+	for above := node.Parent; above != nil; above = above.Parent {
+		if above.Data == element && slices.Contains(strings.Fields(attributeOf(above, "class")), class) {
+			return true
+		}
+	}
+	return false
+}
+
+func contentOf(node *html.Node) string {
+	if node.FirstChild == nil {
+		return ""
+	}
+	return node.FirstChild.Data
+}
+
+func selectedOf(node *html.Node) string {
+	first := true
+	value := ""
+	for option := range node.Descendants() {
+		if option.Data != "option" {
+			continue
+		}
+		chosen := slices.ContainsFunc(option.Attr, func(a html.Attribute) bool { return a.Key == "selected" })
+		if first || chosen {
+			value, first = attributeOf(option, "value"), false
+		}
+	}
+	return value
+}
+
+// rest asks the API as an administrator, and reads the answer.
+func (b *bundle) rest(t *testing.T, method, path, body string) (status int, answer map[string]any) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(store.WithActor(t.Context(), store.Actor{Name: "rest", Role: store.RoleAdmin}), method, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	b.api.ServeHTTP(w, r)
+	if w.Body.Len() > 0 {
+		decoder := json.NewDecoder(w.Body)
+		decoder.UseNumber()
+		require.NoError(t, decoder.Decode(&answer))
+	}
+	return w.Code, answer
+}
+
+// settings is what the API shows of something, but for what tells one from another.
+func (b *bundle) settings(t *testing.T, path string) map[string]any {
+	t.Helper()
+	status, answer := b.rest(t, http.MethodGet, path, "")
+	require.Equal(t, http.StatusOK, status, answer)
+	for _, own := range []string{"name", "etag", "createdAt", "updatedAt", "endpoint"} {
+		delete(answer, own)
+	}
+	if signing, ok := answer["signing"].(map[string]any); ok {
+		delete(signing, "rotatedAt")
+	}
+	return answer
+}
+
+func (b *bundle) put(t *testing.T, path, body string) {
+	t.Helper()
+	status, answer := b.rest(t, http.MethodPut, path, body)
+	require.Less(t, status, 300, answer)
+}
+
+// typed is the page's form with some fields changed: name, value, name, value.
+func typed(form url.Values, changes ...string) url.Values {
+	form = maps.Clone(form)
+	for i := 0; i < len(changes); i += 2 {
+		form[changes[i]] = []string{changes[i+1]}
+	}
+	return form
+}
+
+const inFull = `{"endpointUrl":"https://example.com/hook?code=5f0c","endpointKind":"azure-resource","eventDeliverySchema":"CloudEventSchemaV1_0",
+	"retryPolicy":{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":1394},
+	"filter":{"includedEventTypes":["Shop.OrderPlaced"," spaced","\"quoted\"","<b>"],"subjectBeginsWith":" orders/","subjectEndsWith":"7","isSubjectCaseSensitive":true,"enableAdvancedFilteringOnArrays":true,"advancedFilters":[
+		{"operatorType":"NumberIn","key":"data.n","values":[12345678901234567890.10,1E+30]},{"operatorType":"NumberInRange","key":"data.n","values":[[-0.10,5],[7,8]]},
+		{"operatorType":"NumberGreaterThanOrEquals","key":"data.total","value":10.50},{"operatorType":"BoolEquals","key":"data.paid","value":true},
+		{"operatorType":"StringIn","key":"data.country","values":["DE","two\nlines",""," x"]},{"operatorType":"IsNotNull","key":"data.id"}]},
+	"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///srv/dead/orders","prefix":"a/b"}},
+	"maxEventsPerBatch":50,"preferredBatchSizeInKilobytes":256,"maxConcurrentDeliveries":9,
+	"deliveryAttributeMappings":[{"name":"Authorization","type":"Static","properties":{"value":"Bearer 5f0c","isSecret":true}},{"name":"X-Team","type":"Static","properties":{"value":"a \"b\" <c>","isSecret":false}},
+		{"name":"X-Channel","type":"Dynamic","properties":{"sourceField":"data.system"}}],
+	"behavior":"documented","honorRetryAfter":true,"probationAction":"hold","retryTransportErrors":false,"labels":["billing","team a"],"expirationTimeUtc":"2099-12-31T23:59:59.125Z",
+	"signing":{"enabled":true},"endpointValidation":"skip"}`
+
+// Every property that is put over REST can be set in the form, and comes out the same.
+func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	b.put(t, "/v1/topics/orders/subscriptions/by-rest", strings.Replace(inFull, "59.125Z", "59Z", 1))
+	form := formOf(t, b.page(t, "/ui/subscriptions/new?topic=orders"))
+	fields := []string{
+		"name", "by-form", "endpointUrl", "https://example.com/hook?code=5f0c", "endpointKind", "azure-resource", "eventDeliverySchema", "CloudEventSchemaV1_0", "endpointValidation", "skip",
+		"retryPolicy.policy", "ga-2021", "retryPolicy.maxDeliveryAttempts", "7", "retryPolicy.eventTimeToLiveInMinutes.hours", "23", "retryPolicy.eventTimeToLiveInMinutes.minutes", "14",
+		"filter.includedEventTypes", "Shop.OrderPlaced\r\n\r\n\" spaced\"\r\n\"\\\"quoted\\\"\"\r\n<b>\r\n", "filter.subjectBeginsWith", " orders/", "filter.subjectEndsWith", "7",
+		"filter.isSubjectCaseSensitive", "true", "filter.enableAdvancedFilteringOnArrays", "true",
+		"deadLetterDestination.endpointType", "Blob", "deadLetterDestination.properties.url", "file:///srv/dead/orders", "deadLetterDestination.properties.prefix", "a/b",
+		"maxEventsPerBatch", "50", "preferredBatchSizeInKilobytes", "256", "maxConcurrentDeliveries", "9", "behavior", "documented", "honorRetryAfter", "true", "probationAction", "hold", "retryTransportErrors", "false",
+		"labels", "billing\r\nteam a", "expirationTimeUtc", "2099-12-31T23:59:59", "signing.enabled", "true",
+	}
+	for list, rows := range map[string][][]string{
+		"filter.advancedFilters[%].": {
+			{"operatorType", "NumberIn", "key", "data.n", "value", "12345678901234567890.10\r\n1E+30"},
+			{"operatorType", "NumberInRange", "key", "data.n", "value", "-0.10, 5\r\n[7,8]"},
+			{"operatorType", "NumberGreaterThanOrEquals", "key", "data.total", "value", "10.50"},
+			{"operatorType", "BoolEquals", "key", "data.paid", "value", "true"},
+			{"operatorType", "NumberIn", "key", "", "value", " "}, // an empty row is no row
+			{"operatorType", "StringIn", "key", "data.country", "value", "DE\r\n\"two\\nlines\"\r\n\"\"\r\n\" x\""},
+			{"operatorType", "IsNotNull", "key", "data.id", "value", ""},
+		},
+		"deliveryAttributeMappings[%].": {{"name", "Authorization", "type", "secret", "properties", "Bearer 5f0c"}, {"name", "X-Team", "type", "static", "properties", `a "b" <c>`}, {"name", "X-Channel", "type", "dynamic", "properties", "data.system"}},
+	} {
+		for i, row := range rows {
+			for k := 0; k < len(row); k += 2 {
+				fields = append(fields, strings.Replace(list, "%", string(rune('0'+i)), 1)+row[k], row[k+1])
+			}
+		}
+	}
+	b.requireLeads(t, "/ui/subscriptions/new?topic=orders", typed(form, fields...), `^/ui/subscriptions/orders/by-form\?done=saved$`)
+	require.Equal(t, b.settings(t, "/v1/topics/orders/subscriptions/by-rest"), b.settings(t, "/v1/topics/orders/subscriptions/by-form"))
+	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_made' AND subscription = 'by-form'"))
+}
+
+// A form that is sent as it was shown changes nothing: not a fraction of a second, not a secret, not the endpoint's query.
+func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	b.put(t, "/v1/topics/space", `{"kind":"namespace","eventRetentionInDays":3}`)
+	for path, settings := range map[string]string{
+		"orders/full": inFull, "orders/plain": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`,
+		"orders/azure":  `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/subscriptions/1/resourceGroups/r/providers/Microsoft.Storage/storageAccounts/mystorage","blobContainerName":"dead"}}}`,
+		"space/limited": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"eventTimeToLive":"P1DT2H3M","maxDeliveryCount":4}}`,
+	} {
+		topic, name, _ := strings.Cut(path, "/")
+		api, page := "/v1/topics/"+topic+"/subscriptions/"+name, "/ui/subscriptions/"+path+"/edit"
+		b.put(t, api, settings)
+		before, spec := b.settings(t, api), b.spec(t, topic, name)
+		shown := b.page(t, page)
+		require.NotContains(t, shown, "5f0c", "neither the query nor a secret")
+		requireWellMade(t, page, shown)
+		b.requireLeads(t, page, formOf(t, shown), `done=saved$`)
+		require.Equal(t, before, b.settings(t, api), path)
+		require.Equal(t, spec, b.spec(t, topic, name), path)
+	}
+}
+
+func (b *bundle) spec(t *testing.T, topic, name string) store.SubscriptionSpec {
+	t.Helper()
+	sub, err := b.store.SubscriptionOf(t.Context(), topic, name)
+	require.NoError(t, err)
+	return sub.SubscriptionSpec
+}
+
+// Each mistake is said at its field, and everything that was typed stays.
+func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path = "/ui/subscriptions/new?topic=orders"
+	form := typed(formOf(t, b.page(t, path)), "name", "billing", "endpointUrl", "https://example.com/hook", "endpointValidation", "skip")
+	for field, row := range map[string][3]string{
+		"name":                            {"name", "x", "must be 3 to 64 characters"},
+		"endpointUrl":                     {"endpointUrl", "gopher://example.com", "http or https"},
+		"retryPolicy.maxDeliveryAttempts": {"retryPolicy.maxDeliveryAttempts", "31", "must be between 1 and 30"},
+		"a word":                          {"retryPolicy.maxDeliveryAttempts", "many", "must be a whole number"},
+		"retryPolicy.eventTimeToLiveInMinutes.days":     {"retryPolicy.eventTimeToLiveInMinutes.days", "2", "must be between 1 and 1440 minutes"},
+		"maxEventsPerBatch":                             {"maxEventsPerBatch", "5001", "must be between 1 and 5000"},
+		"expirationTimeUtc":                             {"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
+		"labels":                                        {"labels", strings.Repeat("x", 257), "labels[0] must be 1 to 256 characters long"},
+		"deadLetterDestination.properties.url":          {"deadLetterDestination.endpointType", "Blob", "must be url"},
+		"filter.includedEventTypes":                     {"filter.includedEventTypes", "All\nother", "filter.includedEventTypes[0]"},
+		"filter.advancedFilters[0].key":                 {"filter.advancedFilters[0].key", "data.n", "must"},
+		"deliveryAttributeMappings[0].name":             {"deliveryAttributeMappings[0].name", "Content-Length", "must not be"},
+		"deliveryAttributeMappings[0].properties (row)": {"deliveryAttributeMappings[0].name", "X-A", "deliveryAttributeMappings[0].properties"},
+	} {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			sent := typed(form, row[0], row[1])
+			page := b.requireRefused(t, path, sent, http.StatusBadRequest, row[2])
+			require.Contains(t, text(page), "Nothing was saved. What is to be mended is said where it is.")
+			require.NotContains(t, page, "To be mended", "every mistake has its field")
+			require.Contains(t, page, `aria-invalid="true"`)
+			again := formOf(t, page)
+			for name := range sent {
+				require.Equal(t, strings.TrimSpace(sent.Get(name)), strings.TrimSpace(again.Get(name)), name)
+			}
+		})
+	}
+	b.put(t, "/v1/topics/orders/subscriptions/taken", `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
+	b.requireRefused(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed, "There is an event subscription of this name already.")
+	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
+	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/new?topic=nowhere").Code)
+	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/orders/nobody/edit").Code)
+}
+
+// The handshake with a new endpoint is the API's to make; what came of it is said where the person goes on.
+func TestSubscriptionFormTellsOfTheHandshake(t *testing.T) {
+	t.Parallel()
+	b := alive(t)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var events []struct {
+			Data struct{ ValidationCode string }
+		}
+		if json.NewDecoder(r.Body).Decode(&events) == nil && len(events) == 1 && r.URL.Path == "/good" {
+			_ = json.NewEncoder(w).Encode(map[string]string{"validationResponse": events[0].Data.ValidationCode})
+			return
+		}
+		if r.URL.Path != "/silent" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path = "/ui/subscriptions/new?topic=orders"
+	form := formOf(t, b.page(t, path))
+	require.Contains(t, b.requireLeads(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`), "The endpoint has answered the handshake")
+	require.Contains(t, b.requireLeads(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`), "somebody has to open the validation URL")
+	page := b.requireRefused(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest, "Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
+	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "once, however often it was tried")
+	require.Equal(t, hook.URL+"/bad", formOf(t, page).Get("endpointUrl"))
+	edit := "/ui/subscriptions/orders/good/edit"
+	b.requireLeads(t, edit, typed(formOf(t, b.page(t, edit)), "labels", "x"), `done=saved$`)
+	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+}
+
+// Rows come and go with the buttons of the form, and no script.
+func TestRowsOfAForm(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path, list = "/ui/subscriptions/new?topic=orders", "filter.advancedFilters"
+	press := func(form url.Values, button, value string) url.Values {
+		answer := b.post(path, typed(form, button, value))
+		require.Equal(t, http.StatusOK, answer.Code)
+		requireWellMade(t, path, answer.Body.String())
+		return formOf(t, answer.Body.String())
+	}
+	form := typed(formOf(t, b.page(t, path)), "labels", "kept")
+	form = press(form, "add", list)
+	form = typed(press(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType", "StringIn", list+"[1].value", "x\ny")
+	form = press(form, "add", "deliveryAttributeMappings")
+	require.Contains(t, form, "deliveryAttributeMappings[0].name")
+	form = press(form, "remove", list+"[0]")
+	require.Equal(t, []string{"b", "StringIn", "x\ny", "kept"}, []string{form.Get(list + "[0].key"), form.Get(list + "[0].operatorType"), form.Get(list + "[0].value"), form.Get("labels")})
+	require.NotContains(t, form, list+"[1].key")
+	for _, nonsense := range []string{"x", list + "[9]", list + "[-1]", "[]", "etag[0]"} {
+		require.Equal(t, form, press(form, "remove", nonsense))
+	}
+	require.Equal(t, form, press(form, "add", "nothing"))
+}
+
+// Who comes too late sees what has changed, and keeps what was typed; saving once more replaces it.
+func TestFormThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const api, path = "/v1/topics/orders/subscriptions/billing", "/ui/subscriptions/orders/billing/edit"
+	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["a"]}`)
+	form := formOf(t, b.page(t, path))
+	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],"retryPolicy":{"maxDeliveryAttempts":5}}`)
+	page := b.requireRefused(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed, "somebody else has changed this event subscription")
+	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl "https://example.com/hook" "https://example.com/other"`} {
+		require.Contains(t, text(page), change)
+	}
+	again := formOf(t, page)
+	require.Equal(t, "mine", again.Get("labels"))
+	b.requireLeads(t, path, again, `done=saved$`)
+	require.Equal(t, []string{"mine"}, b.spec(t, "orders", "billing").Labels)
+	require.Nil(t, b.spec(t, "orders", "billing").MaxDeliveryAttempts)
+	require.Equal(t, "https://example.com/other", b.spec(t, "orders", "billing").EndpointURL)
+}
+
+// preformatted are the texts of the page's pre elements.
+func preformatted(t *testing.T, page string) (texts []string) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(page))
+	require.NoError(t, err)
+	for node := range root.Descendants() {
+		if node.Data == "pre" {
+			texts = append(texts, contentOf(node))
+		}
+	}
+	return texts
+}
+
+func sprint(v any) string { return fmt.Sprint(v) }
+
+// The filter of the form is asked before anybody has stored it.
+func TestFilterOfTheFormIsTested(t *testing.T) {
+	t.Parallel()
+	b := alive(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path = "/ui/subscriptions/new?topic=orders"
+	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n", "filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value", "12345678901234567890.11", "test", "1")
+	ask := func(changes ...string) string {
+		answer := b.post(path, typed(form, changes...))
+		require.Equal(t, http.StatusOK, answer.Code, text(answer.Body.String()))
+		requireWellMade(t, path, answer.Body.String())
+		require.Equal(t, "e-1", formOf(t, answer.Body.String()).Get("filter.subjectBeginsWith"))
+		return text(answer.Body.String())
+	}
+	require.Contains(t, ask(), "The topic has no events yet. Paste one above.")
+	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
+	require.Contains(t, ask(), "1 of 3 of the topic’s newest events would be wanted.")
+	require.Contains(t, ask(), `e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
+	require.Contains(t, ask(), "<script>window.__x=1</script>", "as text")
+	require.Contains(t, ask("event", `{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567890.12}}`),
+		"0 of 1 would be wanted. not wanted 9 subjectBeginsWith passes advancedFilters[0] fails data.n is 12345678901234567890.12, but must be less than 12345678901234567890.11")
+	for changed, want := range map[[2]string]string{
+		{"event", "{"}:                           "This is not one JSON document.",
+		{"event", "[]"}:                          "must be an object",
+		{"event", `{"id":"9"}`}:                  "is required",
+		{"filter.advancedFilters[0].value", "x"}: "must be a number",
+		{"filter.includedEventTypes", "All\nb"}:  "filter.includedEventTypes[0]",
+	} {
+		page := b.requireRefused(t, path, typed(form, changed[0], changed[1]), http.StatusBadRequest, "The filter was not tested")
+		require.Contains(t, text(page), want)
+		require.NotContains(t, page, "To be mended", changed)
+	}
+	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
+}

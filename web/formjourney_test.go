@@ -1,0 +1,124 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// fill types into a field, and tells the page so.
+func (w *browser) fill(t *testing.T, name, value string) {
+	t.Helper()
+	require.Equal(t, "true", w.value(t, fmt.Sprintf(`((field) => { if (!field) return false; field.focus(); field.value = %s; field.dispatchEvent(new Event("input", {bubbles: true})); return true })(document.querySelector('.config [name="%s"]'))`,
+		quoteJSON(t, value), name)), name)
+}
+
+func (w *browser) click(t *testing.T, button, then string) {
+	t.Helper()
+	w.value(t, fmt.Sprintf(`document.querySelector(%q)?.scrollIntoView({block: "center"})`, button)) // not behind the bar at the bottom
+	w.do(t, chromedp.Click(chromedp.CSS(button)), chromedp.WaitVisible(chromedp.CSS(then)))
+}
+
+// forgive forgets the one complaint that a refusal makes: the console shows its status.
+func (w *browser) forgive(t *testing.T, status string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Len(t, w.complaints, 1)
+	require.Contains(t, w.complaints[0], status)
+	w.complaints = nil
+}
+
+// looks takes pictures of a page as it is, wide and narrow, light and dark, and fails where it does not fit.
+func (w *browser) looks(t *testing.T, name string) {
+	t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{390, 1440} {
+			w.size(t, width, 900, scheme)
+			require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"), "%s is wider than %d px: %s", name, width, w.value(t, widest))
+			w.picture(t, fmt.Sprintf("%s-%d-%s", name, width, scheme))
+		}
+	}
+}
+
+// From nothing to a delivered event, without leaving the dashboard: a topic, an event subscription with a filter that was tried out, an event
+// from the box.
+func TestConfigurationJourneyInABrowser(t *testing.T) {
+	t.Parallel()
+	w := newBrowser(t)
+	b := alive(t)
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(hook.Close)
+	srv := httptest.NewServer(b.echo)
+	t.Cleanup(srv.Close)
+
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics"), chromedp.WaitReady(chromedp.CSS(".empty .primary")))
+	w.click(t, ".empty .primary", ".config")
+	w.looks(t, "form-topic")
+	w.fill(t, "name", "orders")
+	w.click(t, ".save .primary", ".done")
+	require.Equal(t, "orders", w.value(t, `document.querySelector("h1").textContent`))
+	w.looks(t, "form-topic-made")
+
+	w.click(t, `a[href="/ui/subscriptions/new?topic=orders"]`, ".config")
+	w.fill(t, "name", "billing")
+	w.fill(t, "endpointUrl", hook.URL)
+	w.fill(t, "endpointValidation", "skip")
+	w.fill(t, "filter.subjectBeginsWith", "orders/")
+	w.value(t, `document.body.dataset.mark = "same"`)
+	w.click(t, `button[name="add"][value="filter.advancedFilters"]`, `[name="filter.advancedFilters[0].key"]`)
+	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page was not loaded again")
+	require.Equal(t, "filter.advancedFilters[0].key", w.value(t, `document.activeElement.name`), "the person goes on in the new row")
+	require.Equal(t, "billing orders/", w.value(t, `document.querySelector("[name=name]").value + " " + document.querySelector("[name='filter.subjectBeginsWith']").value`))
+	w.fill(t, "filter.advancedFilters[0].key", "data.total")
+	w.fill(t, "filter.advancedFilters[0].operatorType", "NumberGreaterThan")
+	w.fill(t, "filter.advancedFilters[0].value", "10")
+	w.value(t, `document.querySelector(".tester").open = true`)
+	w.fill(t, "event", `{"id":"1","subject":"orders/1","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":5}}`)
+	w.click(t, `button[name="test"]`, ".tested")
+	require.Contains(t, w.value(t, `document.querySelector(".tested").textContent`), "data.total is 5, but must be greater than 10")
+	w.looks(t, "form-tested")
+	w.size(t, 1440, 900, "light")
+	w.value(t, `document.querySelectorAll("details.part").forEach((part) => { part.open = true })`)
+	w.click(t, `button[name="add"][value="deliveryAttributeMappings"]`, `[name="deliveryAttributeMappings[0].name"]`)
+	w.looks(t, "form-open")
+	w.size(t, 1440, 900, "light")
+	w.fill(t, "retryPolicy.maxDeliveryAttempts", "31")
+	w.value(t, `document.querySelector(".config").noValidate = true`)
+	w.click(t, ".save .primary", ".refused")
+	w.looks(t, "form-refused")
+	w.forgive(t, "400 (Bad Request)")
+	w.size(t, 1440, 900, "light")
+	w.fill(t, "retryPolicy.maxDeliveryAttempts", "5")
+	w.do(t, chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".done"))) // Enter saves; it presses none of the buttons that come before
+	w.looks(t, "form-subscription-made")
+	w.size(t, 1440, 900, "light")
+	w.requireNoComplaints(t, "making an event subscription")
+
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/publish"), chromedp.WaitReady(chromedp.CSS("#twins pre")))
+	w.looks(t, "form-publish")
+	w.size(t, 1440, 900, "light")
+	w.fill(t, "event", `{"id":"mine","subject":"orders/7","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":50}}`)
+	w.eventually(t, `document.querySelector("#twins").textContent.includes("orders/7")`) // the commands follow what is typed
+	w.click(t, ".save .primary", `[role="status"] .events`)
+	require.Equal(t, "same", w.value(t, `(document.body.dataset.mark || "same")`))
+	w.looks(t, "form-published")
+	w.size(t, 1440, 900, "light")
+	w.click(t, `[role="status"] .events a[href^="/ui/events/"]`, ".judgements")
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_id = 'mine'")
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/subscriptions/orders/billing"), chromedp.WaitReady(chromedp.CSS(".deliveries")))
+	require.Contains(t, w.value(t, `document.querySelector(".deliveries").textContent`), "delivered")
+	w.click(t, `form[action$="/test"] button`, ".done")
+	b.eventually(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
+	w.requireNoComplaints(t, "publishing")
+
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/policies/new?from=ga-2021"), chromedp.WaitReady(chromedp.CSS(".config")))
+	w.looks(t, "form-policy")
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/keys"), chromedp.WaitReady(chromedp.CSS("#page")))
+	w.click(t, `.card .primary`, ".keys")
+	w.looks(t, "form-keys")
+}

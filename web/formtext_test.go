@@ -1,0 +1,78 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// Whatever is stored, or typed into any field, a form shows it as text and keeps it as it is.
+func TestHostileTextInForms(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	mapped := event.Mapping{Type: "Json", Properties: event.MappingProperties{EventType: &event.MappedFieldWithDefault{SourceField: "a"}, Subject: &event.MappedFieldWithDefault{SourceField: "b"}}}
+	_, _, err := b.store.PutTopic(t.Context(), "own", store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &mapped})
+	require.NoError(t, err)
+	for i, bad := range hostile {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			name := fmt.Sprint("name", i)
+			b.subscribe(t, "orders", name, func(s *store.SubscriptionSpec) {
+				s.EndpointBaseURL, s.Labels = bad, []string{bad}
+				s.Filter = policy.Filter{IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad, AdvancedFilters: []policy.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}}}
+				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, Value: &bad}}
+				s.DeadLetter, s.DeadLetterProperties = store.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
+			})
+			form := url.Values{}
+			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name + "/delete"} {
+				page := b.page(t, path)
+				requireOnlyOurMarkup(t, page)
+				requireWellMade(t, path, page)
+				for field, values := range formOf(t, page) {
+					form[field] = values
+				}
+			}
+			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "a field holds it letter for letter")
+			b.refusedAsText(t, "/ui/subscriptions/orders/"+name+"/edit", form, bad)
+			for _, path := range []string{"/ui/new-topic", "/ui/subscriptions/new?topic=own", "/ui/topics/own/publish", "/ui/topics/own/keys", "/ui/policies/new?from=ga-2021"} {
+				b.refusedAsText(t, path, formOf(t, b.page(t, path)), bad)
+			}
+			for _, path := range []string{"/ui/subscriptions/new?topic=", "/ui/policies/new?from="} {
+				answer := b.ask(http.MethodGet, path+url.QueryEscape(bad))
+				require.Equal(t, http.StatusNotFound, answer.Code)
+				requireOnlyOurMarkup(t, answer.Body.String())
+			}
+		})
+	}
+}
+
+// refusedAsText sends the form with this text in every field, by each of its buttons.
+func (b *bundle) refusedAsText(t *testing.T, path string, form url.Values, bad string) {
+	t.Helper()
+	sent := url.Values{}
+	for field := range form {
+		sent.Set(field, bad)
+	}
+	for _, button := range []string{"", "test", "add", "remove", "preview", "regenerate"} {
+		answer := b.post(path, typed(sent, button, bad, "event", bad))
+		require.GreaterOrEqual(t, answer.Code, 200)
+		require.Less(t, answer.Code, 500, answer.Body)
+		requireOnlyOurMarkup(t, answer.Body.String())
+	}
+}
+
+func raws(values ...string) (list []json.RawMessage) {
+	for _, value := range values {
+		list = append(list, json.RawMessage(value))
+	}
+	return list
+}
