@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"postrider/pgdev"
 )
 
 // roleVariable turns this test binary into one of the programs that tests start as children.
@@ -27,6 +29,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	disk = os.TempDir()
+	pgdev.TempInMemory()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if builtIn != "" {
 			_ = os.RemoveAll(builtIn)
@@ -35,12 +39,12 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// builtIn is the folder of the program that build made for the tests of this process.
-var builtIn string
+// builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed leaves 50 MB behind.
+var disk, builtIn string
 
 // build makes the real binary, once.
 var build = sync.OnceValues(func() (binary string, err error) {
-	if builtIn, err = os.MkdirTemp("", "postrider-binary-"); err != nil {
+	if builtIn, err = os.MkdirTemp(disk, "postrider-binary-"); err != nil {
 		return "", err
 	}
 	binary = filepath.Join(builtIn, "postrider")

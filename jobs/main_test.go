@@ -54,14 +54,28 @@ func (l leakChecked) Run() int {
 	return 0
 }
 
+// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of a setup's time.
 func migrate(ctx context.Context, url string) error {
 	pool, err := store.OpenPool(ctx, url, 0)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	return migrations.Up(ctx, pool, io.Discard)
+	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
+		return err
+	}
+	sealer, err := store.NewSealer(testKey)
+	if err != nil {
+		return err
+	}
+	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "template"})
+	if err != nil {
+		return err
+	}
+	return s.EnsurePartitions(ctx)
 }
+
+var testKey = []byte("0123456789abcdef0123456789abcdef")
 
 const (
 	topicName = "orders"
@@ -112,7 +126,7 @@ func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgx
 	t.Helper()
 	pool, err := store.OpenPool(t.Context(), url, 10)
 	require.NoError(t, err)
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := store.NewSealer(testKey)
 	require.NoError(t, err)
 	o.Pool, o.Sealer, o.Logger = pool, sealer, quiet()
 	s, err := store.New(t.Context(), o)

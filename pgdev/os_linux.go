@@ -12,6 +12,7 @@ const kernelGuards = true
 const (
 	shm        = "/dev/shm"
 	tmpfsMagic = 0x01021994 // TMPFS_MAGIC of statfs(2)
+	noExec     = 0x8        // ST_NOEXEC of statvfs(3)
 	// roomInMemory is what must be free: a cluster has 40 MB, a clone of the template 10, the WAL up to smallWAL.
 	// Containers that keep Docker's default of 64 MB fall through to the disk.
 	roomInMemory = 2 << 30
@@ -25,4 +26,10 @@ func memoryRoot() string {
 		return ""
 	}
 	return shm
+}
+
+// runsPrograms is false of a folder that is mounted noexec, as containers have /dev/shm.
+func runsPrograms(dir string) bool {
+	var fs syscall.Statfs_t
+	return syscall.Statfs(dir, &fs) == nil && fs.Flags&noExec == 0
 }

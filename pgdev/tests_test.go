@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +42,27 @@ func TestNewDatabase(t *testing.T) {
 	for name := range seen {
 		require.NotContains(t, strings.Fields(left), name, "dropped when its test ended")
 	}
+}
+
+func TestEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "true", ask(t, pgdev.EmptyDatabase(t), "SELECT (to_regclass('migrated') IS NULL)::text"), "nobody has migrated it")
+}
+
+// TestTempInMemory says where temporary files go: into memory, or where they went before.
+func TestTempInMemory(t *testing.T) {
+	disk := t.TempDir()
+	t.Setenv("TMPDIR", disk)
+	pgdev.TempInMemory()
+	if os.TempDir() == disk {
+		t.Skip("no room in memory, or no programs may run there")
+	}
+	require.Equal(t, "/dev/shm", os.TempDir())
+	script := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho runs\n"), 0o700))
+	out, err := exec.CommandContext(t.Context(), script).Output()
+	require.NoError(t, err)
+	require.Equal(t, "runs\n", string(out), "tests put programs there")
 }
 
 func TestTemplateTakesNoSessions(t *testing.T) {

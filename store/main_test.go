@@ -19,13 +19,25 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
+// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of a setup's time.
 func migrate(ctx context.Context, url string) error {
 	pool, err := store.OpenPool(ctx, url, 0)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	return migrations.Up(ctx, pool, io.Discard)
+	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
+		return err
+	}
+	sealer, err := store.NewSealer(testKey)
+	if err != nil {
+		return err
+	}
+	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "template"})
+	if err != nil {
+		return err
+	}
+	return s.EnsurePartitions(ctx)
 }
 
 // bundle is one migrated database with a running store.

@@ -32,13 +32,29 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
+// migrate fills the template that every test's database is cloned from, partitions included.
 func migrate(ctx context.Context, url string) error {
 	pool, err := store.OpenPool(ctx, url, 0)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	return migrations.Up(ctx, pool, io.Discard)
+	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
+		return err
+	}
+	s, err := newStore(ctx, pool)
+	if err != nil {
+		return err
+	}
+	return s.EnsurePartitions(ctx)
+}
+
+func newStore(ctx context.Context, pool *pgxpool.Pool) (*store.Store, error) {
+	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		return nil, err
+	}
+	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "test"})
 }
 
 // bundle is the dashboard on a database of its own.
@@ -55,10 +71,8 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	pool, err := store.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
-	require.NoError(t, err)
 	b := &bundle{pool: pool, echo: echo.New()}
-	b.store, err = store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "test"})
+	b.store, err = newStore(t.Context(), pool)
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
 		Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),

@@ -191,7 +191,14 @@ func newCloudEventsReceiver(t *testing.T, origin string) *cloudEventsReceiver {
 	handler, err := client.NewHTTPReceiveHandler(t.Context(), protocol, func(e event.Event) error { return r.take(e) })
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	mux.Handle("/lone/", handler)
+	// One at a time: the library has a goroutine for each request that waits for any request's event. One whose request is over, because another's
+	// took its event, may leave the next event to nobody, and that request without an answer for ever.
+	var turn sync.Mutex
+	mux.HandleFunc("/lone/", func(w http.ResponseWriter, request *http.Request) {
+		turn.Lock()
+		defer turn.Unlock()
+		handler.ServeHTTP(w, request)
+	})
 	mux.HandleFunc("OPTIONS /batched/", protocol.OptionsHandler)
 	mux.HandleFunc("POST /batched/", func(w http.ResponseWriter, request *http.Request) {
 		events, err := cehttp.NewEventsFromHTTPRequest(request)

@@ -13,8 +13,6 @@ func (d *database) deadLetters(n int) (ids []string) {
 	d.exec(`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash) VALUES ('orders', 'basic', 'EventGridSchema', '', '', '', '')`)
 	d.exec(`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
 		SELECT id, 'billing', '', 'https://example.com', '', 'webhook', 'EventGridSchema', 'ga-2021' FROM postrider_internal.topics`)
-	d.exec(`DO $$ DECLARE day date := (now() AT TIME ZONE 'UTC')::date; BEGIN
-		EXECUTE format('CREATE TABLE postrider_internal.events_%s PARTITION OF postrider_internal.events FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), day, day + 1); END $$`)
 	for i := range n {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
 		d.exec(fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_status,

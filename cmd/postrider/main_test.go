@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"postrider/pgdev"
+	"postrider/store"
 )
 
 // program is the binary under test. Most tests here drive it as a user would: as a process, over HTTP, by SQL and by signals.
@@ -29,6 +31,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "postrider")
+	pgdev.TempInMemory() // but for the program, 50 MB that a run which is killed leaves behind
 	// Without -race, also when the tests have it: what is timed here is the product.
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
@@ -39,5 +42,28 @@ func testMain(m *testing.M) int {
 	if !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.parallel") }) {
 		_ = flag.Set("test.parallel", "4")
 	}
-	return pgdev.RunTests(m, nil)
+	return pgdev.RunTests(m, migrate)
+}
+
+// migrate fills the template of migratedDatabase: by the program, as a user does, and then the partitions that a node makes when it starts.
+func migrate(ctx context.Context, url string) error {
+	up := exec.CommandContext(ctx, program, "migrate", "up")
+	up.Env = []string{"POSTRIDER_DATABASE_URL=" + url}
+	if out, err := up.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	pool, err := store.OpenPool(ctx, url, 0)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	sealer, err := store.NewSealer(make([]byte, 32)) // which seals nothing: nobody asks for a secret
+	if err != nil {
+		return err
+	}
+	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer})
+	if err != nil {
+		return err
+	}
+	return s.EnsurePartitions(ctx)
 }

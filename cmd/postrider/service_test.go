@@ -49,15 +49,13 @@ func openDatabaseAt(t *testing.T, url string) *database {
 
 func emptyDatabase(t *testing.T) *database {
 	t.Helper()
-	return openDatabaseAt(t, pgdev.NewDatabase(t))
+	return openDatabaseAt(t, pgdev.EmptyDatabase(t))
 }
 
-// migratedDatabase was migrated by the program.
+// migratedDatabase is a copy of one that was migrated by the program.
 func migratedDatabase(t *testing.T) *database {
 	t.Helper()
-	db := emptyDatabase(t)
-	db.migrate()
-	return db
+	return openDatabaseAt(t, pgdev.NewDatabase(t))
 }
 
 func (d *database) migrate() {
