@@ -131,6 +131,16 @@ func slowReply(ms string) reply {
 	return reply{status: http.StatusOK, after: time.Duration(min(n, int(maxSlow.Milliseconds()))) * time.Millisecond}
 }
 
+// AnswerHandshake answers the validation handshakes of both schemas as the demo sink does, for a receiver of another kind. It reports
+// whether the request was one; nothing is written otherwise. body is the request's.
+func AnswerHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	shaken, ok := handshake(r.Method, r.Header.Get, body)
+	if ok {
+		shaken.send(r.Context(), w)
+	}
+	return ok
+}
+
 // handshake answers the proof that the endpoint wants events: the code of a validation event, or the origin of a CloudEvents
 // OPTIONS request. ok is false for every other request.
 func handshake(method string, header func(string) string, body []byte) (answer reply, ok bool) {

@@ -48,6 +48,7 @@ var clockReaders = map[string]string{
 	"store/promote.go Promote":           "how long ago jobs of River's own times were looked for",
 	"store/promote.go promoteScheduled":  "how long ago a flood was looked past",
 	"store/publish.go Publish":           "how long a request has waited",
+	"store/readtail.go TailOf":           "the database's time, carried on by what has passed since it was read",
 	"store/traffic.go run":               "how long a sample took",
 	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again. Promote
 	// mends what a wrong clock makes of it, by the database's own stamp.

@@ -1783,6 +1783,9 @@ type PatchSubscriptionParams struct {
 
 // PutSubscriptionParams defines parameters for PutSubscription.
 type PutSubscriptionParams struct {
+	// DryRun true: judge the settings and show what would come of them; store nothing.
+	DryRun *bool `form:"dryRun,omitempty" json:"dryRun,omitempty"`
+
 	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
@@ -2706,6 +2709,12 @@ func (w *ServerInterfaceWrapper) PutSubscription(ctx echo.Context) error {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params PutSubscriptionParams
+	// ------------- Optional query parameter "dryRun" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dryRun", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dryRun: %s", err))
+	}
 
 	headers := ctx.Request().Header
 	// ------------- Optional header parameter "If-Match" -------------

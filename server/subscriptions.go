@@ -49,6 +49,13 @@ func (m *management) PutSubscription(ctx context.Context, r PutSubscriptionReque
 	if err != nil {
 		return nil, err
 	}
+	if optional(r.Params.DryRun, false) {
+		shown, err := m.whatIf(ctx, topic, r.Subscription, spec)
+		if err != nil {
+			return nil, err
+		}
+		return PutSubscription200JSONResponse{Body: shown, Headers: PutSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+	}
 	sub, made, err := m.put(ctx, topic, r.Subscription, spec, when...)
 	if errors.Is(err, store.ErrPrecondition) {
 		return nil, preconditionFailed("event subscription", r.Subscription, r.Params.IfMatch)

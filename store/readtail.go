@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TailLine is something that happened: an event was published, or an attempt was recorded.
@@ -74,6 +75,18 @@ SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' 
 func (s *Store) NewTail(f TailFilter) *Tail {
 	now := s.Now()
 	return &Tail{store: s, filter: f, began: now, since: now, seen: map[string]bool{}}
+}
+
+// TailOf follows a database without a store: for a program that has no encryption key. It begins with what happens from now on.
+func TailOf(ctx context.Context, pool *pgxpool.Pool, f TailFilter) (*Tail, error) {
+	var m moment
+	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&m.database); err != nil {
+		return nil, fmt.Errorf("read the database's clock: %w", err)
+	}
+	m.process = time.Now() // after the answer: rather a little behind than past what happens next
+	s := &Store{pool: pool}
+	s.clock.Store(&m)
+	return s.NewTail(f), nil
 }
 
 // Next tells what has happened since the last call, the oldest first, at most 200 published events and 200 attempts: of more only the newest.

@@ -204,7 +204,7 @@ func eventuallyPrinted(t *testing.T, d *devRun, pattern string) {
 	eventually(t, pattern+" is printed", func() bool { return line.MatchString(d.stdout.String()) })
 }
 
-// requireSample runs the three commands that dev prints, exactly as printed.
+// requireSample runs the commands that dev prints, exactly as printed.
 func requireSample(t *testing.T, d *devRun, first string) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err == nil {
@@ -212,6 +212,7 @@ func requireSample(t *testing.T, d *devRun, first string) {
 		require.Equal(t, "delivered", d.delivery("my-1", "ok", 1))
 		eventuallyPrinted(t, d, `--> demo +my-1 \(demo\.hello\), wanted by 3\n`)
 	}
+	require.Contains(t, shell(t, printedCommand(t, d, "Or a made-up order; `listen --topic demo` is an endpoint of your own:")), "1 event to topic demo in ")
 	table := shell(t, printedCommand(t, d, "Look at the dead letters:"))
 	require.Regexp(t, `(?m)^event_id +subscription +reason +attempts +last_outcome +last_status$`, table)
 	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +refused +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)

@@ -108,6 +108,10 @@ func (d *dev) greet() {
 		d.out.line("Publish an event with TLS:")
 		d.out.line(d.curl(fmt.Sprintf("--cacert '%s' ", d.ready.CAFile), d.ready.APITLS, "my-2"))
 	}
+	if d.local() { // else the verbs need the admin token
+		d.out.line("Or a made-up order; `listen --topic demo` is an endpoint of your own:")
+		d.out.line(fmt.Sprintf("  %s publish %s --server %s --sample", program, demoTopic, d.ready.API))
+	}
 	d.out.line("Look at the dead letters:")
 	d.out.line(fmt.Sprintf("  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, last_status from postrider.dead_letters\"", program, d.ready.DatabaseURL))
 	d.out.line("Ask a policy what it does:")

@@ -24,7 +24,17 @@ type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
 
-	Subscription subscriptionCmd `cmd:"" help:"Ask about event subscriptions, and hold or release their deliveries."`
+	Topic   topicCmd   `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
+	Publish publishCmd `cmd:"" help:"Publish events from files, from standard input, or made up."`
+	Listen  listenCmd  `cmd:"" help:"Receive events on this machine: print, answer and forward them."`
+	Tail    tailCmd    `cmd:"" help:"Follow what is published and attempted, as it happens."`
+	Apply   applyCmd   `cmd:"" help:"Make topics, event subscriptions and retry policies what a file says, after showing what would change."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong with the database, its settings and the nodes, and say what to do."`
+
+	Completion    completionCmd    `cmd:"" help:"Print the completion script of a shell."`
+	CompleteWords completeWordsCmd `cmd:"" hidden:"" name:"complete-words"`
+
+	Subscription subscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
 	Delivery     deliveryCmd     `cmd:"" help:"Show, cancel, retry or give up a delivery."`
 	Event        eventCmd        `cmd:"" help:"Erase events."`
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
@@ -59,9 +69,12 @@ func run(ctx context.Context, args []string) int {
 	}
 	err = kctx.Run()
 	var usage *usageError
+	var coded *exitError
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &coded):
+		return coded.code
 	case errors.As(err, &usage):
 		fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
 		return 2

@@ -163,7 +163,14 @@ func clearProgress() {
 	}
 }
 
-func onTerminal() bool {
-	info, err := os.Stderr.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+func onTerminal() bool { return isTerminal(os.Stderr) }
+
+// isTerminal reports whether a person is at the other end. The null device is of the same kind as a terminal.
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

@@ -102,7 +102,10 @@ func policyError(name, used string, err error) error {
 // maxFile is as much as a request may have.
 const maxFile = 1 << 20
 
-func readFileOrInput(name string) ([]byte, error) {
+func readFileOrInput(name string) ([]byte, error) { return readUpTo(name, maxFile) }
+
+// readUpTo reads a file, or standard input for -, that has at most so many bytes.
+func readUpTo(name string, most int64) ([]byte, error) {
 	in := os.Stdin
 	if name != "-" {
 		file, err := os.Open(name)
@@ -112,12 +115,12 @@ func readFileOrInput(name string) ([]byte, error) {
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	body, err := io.ReadAll(io.LimitReader(in, most+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
-	case len(body) > maxFile:
-		return nil, usagef("%s: such a file has at most %d bytes", name, maxFile)
+	case int64(len(body)) > most:
+		return nil, usagef("%s: such a file has at most %d bytes", name, most)
 	}
 	return body, nil
 }

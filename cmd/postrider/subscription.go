@@ -15,6 +15,12 @@ import (
 )
 
 type subscriptionCmd struct {
+	Create subscriptionCreateCmd `cmd:"" help:"Make an event subscription."`
+	Update subscriptionUpdateCmd `cmd:"" help:"Change some settings of an event subscription."`
+	List   subscriptionListCmd   `cmd:"" help:"List a topic's event subscriptions, or all."`
+	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings."`
+	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel what it is owed."`
+
 	TestFilter testFilterCmd `cmd:"" help:"Show which events an event subscription's filter wants, and which clause decided."`
 	Pause      pauseCmd      `cmd:"" help:"Hold an event subscription's deliveries until it is resumed."`
 	Resume     resumeCmd     `cmd:"" help:"End a pause."`

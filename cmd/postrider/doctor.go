@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/migrations"
+	"postrider/policy"
+	"postrider/store"
+)
+
+type doctorCmd struct {
+	databaseFlags
+	outputFlag
+	EncryptionKey string   `help:"The service's key, to see whether it opens what is sealed." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
+	MaxConns      int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	Endpoint      []string `help:"Also judge whether the service may call this URL, from this machine's view of names." placeholder:"URL"`
+	AllowCIDR     []string `name:"allow-cidr" help:"Address ranges that the service may call although they are not public, as of serve." env:"POSTRIDER_ALLOW_CIDR" placeholder:"RANGE"`
+}
+
+// Help is shown by doctor --help.
+func (doctorCmd) Help() string {
+	return `Nothing is changed. Each finding is ok, warn or fail, and says what to do. The exit code is 1 where something fails. docs/cli.md lists what is looked at.
+
+Examples:
+  postrider doctor
+  postrider doctor -o json | jq '.[] | select(.level != "ok")'
+  postrider doctor --endpoint https://billing.example.com/events`
+}
+
+// finding is one thing that was looked at.
+type finding struct {
+	Level  string `json:"level"` // ok, warn or fail
+	Check  string `json:"check"`
+	Says   string `json:"says"`
+	Remedy string `json:"remedy"` // "" of what is ok
+}
+
+// findings gather.
+type findings []finding
+
+func (f *findings) ok(check, format string, args ...any) {
+	*f = append(*f, finding{"ok", check, fmt.Sprintf(format, args...), ""})
+}
+
+func (f *findings) warn(check, says, remedy string) {
+	*f = append(*f, finding{"warn", check, says, remedy})
+}
+
+func (f *findings) fail(check, says, remedy string) {
+	*f = append(*f, finding{"fail", check, says, remedy})
+}
+
+func (f findings) count(level string) (n int) {
+	for _, one := range f {
+		if one.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// errUnwell is the end of a doctor that found something broken. What it is was printed.
+var errUnwell = errors.New("something has to be done, see above")
+
+// Run executes doctor.
+func (c *doctorCmd) Run(ctx context.Context) error {
+	if err := c.require(); err != nil {
+		return err
+	}
+	allow, err := parsePrefixes(c.AllowCIDR)
+	if err != nil {
+		return err
+	}
+	var found findings
+	c.look(ctx, &found)
+	for _, url := range c.Endpoint {
+		judgeEgress(ctx, &found, url, allow)
+	}
+	if err := c.print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
+		return err
+	}
+	if found.count("fail") > 0 {
+		return errUnwell
+	}
+	return nil
+}
+
+func printFindings(w io.Writer, found findings) {
+	for _, f := range found {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, oneLine(f.Says))
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", oneLine(f.Remedy))
+		}
+	}
+	fmt.Fprintf(w, "(%d ok, %d to watch, %d to mend)\n", found.count("ok"), found.count("warn"), found.count("fail"))
+}
+
+// look goes as far as the database lets it.
+func (c *doctorCmd) look(ctx context.Context, found *findings) {
+	open := store.OpenPool
+	if c.PgBouncer {
+		open = store.OpenPoolThroughPgBouncer
+	}
+	pool, err := open(ctx, c.DatabaseURL, 2)
+	if err != nil {
+		found.fail("connection", fmt.Sprintf("the database URL cannot be used: %v", err), "write it as postgres://user:password@host:5432/name")
+		return
+	}
+	defer pool.Close()
+	if !c.reach(ctx, found, pool) {
+		return
+	}
+	asked := time.Now()
+	seen, err := store.ReadServer(ctx, pool)
+	if err != nil {
+		found.fail("server", fmt.Sprintf("the server's state cannot be read: %v", err), "look at PostgreSQL's log")
+		return
+	}
+	judgeServer(found, seen, asked.Add(time.Since(asked)/2))
+	c.lookAtOwn(ctx, found, pool, seen)
+}
+
+// reach is about the way to the database: whether it answers, and whether a pooler is on it.
+func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
+	err := pool.Ping(ctx)
+	if refused := poolerRefusal(err, c.PgBouncer); refused != nil {
+		found.fail("pooler", refused.Error(), "set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
+		return false
+	}
+	if err != nil {
+		found.fail("connection", fmt.Sprintf("the database does not answer: %v", err), "check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")
+		return false
+	}
+	if err := c.checkPooler(ctx, pool); err != nil {
+		found.fail("pooler", err.Error(), "set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
+		return false
+	}
+	if !c.PgBouncer {
+		found.ok("pooler", "none on the way that drops settings")
+		return true
+	}
+	switch statements, err := store.MissingSettings(ctx, pool); {
+	case err != nil:
+		found.fail("pooler", err.Error(), "look at PgBouncer's log")
+		return false
+	case statements != "":
+		found.warn("pooler", "PgBouncer passes no session settings on, and the role has not got them", "run: "+statements)
+	default:
+		found.ok("pooler", "PgBouncer, and the role has the settings that it does not pass on")
+	}
+	return true
+}
+
+func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *store.Checkup) {
+	status, err := migrations.ReadStatus(ctx, pool)
+	switch {
+	case err != nil:
+		found.fail("schema", fmt.Sprintf("its version cannot be read: %v", err), "connect as the role that migrated the database, or give this one rights on schema postrider_internal")
+		return
+	case status.Current > status.Target:
+		found.warn("schema", fmt.Sprintf("the database is at version %d, this program knows %d", status.Current, status.Target), "use the program that the nodes run: this one is older")
+	case !status.Ready():
+		found.fail("schema", fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target), "run: postrider migrate up")
+		return
+	default:
+		found.ok("schema", "version %d, which this program knows", status.Current)
+	}
+	if err := seen.ReadOwn(ctx, pool, []string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}); err != nil {
+		found.fail("tables", fmt.Sprintf("what is in the database cannot be read: %v", err), "connect as the role that migrated the database")
+		return
+	}
+	if !judgeRights(found, seen) {
+		return
+	}
+	judgeTables(found, seen)
+	judgeHolders(found, seen)
+	judgePartitions(found, seen)
+	judgeConnections(found, seen, c.MaxConns)
+	judgeNodes(found, seen)
+	c.tryKey(ctx, found, pool)
+}
+
+func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.Pool) {
+	if c.EncryptionKey == "" {
+		found.warn("encryption key", "not tried: POSTRIDER_ENCRYPTION_KEY is not set here", "set it to the service's key to see whether it opens what is sealed")
+		return
+	}
+	sealer, err := parseSealer(c.EncryptionKey)
+	if err != nil {
+		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with")
+		return
+	}
+	switch err := sealer.TryKey(ctx, pool); {
+	case errors.Is(err, store.ErrNothingSealed):
+		found.ok("encryption key", "%v", err)
+	case err != nil:
+		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with; without it endpoints and access keys cannot be read")
+	default:
+		found.ok("encryption key", "it opens what is sealed")
+	}
+}
+
+// judgeEgress resolves and judges an endpoint as the service does when it calls one.
+func judgeEgress(ctx context.Context, found *findings, endpoint string, allow []netip.Prefix) {
+	host, addresses, err := resolveEndpoint(ctx, endpoint, allow)
+	if err != nil {
+		found.fail("egress", fmt.Sprintf("%s: %v", host, err), "use a public https URL, or start serve with --allow-cidr and the endpoint's range")
+		return
+	}
+	var judged []string
+	refused := 0
+	for _, a := range addresses {
+		if err := policy.Address(a, allow); err != nil {
+			refused++
+			judged = append(judged, err.Error())
+		}
+	}
+	switch {
+	case refused == len(addresses):
+		found.fail("egress", fmt.Sprintf("%s: %s", host, strings.Join(judged, "; ")), "start serve with --allow-cidr and the endpoint's range, if that is an address to be called")
+	case refused > 0:
+		found.warn("egress", fmt.Sprintf("%s: of %d addresses %s", host, len(addresses), strings.Join(judged, "; ")), "attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
+	default:
+		found.ok("egress", "%s may be called (%d addresses)", host, len(addresses))
+	}
+}

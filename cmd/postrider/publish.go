@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type publishCmd struct {
+	serverFlags
+	outputFlag
+	Topic   string   `arg:"" help:"Name of the topic."`
+	Files   []string `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
+	Key     string   `help:"Access key of the topic; without one the API key shows it (listKeys)." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
+	Sample  bool     `help:"Instead: a made-up order, in the topic's input schema." xor:"made"`
+	Type    string   `help:"Instead: one event of this type." xor:"made" placeholder:"TYPE"`
+	Subject string   `help:"Its subject." placeholder:"TEXT"`
+	Data    string   `help:"Its data, JSON." placeholder:"JSON"`
+	Source  string   `help:"Its source, where the topic takes CloudEvents." default:"/postrider/cli" placeholder:"URI"`
+	Count   int      `help:"How many of such made events." default:"1" placeholder:"N"`
+
+	Rate      float64       `help:"At most so many events a second (default: as fast as it goes)." placeholder:"N"`
+	Batch     int           `help:"At most so many events in a request, 1 to 5000; a request never has more than 1 MiB." default:"100" placeholder:"N"`
+	RetryFor  time.Duration `help:"How long a request is sent again where the server is busy or away. It is never stored twice." default:"2m" placeholder:"SPAN"`
+	KeepGoing bool          `help:"Go on after a request that was refused."`
+}
+
+// Help is shown by publish --help.
+func (publishCmd) Help() string {
+	return `Each request is all or none. One that is answered 429, 502, 503 or 504, or not at all, is sent again under the same Idempotency-Key, when Retry-After says so:
+nothing is lost or doubled in silence. What is not accepted in the end is told with its place, and the exit code is 1.
+
+Examples:
+  postrider publish orders events.ndjson
+  postrider publish orders --type Shop.OrderPlaced --subject orders/42 --data '{"total": 9.5}'
+  postrider publish orders --sample --count 10000 --rate 200
+  jq -c '.[]' export.json | postrider publish orders --batch 500`
+}
+
+// Run executes publish.
+func (c *publishCmd) Run(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	open := c.client
+	if c.Key != "" {
+		open = c.keylessClient
+	}
+	client, err := open()
+	if err != nil {
+		return err
+	}
+	target, err := c.target(ctx, client)
+	if err != nil {
+		return err
+	}
+	p := &publisher{client: client, target: target, batch: c.Batch, rate: c.Rate, retryFor: c.RetryFor, keepGoing: c.KeepGoing, run: newRunID(), terminal: onTerminal()}
+	if c.made() {
+		p.all = c.Count
+	}
+	err = p.publish(ctx, c.events(target))
+	summary := p.tally.summary(c.Topic)
+	if printed := c.print(summary, func(w io.Writer) { fmt.Fprintln(w, summary.String()) }); err == nil {
+		err = printed
+	}
+	return err
+}
+
+func (c *publishCmd) made() bool { return c.Sample || c.Type != "" }
+
+func (c *publishCmd) check() error {
+	switch {
+	case c.Batch < 1 || c.Batch > maxBatchEvents:
+		return usagef("--batch %d: must be 1 to %d", c.Batch, maxBatchEvents)
+	case c.Rate < 0:
+		return usagef("--rate %g: must not be negative", c.Rate)
+	case c.Count < 1:
+		return usagef("--count %d: must be 1 or more", c.Count)
+	case c.made() && len(c.Files) > 0:
+		return usagef("--sample and --type make events; leave the files out")
+	case !c.made() && c.Count != 1:
+		return usagef("--count is for events that are made: --sample, or --type")
+	case c.Type == "" && (c.Subject != "" || c.Data != ""):
+		return usagef("--subject and --data belong to --type")
+	case c.Data != "" && !isJSON(c.Data):
+		return usagef("--data: not JSON; a text has quotation marks, too: '\"hello\"'")
+	case !c.made() && len(c.Files) == 0 && isTerminal(os.Stdin):
+		return usagef("no events: name a file, pipe them in, or make some with --sample or --type")
+	}
+	return nil
+}
+
+// publishTarget is where events go and in which form.
+type publishTarget struct {
+	topic  object // as the API shows it; nil where only the access key is known
+	name   string
+	schema string // "" where it is not known: the first event tells
+	path   string
+	key    string
+}
+
+// target asks the server about the topic. Whoever has its access key and nothing else may publish, too: then the events tell their schema.
+func (c *publishCmd) target(ctx context.Context, client *apiClient) (*publishTarget, error) {
+	t := &publishTarget{name: c.Topic, key: c.Key, path: "/topics/" + strings.TrimPrefix(topicURL(c.Topic), "/v1/topics/") + "/api/events"}
+	if client.key == "" && !c.made() {
+		return t, nil
+	}
+	err := client.call(ctx, http.MethodGet, topicURL(c.Topic), nil, &t.topic)
+	switch unknown := isStatus(err, http.StatusUnauthorized) || isStatus(err, http.StatusForbidden); {
+	case unknown && c.Key != "" && !c.made():
+		t.topic = nil
+		return t, nil
+	case unknown && c.made():
+		return nil, fmt.Errorf("the topic's input schema must be known to make an event: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	t.schema, t.path = fmt.Sprint(t.topic["inputSchema"]), fmt.Sprint(t.topic["endpoint"])
+	if t.key == "" {
+		var keys struct{ Key1 string }
+		if err := client.call(ctx, http.MethodPost, topicURL(c.Topic)+"/listKeys", nil, &keys); err != nil {
+			return nil, fmt.Errorf("read the topic's access key (or bring it with --key): %w", err)
+		}
+		t.key = keys.Key1
+	}
+	return t, nil
+}
+
+// events are those of the command line.
+func (c *publishCmd) events(t *publishTarget) eventSource {
+	if c.made() {
+		return &madeEvents{left: c.Count, make: c.maker(t)}
+	}
+	return newFileEvents(c.Files)
+}
+
+func (c *publishCmd) maker(t *publishTarget) func() ([]byte, error) {
+	switch {
+	case c.Sample && t.schema == "CustomEventSchema":
+		return func() ([]byte, error) { return sampleCustom(t.topic) }
+	case c.Sample:
+		return func() ([]byte, error) {
+			order := newSampleOrder()
+			return madeEvent(t.schema, order.Type, order.Subject, "/shop", order.Data)
+		}
+	default:
+		return func() ([]byte, error) {
+			data := any(nil)
+			if c.Data != "" {
+				data = rawJSON(c.Data)
+			}
+			return madeEvent(t.schema, c.Type, c.Subject, c.Source, data)
+		}
+	}
+}
+
+// publishSummary is how a publish came out.
+type publishSummary struct {
+	Topic    string  `json:"topic"`
+	Sent     int     `json:"sent"`
+	Accepted int     `json:"accepted"`
+	Failed   int     `json:"failed"`
+	Requests int     `json:"requests"`
+	Retries  int     `json:"retries"`
+	Seconds  float64 `json:"seconds"`
+	P50Ms    float64 `json:"p50Ms"`
+	P99Ms    float64 `json:"p99Ms"`
+}
+
+// String is it in a sentence.
+func (s publishSummary) String() string {
+	text := fmt.Sprintf("%s to topic %s in %.1f s: %d accepted, %d failed.", plural(s.Sent, "event"), s.Topic, s.Seconds, s.Accepted, s.Failed)
+	if s.Accepted > 0 {
+		text += fmt.Sprintf(" A request took %.1f ms (median), %.1f ms (99th percentile).", s.P50Ms, s.P99Ms)
+	}
+	if s.Retries > 0 {
+		text += fmt.Sprintf(" %d were sent again.", s.Retries)
+	}
+	return text
+}
+
+// plural is a number of things.
+func plural(n int, thing string) string {
+	return fmt.Sprintf("%d %s", n, either(n == 1, thing, thing+"s"))
+}
+
+// refusedEventsError tells which events were not accepted.
+type refusedEventsError struct {
+	first, last int
+	cause       error
+}
+
+// Error names them by their place in the input, the first being 1, also where the server counts within its request. Without an answer that
+// refuses, they may have been stored.
+func (e *refusedEventsError) Error() string {
+	which := fmt.Sprintf("events %d to %d were", e.first, e.last)
+	if e.first == e.last {
+		which = fmt.Sprintf("event %d was", e.first)
+	}
+	var answer *apiError
+	if !errors.As(e.cause, &answer) || answer.status >= http.StatusInternalServerError {
+		return fmt.Sprintf("it is not known whether %s accepted: %v", which, e.cause)
+	}
+	why := placeInRequest.ReplaceAllStringFunc(e.cause.Error(), func(place string) string {
+		n, _ := strconv.Atoi(placeInRequest.FindStringSubmatch(place)[1])
+		return fmt.Sprintf("event %d", e.first+n)
+	})
+	return fmt.Sprintf("%s not accepted: %s", which, why)
+}
+
+var placeInRequest = regexp.MustCompile(`\bevents\[(\d+)\]`)
+
+func (e *refusedEventsError) Unwrap() error { return e.cause }
+
+// retryable is an answer, or the want of one, after which the same request may be sent again.
+func retryable(err error) bool {
+	var answer *apiError
+	if errors.As(err, &answer) {
+		switch answer.status {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	}
+	return !errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// oneRemoteSubscription is what these verbs take.
+type oneRemoteSubscription struct {
+	serverFlags
+	Topic        string `arg:"" help:"Name of the topic."`
+	Subscription string `arg:"" help:"Name of the event subscription."`
+}
+
+type subscriptionCreateCmd struct {
+	oneRemoteSubscription
+	outputFlag
+	settingFlags
+	Replace bool `help:"Where it exists already, replace it; what is left out takes its default."`
+}
+
+// Help is shown by subscription create --help.
+func (subscriptionCreateCmd) Help() string {
+	return `The endpoint has to answer the validation handshake first, see docs/delivery-and-retry.md; --endpoint-validation skip does without. Flags that the Azure
+CLI has are called as there.
+
+Examples:
+  postrider subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60
+  postrider subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid \
+    --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn "New York" Paris' --policy ga-2019`
+}
+
+// Run executes subscription create.
+func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
+	settings, err := c.settings()
+	if err != nil {
+		return err
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	headers := []string{"If-None-Match", "*"}
+	if c.Replace {
+		headers = nil
+	}
+	var made object
+	err = waiting("the endpoint answers its validation handshake", func() error {
+		return client.call(ctx, http.MethodPut, subscriptionURL(c.Topic, c.Subscription), settings, &made, headers...)
+	})
+	if isStatus(err, http.StatusPreconditionFailed) {
+		return fmt.Errorf("topic %s has an event subscription %s already: change it with subscription update, or say --replace", c.Topic, c.Subscription)
+	}
+	if err != nil {
+		return err
+	}
+	return c.print(made, func(w io.Writer) { printSubscription(w, made) })
+}
+
+type subscriptionUpdateCmd struct {
+	oneRemoteSubscription
+	outputFlag
+	settingFlags
+	Unset []string `help:"Take a setting's default back; its name is the API's, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
+}
+
+// Help is shown by subscription update --help.
+func (subscriptionUpdateCmd) Help() string {
+	return `What is not named stays as it is. Lists are replaced as a whole.
+
+Examples:
+  postrider subscription update orders billing --max-delivery-attempts 5 --labels billing,team-a
+  postrider subscription update orders billing --unset retryPolicy.maxDeliveryAttempts --unset labels`
+}
+
+// Run executes subscription update.
+func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
+	settings, err := c.settings()
+	if err != nil {
+		return err
+	}
+	for _, path := range c.Unset {
+		if err := setNull(settings, path); err != nil {
+			return err
+		}
+	}
+	if len(settings) == 0 {
+		return usagef("nothing to change: name a setting, see postrider subscription update --help")
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	var changed object
+	err = waiting("the endpoint answers its validation handshake", func() error {
+		return client.call(ctx, http.MethodPatch, subscriptionURL(c.Topic, c.Subscription), settings, &changed)
+	})
+	if err != nil {
+		return err
+	}
+	return c.print(changed, func(w io.Writer) { printSubscription(w, changed) })
+}
+
+// setNull sets what the path leads to, making the objects on the way.
+func setNull(o object, path string) error {
+	for name := range strings.SplitSeq(path, ".") {
+		if name == "" {
+			return usagef("--unset %q: not a property such as retryPolicy.maxDeliveryAttempts", path)
+		}
+	}
+	names := strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		inner, ok := o[name].(object)
+		if !ok {
+			inner = object{}
+			o[name] = inner
+		}
+		o = inner
+	}
+	last := names[len(names)-1]
+	if o[last] != nil {
+		return usagef("--unset %s: another flag sets it", path)
+	}
+	o[last] = nil
+	return nil
+}
+
+type subscriptionListCmd struct {
+	serverFlags
+	outputFlag
+	Topic string `arg:"" optional:"" help:"Name of the topic; all topics where it is left out."`
+}
+
+// Help is shown by subscription list --help.
+func (subscriptionListCmd) Help() string {
+	return "Examples:\n  postrider subscription list orders\n  postrider subscription list -o json"
+}
+
+// Run executes subscription list.
+func (c *subscriptionListCmd) Run(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	topics := []string{c.Topic}
+	if c.Topic == "" {
+		if topics, err = client.topicNames(ctx); err != nil {
+			return err
+		}
+	}
+	list := []object{}
+	for _, topic := range topics {
+		part, err := client.all(ctx, topicURL(topic)+"/subscriptions")
+		if err != nil {
+			return err
+		}
+		list = append(list, part...)
+	}
+	return c.print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "TOPIC\tSUBSCRIPTION\tENDPOINT\tPOLICY\tATTEMPTS\tTTL, MINUTES\tSTATE\tHOLD")
+		for _, s := range list {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", textAt(s, "topic"), textAt(s, "name"), textAt(s, "endpointBaseUrl"), textAt(s, "retryPolicy.policy"),
+				textAt(s, "retryPolicy.maxDeliveryAttempts"), textAt(s, "retryPolicy.eventTimeToLiveInMinutes"), textAt(s, "provisioningState"), textAt(s, "hold.reason"))
+		}
+	})
+}
+
+func (c *apiClient) topicNames(ctx context.Context) (names []string, err error) {
+	topics, err := c.all(ctx, "/v1/topics")
+	for _, t := range topics {
+		names = append(names, fmt.Sprint(t["name"]))
+	}
+	return names, err
+}
+
+type subscriptionShowCmd struct {
+	oneRemoteSubscription
+	outputFlag
+}
+
+// Help is shown by subscription show --help.
+func (subscriptionShowCmd) Help() string {
+	return "The endpoint's query string, which often holds a secret, is not shown.\n\nExample:\n  postrider subscription show orders billing -o json"
+}
+
+// Run executes subscription show.
+func (c *subscriptionShowCmd) Run(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	var shown object
+	if err := client.call(ctx, http.MethodGet, subscriptionURL(c.Topic, c.Subscription), nil, &shown); err != nil {
+		return err
+	}
+	return c.print(shown, func(w io.Writer) { printSubscription(w, shown) })
+}
+
+type subscriptionDeleteCmd struct{ oneRemoteSubscription }
+
+// Help is shown by subscription delete --help.
+func (subscriptionDeleteCmd) Help() string {
+	return "History and dead letters stay.\n\nExample:\n  postrider subscription delete orders billing"
+}
+
+// Run executes subscription delete.
+func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := client.call(ctx, http.MethodDelete, subscriptionURL(c.Topic, c.Subscription), nil, nil); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("Event subscription %s of topic %s was deleted.\n", c.Subscription, c.Topic)
+	return err
+}
+
+// printSubscription has a line for each setting; what there is none of has none.
+func printSubscription(w io.Writer, s object) {
+	for _, row := range [][2]string{
+		{"topic", "topic"},
+		{"subscription", "name"},
+		{"endpoint", "endpointBaseUrl"},
+		{"state", "provisioningState"},
+		{"endpoint kind", "endpointKind"},
+		{"delivery schema", "eventDeliverySchema"},
+		{"retry policy", "retryPolicy.policy"},
+		{"attempts at most", "retryPolicy.maxDeliveryAttempts"},
+		{"time to live, minutes", "retryPolicy.eventTimeToLiveInMinutes"},
+		{"event types", "filter.includedEventTypes"},
+		{"subject begins with", "filter.subjectBeginsWith"},
+		{"subject ends with", "filter.subjectEndsWith"},
+		{"subject case sensitive", "filter.isSubjectCaseSensitive"},
+		{"advanced filters", "filter.advancedFilters"},
+		{"filters look into arrays", "filter.enableAdvancedFilteringOnArrays"},
+		{"dead letters", "deadLetterDestination"},
+		{"events per batch", "maxEventsPerBatch"},
+		{"batch size, kilobytes", "preferredBatchSizeInKilobytes"},
+		{"concurrent deliveries", "maxConcurrentDeliveries"},
+		{"headers", "deliveryAttributeMappings"},
+		{"signing", "signing.enabled"},
+		{"behavior", "behavior"},
+		{"honor Retry-After", "honorRetryAfter"},
+		{"probation", "probationAction"},
+		{"retry transport errors", "retryTransportErrors"},
+		{"labels", "labels"},
+		{"expires at", "expirationTimeUtc"},
+		{"hold", "hold.reason"},
+		{"held deliveries", "hold.heldDeliveries"},
+		{"endpoint validation", "endpointValidation"},
+		{"created at", "createdAt"},
+		{"updated at", "updatedAt"},
+	} {
+		value := valueAt(s, row[1])
+		if list, ok := value.([]any); value == nil || value == "" || ok && len(list) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\n", row[0], oneLine(plainText(value)))
+	}
+	if valueAt(s, "validation") != nil && valueAt(s, "validation.state") != "succeeded" {
+		fmt.Fprintf(w, "handshake\t%s\n", oneLine(plainText(valueAt(s, "validation.message"))))
+		if link := valueAt(s, "validation.validationUrl"); link != nil {
+			fmt.Fprintf(w, "to be opened\t%s\n", oneLine(plainText(link)))
+		}
+	}
+}
+
+// waiting does something that may take long. After a second a line of the terminal says what is waited for.
+func waiting(what string, do func() error) error {
+	if !onTerminal() {
+		return do()
+	}
+	began, done := time.Now(), make(chan error, 1)
+	go func() { done <- do() }()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			clearProgress()
+			return err
+		case <-tick.C:
+			fmt.Fprintf(os.Stderr, "\r\x1b[Kwaiting until %s: %.0f s", what, time.Since(began).Seconds())
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/server"
+)
+
+// A dry run judges as a put does and shows what a put would show, and nothing comes of it.
+func TestDryRunOfAnEventSubscription(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	const path = "/v1/topics/orders/subscriptions/billing"
+	const settings = `{"endpointUrl":"https://example.com/?code=1","endpointValidation":"skip","maxEventsPerBatch":5,"labels":["a"],
+		"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":"v","isSecret":true}}]}`
+	would := b.manage(http.MethodPut, path+"?dryRun=true", settings).json(200)
+	b.manage(http.MethodGet, path, "").json(404)
+	is := b.manage(http.MethodPut, path+"?dryRun=false", settings).json(201)
+	audited := len(b.rows("SELECT 1 FROM postrider.audit"))
+	for _, own := range []string{"etag", "createdAt", "updatedAt"} {
+		delete(would, own)
+		delete(is, own)
+	}
+	require.Equal(t, is, would)
+
+	other := b.manage(http.MethodPut, path+"?dryRun=true", `{"endpointUrl":"https://example.com/other","endpointValidation":"required"}`).json(200) // no endpoint is asked
+	require.EqualValues(t, 1, other["maxEventsPerBatch"])
+	require.Equal(t, "required", other["endpointValidation"])
+	require.EqualValues(t, 5, b.manage(http.MethodGet, path, "").json(200)["maxEventsPerBatch"])
+	wrong := b.manage(http.MethodPut, path+"?dryRun=true", `{"endpointUrl":"https://10.0.0.1/","maxEventsPerBatch":0}`)
+	require.Equal(t, http.StatusBadRequest, wrong.status)
+	require.Len(t, wrong.json(400)["error"].(map[string]any)["details"], 2)
+	require.Len(t, b.rows("SELECT 1 FROM postrider.audit"), audited, "nothing was done that would be in the audit")
+}
+
+func TestReadTopicAndCheckSubscription(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, settings := range map[string]string{
+		"orders": `{"duplicateDetectionWindowInMinutes":5}`, "spaces": `{"kind":"namespace"}`,
+		"machines": `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"kind"},"subject":{"defaultValue":"s"}}}}`,
+	} {
+		b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(201)
+		shown := b.manage(http.MethodGet, "/v1/topics/"+name, "").json(200)
+		read, err := server.ReadTopic(name, []byte(settings))
+		require.NoError(t, err)
+		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]}, []any{string(read.Kind), string(read.InputSchema), read.Endpoint})
+		if days := shown["eventRetentionInDays"]; days != nil {
+			require.EqualValues(t, days, *read.EventRetentionInDays, "with its default")
+		}
+	}
+	_, err := server.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
+	require.ErrorContains(t, err, "kind must be basic or namespace\neventRetentionInDays must be absent")
+	_, err = server.ReadTopic("orders", []byte(`{"colour":1}`))
+	require.ErrorContains(t, err, "colour is not known here")
+
+	require.NoError(t, server.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
+	err = server.CheckSubscription("a b", []byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
+	for _, mistake := range []string{"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType"} {
+		require.ErrorContains(t, err, mistake)
+	}
+	require.ErrorContains(t, server.CheckSubscription("billing", []byte(`{"endpoint":1}`)), "endpoint is not known here")
+	require.Error(t, server.CheckSubscription("billing", nil))
+}
