@@ -136,10 +136,10 @@ func (e *Engine) retain(ctx context.Context) {
 }
 
 // clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, old
-// handshakes and operations, and notices for nobody.
+// handshakes and operations, notices for nobody, and sessions that are over.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.CleanOperations(ctx))
+		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.CleanOperations(ctx), e.store.CleanSessions(ctx))
 	})
 }
 

@@ -47,6 +47,7 @@ var clockReaders = map[string]string{
 	"store/loader.go readWork":           "the database's time, carried on by what has passed since it was read",
 	"store/promote.go Promote":           "how long ago jobs of River's own times were looked for",
 	"store/promote.go promoteScheduled":  "how long ago a flood was looked past",
+	"store/remember.go memory":           "how long ago a credential was looked up",
 	"store/publish.go Publish":           "how long a request has waited",
 	"store/readtail.go TailOf":           "the database's time, carried on by what has passed since it was read",
 	"store/traffic.go run":               "how long a sample took",

@@ -16,6 +16,27 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for APIKeyState.
+const (
+	APIKeyStateActive  APIKeyState = "active"
+	APIKeyStateExpired APIKeyState = "expired"
+	APIKeyStateRevoked APIKeyState = "revoked"
+)
+
+// Valid indicates whether the value is a known member of the APIKeyState enum.
+func (e APIKeyState) Valid() bool {
+	switch e {
+	case APIKeyStateActive:
+		return true
+	case APIKeyStateExpired:
+		return true
+	case APIKeyStateRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Behavior.
 const (
 	BehaviorDocumented Behavior = "documented"
@@ -169,6 +190,30 @@ func (e InputSchema) Valid() bool {
 	case InputSchemaCustomEventSchema:
 		return true
 	case InputSchemaEventGridSchema:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for KeyScope.
+const (
+	KeyScopeAdmin   KeyScope = "admin"
+	KeyScopeOperate KeyScope = "operate"
+	KeyScopePublish KeyScope = "publish"
+	KeyScopeRead    KeyScope = "read"
+)
+
+// Valid indicates whether the value is a known member of the KeyScope enum.
+func (e KeyScope) Valid() bool {
+	switch e {
+	case KeyScopeAdmin:
+		return true
+	case KeyScopeOperate:
+		return true
+	case KeyScopePublish:
+		return true
+	case KeyScopeRead:
 		return true
 	default:
 		return false
@@ -406,6 +451,27 @@ func (e TopicKind) Valid() bool {
 	}
 }
 
+// Defines values for UserRole.
+const (
+	UserRoleAdmin    UserRole = "admin"
+	UserRoleOperator UserRole = "operator"
+	UserRoleViewer   UserRole = "viewer"
+)
+
+// Valid indicates whether the value is a known member of the UserRole enum.
+func (e UserRole) Valid() bool {
+	switch e {
+	case UserRoleAdmin:
+		return true
+	case UserRoleOperator:
+		return true
+	case UserRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ValidationState.
 const (
 	ValidationStateAwaiting  ValidationState = "awaiting"
@@ -428,6 +494,58 @@ func (e ValidationState) Valid() bool {
 	default:
 		return false
 	}
+}
+
+// APIKey defines model for APIKey.
+type APIKey struct {
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who made it, as the audit tells actors.
+	CreatedBy string     `json:"createdBy"`
+	ExpiresAt *time.Time `json:"expiresAt"`
+
+	// Hint Its first 12 characters.
+	Hint string `json:"hint"`
+
+	// Key The key itself; only in the answer that made it.
+	Key *string `json:"key,omitempty"`
+
+	// LastUsedAt To the minute.
+	LastUsedAt *time.Time `json:"lastUsedAt"`
+	Name       string     `json:"name"`
+	RevokedAt  *time.Time `json:"revokedAt"`
+
+	// Scope publish opens publishing and nothing else; read, operate and admin are the roles viewer, operator and admin. admin also publishes to every topic.
+	Scope KeyScope    `json:"scope"`
+	State APIKeyState `json:"state"`
+
+	// Topic The one topic that it publishes to; null for every topic.
+	Topic *string `json:"topic"`
+}
+
+// APIKeyState defines model for APIKey.State.
+type APIKeyState string
+
+// APIKeyPage defines model for APIKeyPage.
+type APIKeyPage struct {
+	// NextLink Where the next page is; null on the last one.
+	NextLink *string  `json:"nextLink"`
+	Value    []APIKey `json:"value"`
+}
+
+// APIKeySettings defines model for APIKeySettings.
+type APIKeySettings struct {
+	// ExpiresInDays It works for so many days. Left out: until it is revoked.
+	ExpiresInDays *int `json:"expiresInDays,omitempty"`
+
+	// Name 1 to 63 letters, digits, '.', '_' and '-', the first a letter or digit. The name of a key that was revoked stays taken: the audit has it.
+	Name string `json:"name"`
+
+	// Scope publish opens publishing and nothing else; read, operate and admin are the roles viewer, operator and admin. admin also publishes to every topic.
+	Scope KeyScope `json:"scope"`
+
+	// Topic With scope publish: the one topic that it publishes to. Left out: every topic.
+	Topic *string `json:"topic,omitempty"`
 }
 
 // AccessKeys A topic's two access keys. Either publishes.
@@ -877,6 +995,9 @@ type InputSchema string
 //
 // Example: {"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"Shop.OrderPlaced","sourceField":"action"},"id":{"sourceField":"orderId"},"subject":{"defaultValue":"orders"}}}
 type InputSchemaMapping = json.RawMessage
+
+// KeyScope publish opens publishing and nothing else; read, operate and admin are the roles viewer, operator and admin. admin also publishes to every topic.
+type KeyScope string
 
 // Matched What a dry run found.
 type Matched struct {
@@ -1579,6 +1700,52 @@ type TopicSettings struct {
 	Kind *TopicKind `json:"kind,omitempty"`
 }
 
+// User defines model for User.
+type User struct {
+	ChangedAt time.Time `json:"changedAt"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// CreatedBy Who added them, as the audit tells actors.
+	CreatedBy string `json:"createdBy"`
+	Disabled  bool   `json:"disabled"`
+
+	// FailedSignIns Wrong passwords since they last signed in.
+	FailedSignIns int        `json:"failedSignIns"`
+	LastSignInAt  *time.Time `json:"lastSignInAt"`
+
+	// LockedUntil Until when no password is looked at.
+	LockedUntil *time.Time `json:"lockedUntil"`
+	Name        string     `json:"name"`
+
+	// Role Each may do what the one before it may.
+	Role UserRole `json:"role"`
+
+	// Sessions How many sessions are open.
+	Sessions int `json:"sessions"`
+}
+
+// UserPage defines model for UserPage.
+type UserPage struct {
+	// NextLink Where the next page is; null on the last one.
+	NextLink *string `json:"nextLink"`
+	Value    []User  `json:"value"`
+}
+
+// UserRole Each may do what the one before it may.
+type UserRole string
+
+// UserSettings defines model for UserSettings.
+type UserSettings struct {
+	// Disabled They cannot sign in.
+	Disabled *bool `json:"disabled,omitempty"`
+
+	// Password 12 to 1024 bytes. Required for a new user.
+	Password *string `json:"password,omitempty"`
+
+	// Role Each may do what the one before it may.
+	Role UserRole `json:"role"`
+}
+
 // Validation A handshake with an endpoint.
 type Validation struct {
 	// ConcludedAt When it succeeded or failed; null until then.
@@ -1593,7 +1760,7 @@ type Validation struct {
 	State     ValidationState  `json:"state"`
 	Steps     []ValidationStep `json:"steps"`
 
-	// ValidationUrl While it is awaiting: opening this URL, by GET or POST and without a credential, completes it. Otherwise null.
+	// ValidationUrl While it is awaiting, and to administrators alone: opening this URL, by GET or POST and without a credential, completes it. Otherwise null.
 	ValidationUrl *string `json:"validationUrl"`
 }
 
@@ -1618,6 +1785,9 @@ type ValidationStep struct {
 	// Verdict What it was taken for.
 	Verdict string `json:"verdict"`
 }
+
+// APIKeyName defines model for APIKeyName.
+type APIKeyName = string
 
 // DeadLetterId defines model for DeadLetterId.
 type DeadLetterId = string
@@ -1652,11 +1822,17 @@ type SystemId = string
 // TopicName defines model for TopicName.
 type TopicName = string
 
+// UserName defines model for UserName.
+type UserName = string
+
 // BadRequest The body of every error.
 type BadRequest = ErrorAnswer
 
 // Conflict The body of every error.
 type Conflict = ErrorAnswer
+
+// Forbidden The body of every error.
+type Forbidden = ErrorAnswer
 
 // NotFound The body of every error.
 type NotFound = ErrorAnswer
@@ -1678,6 +1854,15 @@ type Unavailable = ErrorAnswer
 
 // UnsupportedMediaType The body of every error.
 type UnsupportedMediaType = ErrorAnswer
+
+// ListAPIKeysParams defines parameters for ListAPIKeys.
+type ListAPIKeysParams struct {
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
@@ -1793,6 +1978,18 @@ type PutSubscriptionParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListUsersParams defines parameters for ListUsers.
+type ListUsersParams struct {
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
+type CreateAPIKeyJSONRequestBody = APIKeySettings
+
 // PurgeDeadLettersJSONRequestBody defines body for PurgeDeadLetters for application/json ContentType.
 type PurgeDeadLettersJSONRequestBody = PurgeAllSettings
 
@@ -1835,8 +2032,23 @@ type TestSubscriptionFilterJSONRequestBody = FilterTest
 // TestFilterJSONRequestBody defines body for TestFilter for application/json ContentType.
 type TestFilterJSONRequestBody = TopicFilterTest
 
+// PutUserJSONRequestBody defines body for PutUser for application/json ContentType.
+type PutUserJSONRequestBody = UserSettings
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAPIKeys List the API keys by name
+	// (GET /v1/apiKeys)
+	ListAPIKeys(ctx echo.Context, params ListAPIKeysParams) error
+	// CreateAPIKey Make an API key
+	// (POST /v1/apiKeys)
+	CreateAPIKey(ctx echo.Context) error
+	// RevokeAPIKey Revoke an API key
+	// (DELETE /v1/apiKeys/{apiKey})
+	RevokeAPIKey(ctx echo.Context, apiKey APIKeyName) error
+	// GetAPIKey Read an API key
+	// (GET /v1/apiKeys/{apiKey})
+	GetAPIKey(ctx echo.Context, apiKey APIKeyName) error
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error
@@ -1969,11 +2181,89 @@ type ServerInterface interface {
 	// TestFilter Which events would this filter want, and why?
 	// (POST /v1/topics/{topic}/testFilter)
 	TestFilter(ctx echo.Context, topic TopicName) error
+	// ListUsers List the users by name
+	// (GET /v1/users)
+	ListUsers(ctx echo.Context, params ListUsersParams) error
+	// DeleteUser Remove a user
+	// (DELETE /v1/users/{user})
+	DeleteUser(ctx echo.Context, user UserName) error
+	// GetUser Read a user
+	// (GET /v1/users/{user})
+	GetUser(ctx echo.Context, user UserName) error
+	// PutUser Make or change a user
+	// (PUT /v1/users/{user})
+	PutUser(ctx echo.Context, user UserName) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ListAPIKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAPIKeys(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAPIKeysParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAPIKeys(ctx, params)
+	return err
+}
+
+// CreateAPIKey converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAPIKey(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAPIKey(ctx)
+	return err
+}
+
+// RevokeAPIKey converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeAPIKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "apiKey" -------------
+	var apiKey APIKeyName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "apiKey", ctx.Param("apiKey"), &apiKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter apiKey: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeAPIKey(ctx, apiKey)
+	return err
+}
+
+// GetAPIKey converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAPIKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "apiKey" -------------
+	var apiKey APIKeyName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "apiKey", ctx.Param("apiKey"), &apiKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter apiKey: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAPIKey(ctx, apiKey)
+	return err
 }
 
 // ListDeadLetters converts echo context to params.
@@ -3057,6 +3347,79 @@ func (w *ServerInterfaceWrapper) TestFilter(ctx echo.Context) error {
 	return err
 }
 
+// ListUsers converts echo context to params.
+func (w *ServerInterfaceWrapper) ListUsers(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListUsersParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListUsers(ctx, params)
+	return err
+}
+
+// DeleteUser converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteUser(ctx, user)
+	return err
+}
+
+// GetUser converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUser(ctx, user)
+	return err
+}
+
+// PutUser converts echo context to params.
+func (w *ServerInterfaceWrapper) PutUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutUser(ctx, user)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -3137,6 +3500,14 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/operations", wrapper.ListOperations, options.OperationMiddlewares["listOperations"]...)
 	router.GET(options.BaseURL+"/v1/operations/:operationId", wrapper.GetOperation, options.OperationMiddlewares["getOperation"]...)
 	router.POST(options.BaseURL+"/v1/operations/:operationId/cancel", wrapper.CancelOperation, options.OperationMiddlewares["cancelOperation"]...)
+	router.GET(options.BaseURL+"/v1/apiKeys", wrapper.ListAPIKeys, options.OperationMiddlewares["listAPIKeys"]...)
+	router.POST(options.BaseURL+"/v1/apiKeys", wrapper.CreateAPIKey, options.OperationMiddlewares["createAPIKey"]...)
+	router.DELETE(options.BaseURL+"/v1/apiKeys/:apiKey", wrapper.RevokeAPIKey, options.OperationMiddlewares["revokeAPIKey"]...)
+	router.GET(options.BaseURL+"/v1/apiKeys/:apiKey", wrapper.GetAPIKey, options.OperationMiddlewares["getAPIKey"]...)
+	router.GET(options.BaseURL+"/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
+	router.DELETE(options.BaseURL+"/v1/users/:user", wrapper.DeleteUser, options.OperationMiddlewares["deleteUser"]...)
+	router.GET(options.BaseURL+"/v1/users/:user", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
+	router.PUT(options.BaseURL+"/v1/users/:user", wrapper.PutUser, options.OperationMiddlewares["putUser"]...)
 	router.GET(options.BaseURL+"/v1/policies", wrapper.ListPolicies, options.OperationMiddlewares["listPolicies"]...)
 	router.DELETE(options.BaseURL+"/v1/policies/:policy", wrapper.DeletePolicy, options.OperationMiddlewares["deletePolicy"]...)
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
@@ -3155,6 +3526,8 @@ type BadRequestJSONResponse ErrorAnswer
 
 type ConflictJSONResponse ErrorAnswer
 
+type ForbiddenJSONResponse ErrorAnswer
+
 type NotFoundJSONResponse ErrorAnswer
 
 type PreconditionFailedJSONResponse ErrorAnswer
@@ -3168,6 +3541,332 @@ type UnauthorizedJSONResponse ErrorAnswer
 type UnavailableJSONResponse ErrorAnswer
 
 type UnsupportedMediaTypeJSONResponse ErrorAnswer
+
+type ListAPIKeysRequestObject struct {
+	Params ListAPIKeysParams
+}
+
+type ListAPIKeysResponseObject interface {
+	VisitListAPIKeysResponse(w http.ResponseWriter) error
+}
+
+type ListAPIKeys200JSONResponse APIKeyPage
+
+func (response ListAPIKeys200JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListAPIKeys400JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListAPIKeys401JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListAPIKeys403JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListAPIKeys429JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKeyRequestObject struct {
+	Body *CreateAPIKeyJSONRequestBody
+}
+
+type CreateAPIKeyResponseObject interface {
+	VisitCreateAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type CreateAPIKey201JSONResponse APIKey
+
+func (response CreateAPIKey201JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response CreateAPIKey400JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CreateAPIKey401JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CreateAPIKey403JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey409JSONResponse struct{ ConflictJSONResponse }
+
+func (response CreateAPIKey409JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response CreateAPIKey429JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKeyRequestObject struct {
+	ApiKey APIKeyName `json:"apiKey"`
+}
+
+type RevokeAPIKeyResponseObject interface {
+	VisitRevokeAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeAPIKey200JSONResponse APIKey
+
+func (response RevokeAPIKey200JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevokeAPIKey401JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKey403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RevokeAPIKey403JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKey404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RevokeAPIKey404JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RevokeAPIKey429JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKeyRequestObject struct {
+	ApiKey APIKeyName `json:"apiKey"`
+}
+
+type GetAPIKeyResponseObject interface {
+	VisitGetAPIKeyResponse(w http.ResponseWriter) error
+}
+
+type GetAPIKey200JSONResponse APIKey
+
+func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetAPIKey401JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetAPIKey403JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetAPIKey404JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetAPIKey429JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type ListDeadLettersRequestObject struct {
 	Params ListDeadLettersParams
@@ -3215,6 +3914,34 @@ func (response ListDeadLetters401JSONResponse) VisitListDeadLettersResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetters403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListDeadLetters403JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListDeadLetters429JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3283,6 +4010,34 @@ func (response PurgeDeadLetters401JSONResponse) VisitPurgeDeadLettersResponse(w 
 	return err
 }
 
+type PurgeDeadLetters403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PurgeDeadLetters403JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PurgeDeadLetters429JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RedeliverDeadLettersRequestObject struct {
 	Body *RedeliverDeadLettersJSONRequestBody
 }
@@ -3347,6 +4102,20 @@ func (response RedeliverDeadLetters401JSONResponse) VisitRedeliverDeadLettersRes
 	return err
 }
 
+type RedeliverDeadLetters403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RedeliverDeadLetters403JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RedeliverDeadLetters409JSONResponse struct{ ConflictJSONResponse }
 
 func (response RedeliverDeadLetters409JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
@@ -3357,6 +4126,20 @@ func (response RedeliverDeadLetters409JSONResponse) VisitRedeliverDeadLettersRes
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RedeliverDeadLetters429JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3391,6 +4174,20 @@ func (response PurgeDeadLetter401JSONResponse) VisitPurgeDeadLetterResponse(w ht
 	return err
 }
 
+type PurgeDeadLetter403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PurgeDeadLetter403JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PurgeDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response PurgeDeadLetter404JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
@@ -3401,6 +4198,20 @@ func (response PurgeDeadLetter404JSONResponse) VisitPurgeDeadLetterResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PurgeDeadLetter429JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3441,6 +4252,20 @@ func (response GetDeadLetter401JSONResponse) VisitGetDeadLetterResponse(w http.R
 	return err
 }
 
+type GetDeadLetter403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetDeadLetter403JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetDeadLetter404JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
@@ -3451,6 +4276,20 @@ func (response GetDeadLetter404JSONResponse) VisitGetDeadLetterResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetDeadLetter429JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3506,6 +4345,20 @@ func (response RedeliverDeadLetter401JSONResponse) VisitRedeliverDeadLetterRespo
 	return err
 }
 
+type RedeliverDeadLetter403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RedeliverDeadLetter403JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RedeliverDeadLetter404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RedeliverDeadLetter404JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
@@ -3530,6 +4383,20 @@ func (response RedeliverDeadLetter409JSONResponse) VisitRedeliverDeadLetterRespo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RedeliverDeadLetter429JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3584,6 +4451,20 @@ func (response GetDelivery401JSONResponse) VisitGetDeliveryResponse(w http.Respo
 	return err
 }
 
+type GetDelivery403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetDelivery403JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetDelivery404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetDelivery404JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
@@ -3594,6 +4475,20 @@ func (response GetDelivery404JSONResponse) VisitGetDeliveryResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetDelivery429JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3648,6 +4543,20 @@ func (response ListDeliveryAttempts401JSONResponse) VisitListDeliveryAttemptsRes
 	return err
 }
 
+type ListDeliveryAttempts403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListDeliveryAttempts403JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListDeliveryAttempts404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ListDeliveryAttempts404JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
@@ -3658,6 +4567,20 @@ func (response ListDeliveryAttempts404JSONResponse) VisitListDeliveryAttemptsRes
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttempts429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListDeliveryAttempts429JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3712,6 +4635,20 @@ func (response CancelDelivery401JSONResponse) VisitCancelDeliveryResponse(w http
 	return err
 }
 
+type CancelDelivery403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CancelDelivery403JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelDelivery404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response CancelDelivery404JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
@@ -3736,6 +4673,20 @@ func (response CancelDelivery409JSONResponse) VisitCancelDeliveryResponse(w http
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response CancelDelivery429JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3804,6 +4755,20 @@ func (response DeadLetterDelivery401JSONResponse) VisitDeadLetterDeliveryRespons
 	return err
 }
 
+type DeadLetterDelivery403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeadLetterDelivery403JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeadLetterDelivery404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response DeadLetterDelivery404JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
@@ -3828,6 +4793,20 @@ func (response DeadLetterDelivery409JSONResponse) VisitDeadLetterDeliveryRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response DeadLetterDelivery429JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3896,6 +4875,20 @@ func (response RetryDelivery401JSONResponse) VisitRetryDeliveryResponse(w http.R
 	return err
 }
 
+type RetryDelivery403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RetryDelivery403JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RetryDelivery404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RetryDelivery404JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
@@ -3920,6 +4913,20 @@ func (response RetryDelivery409JSONResponse) VisitRetryDeliveryResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RetryDelivery429JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3988,6 +4995,20 @@ func (response EraseEvent401JSONResponse) VisitEraseEventResponse(w http.Respons
 	return err
 }
 
+type EraseEvent403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response EraseEvent403JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type EraseEvent404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response EraseEvent404JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
@@ -4012,6 +5033,20 @@ func (response EraseEvent409JSONResponse) VisitEraseEventResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEvent429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response EraseEvent429JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4080,6 +5115,34 @@ func (response ListOperations401JSONResponse) VisitListOperationsResponse(w http
 	return err
 }
 
+type ListOperations403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListOperations403JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperations429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListOperations429JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetOperationRequestObject struct {
 	OperationId OperationId `json:"operationId"`
 }
@@ -4116,6 +5179,20 @@ func (response GetOperation401JSONResponse) VisitGetOperationResponse(w http.Res
 	return err
 }
 
+type GetOperation403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetOperation403JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetOperation404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetOperation404JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
@@ -4126,6 +5203,20 @@ func (response GetOperation404JSONResponse) VisitGetOperationResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOperation429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetOperation429JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4166,6 +5257,20 @@ func (response CancelOperation401JSONResponse) VisitCancelOperationResponse(w ht
 	return err
 }
 
+type CancelOperation403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CancelOperation403JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelOperation404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response CancelOperation404JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
@@ -4176,6 +5281,20 @@ func (response CancelOperation404JSONResponse) VisitCancelOperationResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperation429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response CancelOperation429JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4215,6 +5334,34 @@ func (response ListPolicies401JSONResponse) VisitListPoliciesResponse(w http.Res
 	return err
 }
 
+type ListPolicies403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListPolicies403JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPolicies429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListPolicies429JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeletePolicyRequestObject struct {
 	Policy string `json:"policy"`
 }
@@ -4245,6 +5392,20 @@ func (response DeletePolicy401JSONResponse) VisitDeletePolicyResponse(w http.Res
 	return err
 }
 
+type DeletePolicy403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeletePolicy403JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeletePolicy404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response DeletePolicy404JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
@@ -4269,6 +5430,20 @@ func (response DeletePolicy409JSONResponse) VisitDeletePolicyResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeletePolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response DeletePolicy429JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4309,6 +5484,20 @@ func (response GetPolicy401JSONResponse) VisitGetPolicyResponse(w http.ResponseW
 	return err
 }
 
+type GetPolicy403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetPolicy403JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPolicy404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetPolicy404JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
@@ -4319,6 +5508,20 @@ func (response GetPolicy404JSONResponse) VisitGetPolicyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetPolicy429JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4388,6 +5591,20 @@ func (response PutPolicy401JSONResponse) VisitPutPolicyResponse(w http.ResponseW
 	return err
 }
 
+type PutPolicy403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PutPolicy403JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutPolicy409JSONResponse struct{ ConflictJSONResponse }
 
 func (response PutPolicy409JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
@@ -4398,6 +5615,20 @@ func (response PutPolicy409JSONResponse) VisitPutPolicyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutPolicy429JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4452,6 +5683,34 @@ func (response ListTopics401JSONResponse) VisitListTopicsResponse(w http.Respons
 	return err
 }
 
+type ListTopics403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListTopics403JSONResponse) VisitListTopicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopics429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListTopics429JSONResponse) VisitListTopicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteTopicRequestObject struct {
 	Topic  TopicName `json:"topic"`
 	Params DeleteTopicParams
@@ -4497,6 +5756,20 @@ func (response DeleteTopic401JSONResponse) VisitDeleteTopicResponse(w http.Respo
 	return err
 }
 
+type DeleteTopic403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeleteTopic403JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteTopic404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response DeleteTopic404JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
@@ -4535,6 +5808,20 @@ func (response DeleteTopic412JSONResponse) VisitDeleteTopicResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response DeleteTopic429JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4583,6 +5870,20 @@ func (response GetTopic401JSONResponse) VisitGetTopicResponse(w http.ResponseWri
 	return err
 }
 
+type GetTopic403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetTopic403JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTopic404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetTopic404JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
@@ -4593,6 +5894,20 @@ func (response GetTopic404JSONResponse) VisitGetTopicResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetTopic429JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4679,6 +5994,20 @@ func (response PutTopic401JSONResponse) VisitPutTopicResponse(w http.ResponseWri
 	return err
 }
 
+type PutTopic403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PutTopic403JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutTopic409JSONResponse struct{ ConflictJSONResponse }
 
 func (response PutTopic409JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
@@ -4703,6 +6032,20 @@ func (response PutTopic412JSONResponse) VisitPutTopicResponse(w http.ResponseWri
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutTopic429JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4758,6 +6101,20 @@ func (response EraseSubject401JSONResponse) VisitEraseSubjectResponse(w http.Res
 	return err
 }
 
+type EraseSubject403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response EraseSubject403JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type EraseSubject404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response EraseSubject404JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
@@ -4782,6 +6139,20 @@ func (response EraseSubject409JSONResponse) VisitEraseSubjectResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response EraseSubject429JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4836,6 +6207,20 @@ func (response ListTopicKeys401JSONResponse) VisitListTopicKeysResponse(w http.R
 	return err
 }
 
+type ListTopicKeys403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListTopicKeys403JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTopicKeys404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ListTopicKeys404JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
@@ -4860,6 +6245,20 @@ func (response ListTopicKeys409JSONResponse) VisitListTopicKeysResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeys429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListTopicKeys429JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4915,6 +6314,20 @@ func (response RegenerateTopicKey401JSONResponse) VisitRegenerateTopicKeyRespons
 	return err
 }
 
+type RegenerateTopicKey403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RegenerateTopicKey403JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RegenerateTopicKey404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RegenerateTopicKey404JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
@@ -4939,6 +6352,20 @@ func (response RegenerateTopicKey409JSONResponse) VisitRegenerateTopicKeyRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RegenerateTopicKey429JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4994,6 +6421,20 @@ func (response ListSubscriptions401JSONResponse) VisitListSubscriptionsResponse(
 	return err
 }
 
+type ListSubscriptions403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListSubscriptions403JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSubscriptions404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ListSubscriptions404JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
@@ -5004,6 +6445,20 @@ func (response ListSubscriptions404JSONResponse) VisitListSubscriptionsResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSubscriptions429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListSubscriptions429JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5054,6 +6509,20 @@ func (response DeleteSubscription401JSONResponse) VisitDeleteSubscriptionRespons
 	return err
 }
 
+type DeleteSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeleteSubscription403JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response DeleteSubscription404JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
@@ -5078,6 +6547,20 @@ func (response DeleteSubscription412JSONResponse) VisitDeleteSubscriptionRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response DeleteSubscription429JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5127,6 +6610,20 @@ func (response GetSubscription401JSONResponse) VisitGetSubscriptionResponse(w ht
 	return err
 }
 
+type GetSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetSubscription403JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetSubscription404JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
@@ -5137,6 +6634,20 @@ func (response GetSubscription404JSONResponse) VisitGetSubscriptionResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetSubscription429JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5202,6 +6713,20 @@ func (response PatchSubscription401JSONResponse) VisitPatchSubscriptionResponse(
 	return err
 }
 
+type PatchSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PatchSubscription403JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PatchSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response PatchSubscription404JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
@@ -5256,6 +6781,20 @@ func (response PatchSubscription415JSONResponse) VisitPatchSubscriptionResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PatchSubscription429JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5343,6 +6882,20 @@ func (response PutSubscription401JSONResponse) VisitPutSubscriptionResponse(w ht
 	return err
 }
 
+type PutSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PutSubscription403JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
@@ -5367,6 +6920,20 @@ func (response PutSubscription412JSONResponse) VisitPutSubscriptionResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutSubscription429JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5408,6 +6975,20 @@ func (response RevealSubscriptionHeaders401JSONResponse) VisitRevealSubscription
 	return err
 }
 
+type RevealSubscriptionHeaders403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RevealSubscriptionHeaders403JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevealSubscriptionHeaders404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RevealSubscriptionHeaders404JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
@@ -5418,6 +6999,20 @@ func (response RevealSubscriptionHeaders404JSONResponse) VisitRevealSubscription
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionHeaders429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RevealSubscriptionHeaders429JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5459,6 +7054,20 @@ func (response RevealSubscriptionEndpoint401JSONResponse) VisitRevealSubscriptio
 	return err
 }
 
+type RevealSubscriptionEndpoint403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RevealSubscriptionEndpoint403JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevealSubscriptionEndpoint404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RevealSubscriptionEndpoint404JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
@@ -5469,6 +7078,20 @@ func (response RevealSubscriptionEndpoint404JSONResponse) VisitRevealSubscriptio
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionEndpoint429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RevealSubscriptionEndpoint429JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5510,6 +7133,20 @@ func (response GetSigningSecrets401JSONResponse) VisitGetSigningSecretsResponse(
 	return err
 }
 
+type GetSigningSecrets403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetSigningSecrets403JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSigningSecrets404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response GetSigningSecrets404JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
@@ -5520,6 +7157,20 @@ func (response GetSigningSecrets404JSONResponse) VisitGetSigningSecretsResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigningSecrets429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetSigningSecrets429JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5576,6 +7227,20 @@ func (response PauseSubscription401JSONResponse) VisitPauseSubscriptionResponse(
 	return err
 }
 
+type PauseSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PauseSubscription403JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PauseSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response PauseSubscription404JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
@@ -5586,6 +7251,20 @@ func (response PauseSubscription404JSONResponse) VisitPauseSubscriptionResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PauseSubscription429JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5627,6 +7306,20 @@ func (response ProbeSubscription401JSONResponse) VisitProbeSubscriptionResponse(
 	return err
 }
 
+type ProbeSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ProbeSubscription403JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ProbeSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ProbeSubscription404JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
@@ -5651,6 +7344,20 @@ func (response ProbeSubscription409JSONResponse) VisitProbeSubscriptionResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ProbeSubscription429JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5707,6 +7414,20 @@ func (response RedeliverEvents401JSONResponse) VisitRedeliverEventsResponse(w ht
 	return err
 }
 
+type RedeliverEvents403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RedeliverEvents403JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RedeliverEvents404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RedeliverEvents404JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
@@ -5731,6 +7452,20 @@ func (response RedeliverEvents409JSONResponse) VisitRedeliverEventsResponse(w ht
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RedeliverEvents429JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5772,6 +7507,20 @@ func (response ReleaseSubscription401JSONResponse) VisitReleaseSubscriptionRespo
 	return err
 }
 
+type ReleaseSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ReleaseSubscription403JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReleaseSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ReleaseSubscription404JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
@@ -5796,6 +7545,20 @@ func (response ReleaseSubscription409JSONResponse) VisitReleaseSubscriptionRespo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ReleaseSubscription429JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5837,6 +7600,20 @@ func (response ResumeSubscription401JSONResponse) VisitResumeSubscriptionRespons
 	return err
 }
 
+type ResumeSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ResumeSubscription403JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResumeSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ResumeSubscription404JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
@@ -5847,6 +7624,20 @@ func (response ResumeSubscription404JSONResponse) VisitResumeSubscriptionRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ResumeSubscription429JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5903,6 +7694,20 @@ func (response RotateSigningSecret401JSONResponse) VisitRotateSigningSecretRespo
 	return err
 }
 
+type RotateSigningSecret403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RotateSigningSecret403JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotateSigningSecret404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response RotateSigningSecret404JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
@@ -5927,6 +7732,20 @@ func (response RotateSigningSecret409JSONResponse) VisitRotateSigningSecretRespo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RotateSigningSecret429JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5968,6 +7787,20 @@ func (response TestDelivery401JSONResponse) VisitTestDeliveryResponse(w http.Res
 	return err
 }
 
+type TestDelivery403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response TestDelivery403JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestDelivery404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response TestDelivery404JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
@@ -5992,6 +7825,20 @@ func (response TestDelivery409JSONResponse) VisitTestDeliveryResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response TestDelivery429JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6048,6 +7895,20 @@ func (response TestSubscriptionFilter401JSONResponse) VisitTestSubscriptionFilte
 	return err
 }
 
+type TestSubscriptionFilter403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response TestSubscriptionFilter403JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestSubscriptionFilter404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response TestSubscriptionFilter404JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
@@ -6058,6 +7919,20 @@ func (response TestSubscriptionFilter404JSONResponse) VisitTestSubscriptionFilte
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response TestSubscriptionFilter429JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6127,6 +8002,20 @@ func (response ValidateSubscription401JSONResponse) VisitValidateSubscriptionRes
 	return err
 }
 
+type ValidateSubscription403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ValidateSubscription403JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ValidateSubscription404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response ValidateSubscription404JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
@@ -6151,6 +8040,20 @@ func (response ValidateSubscription409JSONResponse) VisitValidateSubscriptionRes
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ValidateSubscription429JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6206,6 +8109,20 @@ func (response TestFilter401JSONResponse) VisitTestFilterResponse(w http.Respons
 	return err
 }
 
+type TestFilter403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response TestFilter403JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestFilter404JSONResponse struct{ NotFoundJSONResponse }
 
 func (response TestFilter404JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
@@ -6216,6 +8133,20 @@ func (response TestFilter404JSONResponse) VisitTestFilterResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response TestFilter429JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6234,8 +8165,369 @@ func (response TestFilter503JSONResponse) VisitTestFilterResponse(w http.Respons
 	return err
 }
 
+type ListUsersRequestObject struct {
+	Params ListUsersParams
+}
+
+type ListUsersResponseObject interface {
+	VisitListUsersResponse(w http.ResponseWriter) error
+}
+
+type ListUsers200JSONResponse UserPage
+
+func (response ListUsers200JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListUsers400JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListUsers401JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListUsers403JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListUsers429JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUserRequestObject struct {
+	User UserName `json:"user"`
+}
+
+type DeleteUserResponseObject interface {
+	VisitDeleteUserResponse(w http.ResponseWriter) error
+}
+
+type DeleteUser204Response struct {
+}
+
+func (response DeleteUser204Response) VisitDeleteUserResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeleteUser401JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeleteUser403JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response DeleteUser404JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser409JSONResponse struct{ ConflictJSONResponse }
+
+func (response DeleteUser409JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response DeleteUser429JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUserRequestObject struct {
+	User UserName `json:"user"`
+}
+
+type GetUserResponseObject interface {
+	VisitGetUserResponse(w http.ResponseWriter) error
+}
+
+type GetUser200JSONResponse User
+
+func (response GetUser200JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetUser401JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetUser403JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetUser404JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetUser429JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUserRequestObject struct {
+	User UserName `json:"user"`
+	Body *PutUserJSONRequestBody
+}
+
+type PutUserResponseObject interface {
+	VisitPutUserResponse(w http.ResponseWriter) error
+}
+
+type PutUser200JSONResponse User
+
+func (response PutUser200JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser201JSONResponse User
+
+func (response PutUser201JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PutUser400JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PutUser401JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PutUser403JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser409JSONResponse struct{ ConflictJSONResponse }
+
+func (response PutUser409JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutUser429JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListAPIKeys List the API keys by name
+	// (GET /v1/apiKeys)
+	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
+	// CreateAPIKey Make an API key
+	// (POST /v1/apiKeys)
+	CreateAPIKey(ctx context.Context, request CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error)
+	// RevokeAPIKey Revoke an API key
+	// (DELETE /v1/apiKeys/{apiKey})
+	RevokeAPIKey(ctx context.Context, request RevokeAPIKeyRequestObject) (RevokeAPIKeyResponseObject, error)
+	// GetAPIKey Read an API key
+	// (GET /v1/apiKeys/{apiKey})
+	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (GetAPIKeyResponseObject, error)
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
@@ -6368,6 +8660,18 @@ type StrictServerInterface interface {
 	// TestFilter Which events would this filter want, and why?
 	// (POST /v1/topics/{topic}/testFilter)
 	TestFilter(ctx context.Context, request TestFilterRequestObject) (TestFilterResponseObject, error)
+	// ListUsers List the users by name
+	// (GET /v1/users)
+	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
+	// DeleteUser Remove a user
+	// (DELETE /v1/users/{user})
+	DeleteUser(ctx context.Context, request DeleteUserRequestObject) (DeleteUserResponseObject, error)
+	// GetUser Read a user
+	// (GET /v1/users/{user})
+	GetUser(ctx context.Context, request GetUserRequestObject) (GetUserResponseObject, error)
+	// PutUser Make or change a user
+	// (PUT /v1/users/{user})
+	PutUser(ctx context.Context, request PutUserRequestObject) (PutUserResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -6380,6 +8684,127 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ListAPIKeys operation middleware
+func (sh *strictHandler) ListAPIKeys(ctx echo.Context, params ListAPIKeysParams) error {
+	var request ListAPIKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAPIKeys(ctx.Request().Context(), request.(ListAPIKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAPIKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAPIKeysResponseObject); ok {
+		return validResponse.VisitListAPIKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAPIKey operation middleware
+func (sh *strictHandler) CreateAPIKey(ctx echo.Context) error {
+	var request CreateAPIKeyRequestObject
+
+	var body CreateAPIKeyJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAPIKey(ctx.Request().Context(), request.(CreateAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAPIKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAPIKeyResponseObject); ok {
+		return validResponse.VisitCreateAPIKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeAPIKey operation middleware
+func (sh *strictHandler) RevokeAPIKey(ctx echo.Context, apiKey APIKeyName) error {
+	var request RevokeAPIKeyRequestObject
+
+	request.ApiKey = apiKey
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeAPIKey(ctx.Request().Context(), request.(RevokeAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeAPIKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeAPIKeyResponseObject); ok {
+		return validResponse.VisitRevokeAPIKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAPIKey operation middleware
+func (sh *strictHandler) GetAPIKey(ctx echo.Context, apiKey APIKeyName) error {
+	var request GetAPIKeyRequestObject
+
+	request.ApiKey = apiKey
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAPIKey(ctx.Request().Context(), request.(GetAPIKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAPIKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAPIKeyResponseObject); ok {
+		return validResponse.VisitGetAPIKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ListDeadLetters operation middleware
@@ -7832,6 +10257,129 @@ func (sh *strictHandler) TestFilter(ctx echo.Context, topic TopicName) error {
 		return err
 	} else if validResponse, ok := response.(TestFilterResponseObject); ok {
 		return validResponse.VisitTestFilterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListUsers operation middleware
+func (sh *strictHandler) ListUsers(ctx echo.Context, params ListUsersParams) error {
+	var request ListUsersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListUsers(ctx.Request().Context(), request.(ListUsersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListUsers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListUsersResponseObject); ok {
+		return validResponse.VisitListUsersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteUser operation middleware
+func (sh *strictHandler) DeleteUser(ctx echo.Context, user UserName) error {
+	var request DeleteUserRequestObject
+
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteUser(ctx.Request().Context(), request.(DeleteUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteUserResponseObject); ok {
+		return validResponse.VisitDeleteUserResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetUser operation middleware
+func (sh *strictHandler) GetUser(ctx echo.Context, user UserName) error {
+	var request GetUserRequestObject
+
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUser(ctx.Request().Context(), request.(GetUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUserResponseObject); ok {
+		return validResponse.VisitGetUserResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PutUser operation middleware
+func (sh *strictHandler) PutUser(ctx echo.Context, user UserName) error {
+	var request PutUserRequestObject
+
+	request.User = user
+
+	var body PutUserJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutUser(ctx.Request().Context(), request.(PutUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PutUserResponseObject); ok {
+		return validResponse.VisitPutUserResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

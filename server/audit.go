@@ -13,9 +13,9 @@ const (
 )
 
 // actsAs gives the request an identity: the store writes it into the audit of whatever is done.
-func actsAs(c echo.Context, name string) {
+func actsAs(c echo.Context, who store.Actor) {
 	r := c.Request()
-	c.SetRequest(r.WithContext(store.WithActor(r.Context(), store.Actor{Name: name, Address: c.RealIP()})))
+	c.SetRequest(r.WithContext(store.WithActor(r.Context(), who)))
 }
 
 // secrets writes a line at level info for each answer that holds secrets, without them.
@@ -39,9 +39,11 @@ func (s *Server) secrets(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 			what, about = "signing secrets of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
 		case RotateSigningSecretRequestObject:
 			what, about = "the signing secret of an event subscription was replaced", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case CreateAPIKeyRequestObject:
+			what, about = "an API key was made", []any{"key", r.Body.Name, "scope", r.Body.Scope}
 		}
 		if what != "" {
-			s.log.Info(what, append(about, "client", c.RealIP())...)
+			s.log.Info(what, append(about, "client", c.RealIP(), "actor", store.ActorOf(c.Request().Context()).Name)...)
 		}
 		return answer, nil
 	}

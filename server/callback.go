@@ -27,7 +27,7 @@ func (s *Server) openValidationURL(c echo.Context) error {
 	if wait := s.guesses.wait(from, topic, digestOf(code), time.Now()); wait > 0 {
 		return tooManyGuesses(wait, "from your address")
 	}
-	actsAs(c, validatorName)
+	actsAs(c, store.Actor{Name: validatorName, Address: c.RealIP()})
 	switch err := s.store.CompleteValidation(c.Request().Context(), topic, name, code); {
 	case errors.Is(err, store.ErrNotFound):
 		if wait := s.guesses.wrong(from, topic, time.Now()); wait > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ const (
 	bearer      = "Bearer"
 )
 
-const howToShow = "send an access key of the topic in the header aeg-sas-key, as Authorization: SharedAccessKey or as Authorization: Bearer, " +
+const howToShow = "send an access key of the topic, or an API key, in the header aeg-sas-key, as Authorization: SharedAccessKey or as Authorization: Bearer, " +
 	"or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
 
 // shown is the one credential of a request that counts.
@@ -73,10 +74,11 @@ func queryKey(r *http.Request) string {
 	return strings.ReplaceAll(r.URL.Query().Get(keyInQuery), " ", "+")
 }
 
-// credential is what a publisher shows. The admin token is taken as a bearer token only, the other ways are for access keys.
+// credential is what a publisher shows. The admin token is taken as a bearer token only, the other ways are for access keys and API keys.
 type credential struct {
 	digest digest
 	token  *sasToken // nil: digest is a key's
+	apiKey string    // "" for none; once the store has found it, it opens the topic, see lookUp
 	admin  bool
 	person bool // the dashboard publishes in the name of somebody who has signed in: nothing was guessed
 }
@@ -102,7 +104,30 @@ func (s *Server) credential(r *http.Request) (credential, error) {
 		return credential{}, unauthorized("this is the well-known access key of postrider dev, which works on loopback under postrider dev only")
 	}
 	c.admin = shown.bearer && c.digest.equals(s.admin[:]) == 1
+	if c.token == nil && !c.admin && store.IsAPIKey(shown.text) {
+		c.apiKey = shown.text
+	}
 	return c, nil
+}
+
+// lookUp finds the API key that was shown, and refuses one that does not publish to the topic. Any other credential is left to opens. store.ErrUnauthorized: there is no such key.
+func (s *Server) lookUp(ctx context.Context, c *credential, topic string) error {
+	if c.apiKey == "" {
+		return nil
+	}
+	key, err := s.store.Access().APIKeyOf(ctx, c.apiKey)
+	switch {
+	case errors.Is(err, store.ErrWrongCredentials):
+		return store.ErrUnauthorized
+	case err != nil:
+		return err
+	case key.Publishes(topic):
+		return nil
+	case key.Scope != store.ScopePublish:
+		return forbidden("API key %s has scope %s: publishing needs scope publish, or admin", key.Name, key.Scope)
+	default:
+		return forbidden("API key %s publishes to topic %q alone", key.Name, *key.Topic)
+	}
 }
 
 // readToken refuses what is not a token, one for something else and one that has expired. None of that tries a key.
@@ -137,7 +162,7 @@ func (c *credential) opens(t *store.Topic) bool {
 		return t.Signed(c.token.signed, c.token.signature)
 	}
 	keys := c.digest.equals(t.Key1Hash) | c.digest.equals(t.Key2Hash)
-	return c.admin || keys == 1
+	return c.admin || c.apiKey != "" || keys == 1
 }
 
 func (c *credential) refusal() error {
@@ -145,29 +170,10 @@ func (c *credential) refusal() error {
 		return unauthorized("the shared access signature is not by an access key of this topic: s must be the HMAC-SHA256 of all that comes before &s=, " +
 			"as it is sent, with the bytes that the key is base64 of")
 	}
-	return unauthorized("the access key is not one of this topic's")
-}
-
-// isAdmin reports whether the dashboard makes this request, in the name of a person who may do all. Nothing that comes over the network can
-// set a request's context.
-func isAdmin(ctx context.Context) bool { return store.ActorOf(ctx).Role.Allows(store.RoleAdmin) }
-
-// requireAdmin lets a request with the admin token through, and one that the dashboard makes in the name of a person who may.
-func (s *Server) requireAdmin(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if isAdmin(c.Request().Context()) {
-			return next(c)
-		}
-		scheme, token := authorization(c.Request())
-		if !strings.EqualFold(scheme, bearer) || token == "" {
-			return unauthorized("send the admin token as Authorization: Bearer")
-		}
-		if d := digestOf(token); d.equals(s.admin[:]) != 1 {
-			return unauthorized("the admin token is wrong")
-		}
-		actsAs(c, adminName)
-		return next(c)
+	if c.apiKey != "" {
+		return unauthorized(noSuchAPIKey)
 	}
+	return unauthorized("the access key is not one of this topic's")
 }
 
 // authorization reads Authorization. The scheme's case does not matter (RFC 9110, section 11.1).

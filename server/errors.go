@@ -26,6 +26,7 @@ const (
 	codeInvalidValue         = "InvalidValue"
 	codeUnknownMember        = "UnknownMember"
 	codeUnauthorized         = "Unauthorized"
+	codeForbidden            = "Forbidden"
 	codeNotFound             = "NotFound"
 	codeMethodNotAllowed     = "MethodNotAllowed"
 	codeConflict             = "Conflict"
@@ -58,9 +59,14 @@ func unauthorized(message string) error {
 	return refuse(http.StatusUnauthorized, codeUnauthorized, "%s", message)
 }
 
+// forbidden answers a right credential that is not allowed what it asks for.
+func forbidden(format string, args ...any) error {
+	return refuse(http.StatusForbidden, codeForbidden, format, args...)
+}
+
 // tooManyGuesses answers credentials that are not looked at, or were wrong once too often.
 func tooManyGuesses(wait time.Duration, whose string) error {
-	r := refuse(http.StatusTooManyRequests, codeTooManyRequests, "too many wrong credentials %s; wait for as long as Retry-After says, and check the access key", whose)
+	r := refuse(http.StatusTooManyRequests, codeTooManyRequests, "too many wrong credentials %s; wait for as long as Retry-After says, and check the credential", whose)
 	r.retryAfter = wait
 	return r
 }

@@ -17,12 +17,8 @@ var (
 	wrongByTopic   = policy.Bucket{Burst: 300, Every: 100 * time.Millisecond}
 )
 
-const (
-	// mostRemembered bounds each of the three memories below, a few MB in all.
-	mostRemembered = 10_000
-	// forgetAmong: when a memory is full, the one that has least to lose among so many is forgotten.
-	forgetAmong = 8
-)
+// mostRemembered bounds the memory of right credentials, about a MB; the buckets have bounds of their own.
+const mostRemembered = policy.MostBuckets
 
 // guesses remembers who showed wrong credentials, on this node, and which credentials were right lately.
 //
@@ -30,8 +26,8 @@ const (
 // that was right once is let through, to be checked as ever.
 type guesses struct {
 	mu        sync.RWMutex
-	addresses map[netip.Prefix]time.Time // when the bucket is full again
-	topics    map[string]time.Time
+	addresses *policy.Buckets[netip.Prefix]
+	topics    *policy.Buckets[string]
 	right     map[rightOnce]struct{}
 }
 
@@ -41,14 +37,14 @@ type rightOnce struct {
 }
 
 func newGuesses() *guesses {
-	return &guesses{addresses: map[netip.Prefix]time.Time{}, topics: map[string]time.Time{}, right: map[rightOnce]struct{}{}}
+	return &guesses{addresses: policy.NewBuckets[netip.Prefix](wrongByAddress), topics: policy.NewBuckets[string](wrongByTopic), right: map[rightOnce]struct{}{}}
 }
 
 // wait is how long the address must wait before its credential is looked at; 0 = not at all.
 func (g *guesses) wait(from netip.Prefix, topic string, credential digest, now time.Time) time.Duration {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	wait := wrongByAddress.Wait(g.addresses[from], now)
+	wait := g.addresses.Wait(from, now)
 	if wait == 0 {
 		return 0
 	}
@@ -62,9 +58,9 @@ func (g *guesses) wait(from netip.Prefix, topic string, credential digest, now t
 func (g *guesses) wrong(from netip.Prefix, topic string, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	wait := wrongByTopic.Wait(g.topics[topic], now)
-	owe(g.addresses, wrongByAddress, from, now)
-	owe(g.topics, wrongByTopic, strings.Clone(topic), now)
+	wait := g.topics.Wait(topic, now)
+	g.addresses.Take(from, now)
+	g.topics.Take(strings.Clone(topic), now)
 	return wait
 }
 
@@ -89,28 +85,6 @@ func (g *guesses) opened(topic string, credential digest) {
 	g.right[key] = struct{}{}
 }
 
-// owe takes a token of key's bucket. In a full memory it looks at a few others, and forgets the one that is full again first.
-func owe[K comparable](full map[K]time.Time, bucket policy.Bucket, key K, now time.Time) {
-	if _, known := full[key]; !known && len(full) >= mostRemembered {
-		delete(full, leastOwing(full))
-	}
-	full[key] = bucket.Take(full[key], now)
-}
-
-func leastOwing[K comparable](full map[K]time.Time) (least K) {
-	var soonest time.Time
-	looked := 0
-	for key, at := range full { // begins anywhere
-		if looked == 0 || at.Before(soonest) {
-			least, soonest = key, at
-		}
-		if looked++; looked == forgetAmong {
-			break
-		}
-	}
-	return least
-}
-
 // sender is the address that a request came from. One who has an IPv6 address has its /64. What is no address is nobody's, and
 // shares the zero prefix.
 func sender(remote string) netip.Prefix {
@@ -118,10 +92,5 @@ func sender(remote string) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	address, bits := at.Addr().Unmap().WithZone(""), 32
-	if address.Is6() {
-		bits = 64
-	}
-	prefix, _ := address.Prefix(bits) // fails for no address of its own length
-	return prefix
+	return policy.Neighbours(at.Addr())
 }

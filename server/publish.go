@@ -76,6 +76,9 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	if wait := s.guesses.wait(from, topic, credential.digest, time.Now()); wait > 0 && !credential.person {
 		return tooManyGuesses(wait, "from your address")
 	}
+	if err := s.lookUp(r.Context(), &credential, topic); err != nil {
+		return s.notOpened(from, topic, &credential, err)
+	}
 	// Read before the store is asked: a slow publisher holds nothing but its own connection.
 	body, err := readBody(r)
 	if err != nil {
@@ -94,11 +97,8 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 			return inputOf(t).ParseRequest(r.Header, body.Bytes())
 		},
 	})
-	if errors.Is(err, store.ErrUnauthorized) {
-		return s.guessed(from, topic, &credential)
-	}
 	if err != nil {
-		return publishError(topic, err)
+		return s.notOpened(from, topic, &credential, err)
 	}
 	if !credential.person {
 		s.guesses.opened(topic, credential.digest)
@@ -182,17 +182,22 @@ func pathValue(c echo.Context, name string) string {
 	return value
 }
 
-// guessed answers a wrong credential.
-func (s *Server) guessed(from netip.Prefix, topic string, c *credential) error {
-	if wait := s.guesses.wrong(from, topic, time.Now()); wait > 0 {
-		return tooManyGuesses(wait, "for this topic")
+// notOpened answers what keeps a publication out.
+func (s *Server) notOpened(from netip.Prefix, topic string, c *credential, err error) error {
+	switch {
+	case errors.Is(err, store.ErrUnauthorized):
+		return s.guessed(from, topic, "for this topic", c.refusal())
+	case errors.Is(err, store.ErrNotFound):
+		return topicNotFound(topic)
+	default:
+		return err
 	}
-	return c.refusal()
 }
 
-func publishError(topic string, err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return topicNotFound(topic)
+// guessed answers a wrong credential. place is where it was shown: a topic, or management.
+func (s *Server) guessed(from netip.Prefix, place, whose string, refusal error) error {
+	if wait := s.guesses.wrong(from, place, time.Now()); wait > 0 {
+		return tooManyGuesses(wait, whose)
 	}
-	return err
+	return refusal
 }

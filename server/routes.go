@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/store"
 )
 
 // access says who may use a route.
@@ -13,9 +15,16 @@ const (
 	anyone access = iota
 	// publishers show a topic's access key; the store asks for it together with the topic, see publish.
 	publishers
-	// administrators show the admin token.
+	// viewers, operators and administrators show an API key or the admin token, or have signed in: see Server.permit.
+	viewers
+	operators
 	administrators
 )
+
+// role is the least that is needed; "" where no role is.
+func (a access) role() store.Role {
+	return map[access]store.Role{viewers: store.RoleViewer, operators: store.RoleOperator, administrators: store.RoleAdmin}[a]
+}
 
 type route struct {
 	method, path string
@@ -30,66 +39,80 @@ func (s *Server) routes() []route {
 		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
 	}
 	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}
-	return []route{
+	return append(accessRoutes(&v1), []route{
 		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
 		{http.MethodPost, "/topics/:operation", publishers, s.publishToNamespace},
 		{http.MethodGet, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
 		{http.MethodPost, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
 
-		{http.MethodGet, "/v1/topics", administrators, v1.ListTopics},
+		{http.MethodGet, "/v1/topics", viewers, v1.ListTopics},
 		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
-		{http.MethodGet, "/v1/topics/:topic", administrators, v1.GetTopic},
+		{http.MethodGet, "/v1/topics/:topic", viewers, v1.GetTopic},
 		{http.MethodDelete, "/v1/topics/:topic", administrators, v1.DeleteTopic},
 		{http.MethodPost, "/v1/topics/:topic/listKeys", administrators, v1.ListTopicKeys},
 		{http.MethodPost, "/v1/topics/:topic/regenerateKey", administrators, v1.RegenerateTopicKey},
-		{http.MethodPost, "/v1/topics/:topic/testFilter", administrators, v1.TestFilter},
-		{http.MethodGet, "/v1/topics/:topic/subscriptions", administrators, v1.ListSubscriptions},
+		{http.MethodPost, "/v1/topics/:topic/testFilter", viewers, v1.TestFilter},
+		{http.MethodGet, "/v1/topics/:topic/subscriptions", viewers, v1.ListSubscriptions},
 		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
-		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.GetSubscription},
+		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", viewers, v1.GetSubscription},
 		{http.MethodPatch, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PatchSubscription},
 		{http.MethodDelete, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.DeleteSubscription},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/pause", administrators, v1.PauseSubscription},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", administrators, v1.ResumeSubscription},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", administrators, v1.ReleaseSubscription},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", administrators, v1.ProbeSubscription},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/validate", administrators, v1.ValidateSubscription},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", administrators, v1.TestSubscriptionFilter},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testDelivery", administrators, v1.TestDelivery},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/pause", operators, v1.PauseSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", operators, v1.ResumeSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", operators, v1.ReleaseSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", operators, v1.ProbeSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/validate", operators, v1.ValidateSubscription},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", viewers, v1.TestSubscriptionFilter},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testDelivery", operators, v1.TestDelivery},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators, v1.RevealSubscriptionEndpoint},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", administrators, v1.RevealSubscriptionHeaders},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", administrators, v1.GetSigningSecrets},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", administrators, v1.RotateSigningSecret},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", administrators, v1.RedeliverEvents},
-		{http.MethodGet, "/v1/deadLetters", administrators, v1.ListDeadLetters},
-		{http.MethodPost, "/v1/deadLetters/redeliver", administrators, v1.RedeliverDeadLetters},
-		{http.MethodPost, "/v1/deadLetters/purge", administrators, v1.PurgeDeadLetters},
-		{http.MethodGet, "/v1/deadLetters/:deadLetterId", administrators, v1.GetDeadLetter},
-		{http.MethodDelete, "/v1/deadLetters/:deadLetterId", administrators, v1.PurgeDeadLetter},
-		{http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", administrators, v1.RedeliverDeadLetter},
-		{http.MethodGet, "/v1/operations", administrators, v1.ListOperations},
-		{http.MethodGet, "/v1/operations/:operationId", administrators, v1.GetOperation},
-		{http.MethodPost, "/v1/operations/:operationId/cancel", administrators, v1.CancelOperation},
-		{http.MethodPost, "/v1/topics/:topic/eraseSubject", administrators, v1.EraseSubject},
-		{http.MethodPost, "/v1/events/:systemId/erase", administrators, v1.EraseEvent},
-		{http.MethodGet, "/v1/deliveries/:deliveryId", administrators, v1.GetDelivery},
-		{http.MethodGet, "/v1/deliveries/:deliveryId/attempts", administrators, v1.ListDeliveryAttempts},
-		{http.MethodPost, "/v1/deliveries/:deliveryId/cancel", administrators, v1.CancelDelivery},
-		{http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", administrators, v1.RetryDelivery},
-		{http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", administrators, v1.DeadLetterDelivery},
-		{http.MethodGet, "/v1/policies", administrators, v1.ListPolicies},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", operators, v1.RedeliverEvents},
+		{http.MethodGet, "/v1/deadLetters", viewers, v1.ListDeadLetters},
+		{http.MethodPost, "/v1/deadLetters/redeliver", operators, v1.RedeliverDeadLetters},
+		{http.MethodPost, "/v1/deadLetters/purge", operators, v1.PurgeDeadLetters},
+		{http.MethodGet, "/v1/deadLetters/:deadLetterId", viewers, v1.GetDeadLetter},
+		{http.MethodDelete, "/v1/deadLetters/:deadLetterId", operators, v1.PurgeDeadLetter},
+		{http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", operators, v1.RedeliverDeadLetter},
+		{http.MethodGet, "/v1/operations", viewers, v1.ListOperations},
+		{http.MethodGet, "/v1/operations/:operationId", viewers, v1.GetOperation},
+		{http.MethodPost, "/v1/operations/:operationId/cancel", operators, v1.CancelOperation},
+		{http.MethodPost, "/v1/topics/:topic/eraseSubject", operators, v1.EraseSubject},
+		{http.MethodPost, "/v1/events/:systemId/erase", operators, v1.EraseEvent},
+		{http.MethodGet, "/v1/deliveries/:deliveryId", viewers, v1.GetDelivery},
+		{http.MethodGet, "/v1/deliveries/:deliveryId/attempts", viewers, v1.ListDeliveryAttempts},
+		{http.MethodPost, "/v1/deliveries/:deliveryId/cancel", operators, v1.CancelDelivery},
+		{http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", operators, v1.RetryDelivery},
+		{http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", operators, v1.DeadLetterDelivery},
+		{http.MethodGet, "/v1/policies", viewers, v1.ListPolicies},
 		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
-		{http.MethodGet, "/v1/policies/:policy", administrators, v1.GetPolicy},
+		{http.MethodGet, "/v1/policies/:policy", viewers, v1.GetPolicy},
 		{http.MethodDelete, "/v1/policies/:policy", administrators, v1.DeletePolicy},
 
 		{http.MethodGet, "/healthz", anyone, s.healthz},
 		{http.MethodGet, "/readyz", anyone, s.readyz},
 		{http.MethodGet, "/openapi.yaml", anyone, s.specification},
+	}...)
+}
+
+// accessRoutes are those that let others in.
+func accessRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
+		{http.MethodGet, "/v1/apiKeys", administrators, v1.ListAPIKeys},
+		{http.MethodPost, "/v1/apiKeys", administrators, v1.CreateAPIKey},
+		{http.MethodGet, "/v1/apiKeys/:apiKey", administrators, v1.GetAPIKey},
+		{http.MethodDelete, "/v1/apiKeys/:apiKey", administrators, v1.RevokeAPIKey},
+		{http.MethodGet, "/v1/users", administrators, v1.ListUsers},
+		{http.MethodPut, "/v1/users/:user", administrators, v1.PutUser},
+		{http.MethodGet, "/v1/users/:user", administrators, v1.GetUser},
+		{http.MethodDelete, "/v1/users/:user", administrators, v1.DeleteUser},
 	}
 }
 
 func (r route) addTo(e *echo.Echo, s *Server) {
-	if r.access == administrators {
-		e.Add(r.method, r.path, r.handle, s.requireAdmin)
+	if needed := r.access.role(); needed != "" {
+		e.Add(r.method, r.path, r.handle, s.permit(needed))
 		return
 	}
 	e.Add(r.method, r.path, r.handle)

@@ -120,6 +120,7 @@ func TestValidationURL(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
+	viewer := b.apiKey("viewer", "read", "")
 	e := endpoint(t, answers(http.StatusOK))
 	open := func(method, link string) answer { return b.send(method, strings.TrimPrefix(link, b.url), "") }
 	await := func(name string) (path, link string) {
@@ -133,6 +134,9 @@ func TestValidationURL(t *testing.T) {
 		require.Contains(t, validation["message"], "open validationUrl within 10 minutes, or set endpointValidation to skip")
 		link = validation["validationUrl"].(string)
 		require.True(t, strings.HasPrefix(link, b.url+"/topics/orders/eventsubscriptions/"+name+"/validate?id="), link)
+		viewed := b.send(http.MethodGet, path, "", "Authorization", "Bearer "+viewer).json(http.StatusOK)["validation"].(map[string]any)
+		require.Nil(t, viewed["validationUrl"], "whoever has it vouches for the endpoint")
+		require.Equal(t, validation["expiresAt"], viewed["expiresAt"])
 		return path, link
 	}
 	path, link := await("billing")

@@ -75,6 +75,17 @@ const (
 	auditPolicyMade           auditAction = "policy_made"
 	auditPolicyReplaced       auditAction = "policy_replaced"
 	auditPolicyDeleted        auditAction = "policy_deleted"
+	auditKeyMade              auditAction = "api_key_made"
+	auditKeyRevoked           auditAction = "api_key_revoked"
+	auditUserMade             auditAction = "user_made"
+	auditUserReplaced         auditAction = "user_replaced"
+	auditUserDeleted          auditAction = "user_deleted"
+	auditUserLockedOut        auditAction = "user_locked_out"
+	auditPasswordChanged      auditAction = "password_changed"
+	auditSignedIn             auditAction = "signed_in"
+	auditSignInFailed         auditAction = "sign_in_failed"
+	auditSignedOut            auditAction = "signed_out"
+	auditSessionsEnded        auditAction = "sessions_ended"
 )
 
 // auditEntry is one row of the audit. No secret may be in it.

@@ -11,7 +11,7 @@ import (
 // ErrInvalid says that an argument cannot be used.
 var ErrInvalid = errors.New("invalid argument")
 
-// FunctionError is what a function of schema postrider refuses to do. Its words may be shown to whoever asked. It is ErrNotFound, ErrInvalid,
+// FunctionError is what a function of schema postrider, or Access, refuses to do. Its words may be shown to whoever asked. It is ErrNotFound, ErrInvalid,
 // ErrPaused, ErrNotValidated, or ErrConflict for all else that is in the way.
 type FunctionError struct {
 	Message string

@@ -51,6 +51,7 @@ type Store struct {
 	recorder  *recorder[*recordRequest]
 	loader    *loader
 	notifier  *notifier
+	access    *Access
 	traffic   *traffic
 	promoter  promoter
 	failing   failing
@@ -86,6 +87,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool)}
 	s.confirmer.reload = s.Reload
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
+	s.access = AccessOf(o.Pool)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlan), recordStatementFor, resultColumns)

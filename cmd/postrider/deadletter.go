@@ -330,7 +330,7 @@ func verbError(err error) error {
 		return err
 	case errors.Is(err, store.ErrConflict):
 		hint := strings.NewReplacer("again => true", "--again", "as subscription", "with --to-subscription", "postrider.purge()", "deadletter purge").Replace(refusal.Hint)
-		return fmt.Errorf("%s. %s", refusal.Message, hint)
+		return errors.New(strings.TrimSuffix(refusal.Message+". "+hint, ". "))
 	default:
 		return usagef("%s", refusal.Message)
 	}

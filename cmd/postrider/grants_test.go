@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"postrider/store"
 )
 
 // plantSecrets fills a database with one of each kind, by every door that they come in by, and returns them.
@@ -56,20 +58,36 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/getSigningSecrets", "")), &signing))
 	raw, err := base64.StdEncoding.DecodeString(testEncryptionKey)
 	require.NoError(t, err)
+	var apiKey struct{ Key string }
+	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"planted","scope":"admin"}`)), &apiKey))
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/planted", `{"role":"admin","password":"planted-password"}`)
+	session := signIn(t, db, "planted", "planted-password")
 	secrets = map[string]string{
 		"an endpoint's query": "planted-query", "a handshake's": "planted-handshake", "a header": "planted-header", "an idempotency key": "planted-idempotency",
 		"a topic's first key": keys.Key1, "its second key": keys.Key2, "a signature": sas[strings.LastIndex(sas, "=")+1:], "a signing secret": strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
 		"a validation code": code[1], "the encryption key": testEncryptionKey, "the encryption key's bytes": string(raw), "the admin token": testAdminToken,
+		"an API key": apiKey.Key[12:], "a password": "planted-password", "what a password was hashed to": one[string](db, "SELECT password_hash FROM postrider_internal.users"), "a session": session,
 	}
 	for _, column := range []string{
 		"key1_sealed FROM postrider_internal.topics", "key1_hash FROM postrider_internal.topics", "endpoint_sealed FROM postrider_internal.event_subscriptions", "endpoint_hash FROM postrider_internal.event_subscriptions",
 		"delivery_headers_sealed FROM postrider_internal.event_subscriptions", "signing_sealed FROM postrider_internal.event_subscriptions", "proof FROM postrider_internal.encryption_keys",
-		"key_hash FROM postrider_internal.idempotency_keys",
+		"key_hash FROM postrider_internal.idempotency_keys", "key_hash FROM postrider_internal.api_keys", "token_hash FROM postrider_internal.sessions",
 	} {
 		name, _, _ := strings.Cut(column, " ")
 		secrets["what is sealed: "+column] = hex.EncodeToString(one[[]byte](db, "SELECT "+column+" WHERE "+name+" IS NOT NULL LIMIT 1"))
 	}
 	return secrets
+}
+
+// signIn begins a session of the dashboard and returns its token.
+func signIn(t *testing.T, db *database, name, password string) (token string) {
+	t.Helper()
+	pool, err := store.OpenPool(t.Context(), db.url, 2)
+	require.NoError(t, err)
+	defer pool.Close()
+	token, _, err = store.AccessOf(pool).SignIn(t.Context(), name, password, store.SignInFrom{Address: "192.0.2.7"})
+	require.NoError(t, err)
+	return token
 }
 
 // loginAs is a session of a user who has one of our roles and nothing else.

@@ -38,6 +38,9 @@ type cli struct {
 	Delivery     deliveryCmd     `cmd:"" help:"Show, cancel, retry or give up a delivery."`
 	Event        eventCmd        `cmd:"" help:"Erase events."`
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
+
+	Apikey apikeyCmd `cmd:"" help:"Make, list and revoke the keys that programs send."`
+	User   userCmd   `cmd:"" help:"Add, list and change the people who sign in to the dashboard."`
 }
 
 func main() {

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/server"
+	"postrider/store"
+)
+
+type apikeyCmd struct {
+	Create apikeyCreateCmd `cmd:"" help:"Make an API key and print it. It is shown once."`
+	List   apikeyListCmd   `cmd:"" help:"List the API keys, those that were revoked too."`
+	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. It works nowhere a second later."`
+}
+
+// access does something about who may use the service, in a database that may have no running one.
+func (f databaseFlags) access(ctx context.Context, do func(context.Context, *store.Access) error) error {
+	return verbError(f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), store.AccessOf(pool)) }))
+}
+
+type apikeyCreateCmd struct {
+	databaseFlags
+	outputFlag
+	Name          string `arg:"" help:"Name of the key; the audit calls whoever sends it key:NAME."`
+	Scope         string `required:"" enum:"publish,read,operate,admin" help:"What it opens: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
+	Topic         string `help:"With scope publish: the one topic that it publishes to (default: every topic)." placeholder:"TOPIC"`
+	ExpiresInDays int    `help:"It works for so many days (default: until it is revoked)." placeholder:"DAYS"`
+}
+
+// Help is shown by apikey create --help.
+func (apikeyCreateCmd) Help() string {
+	return `The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/access.md.
+
+Examples:
+  postrider apikey create ci --scope operate --expires-in-days 90
+  postrider apikey create shop --scope publish --topic orders`
+}
+
+// Run executes apikey create.
+func (c *apikeyCreateCmd) Run(ctx context.Context) error {
+	const day = 24 * time.Hour
+	if c.ExpiresInDays < 0 || c.ExpiresInDays > int(store.MaxKeyLife/day) {
+		return usagef("--expires-in-days %d: must be between 1 and %d", c.ExpiresInDays, store.MaxKeyLife/day)
+	}
+	spec := store.APIKeySpec{Name: c.Name, Scope: store.Scope(c.Scope), Topic: c.Topic, ExpiresIn: time.Duration(c.ExpiresInDays) * day}
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		key, made, err := a.CreateAPIKey(ctx, spec)
+		if err != nil {
+			return err
+		}
+		described := server.DescribeAPIKey(made)
+		described.Key = &key
+		return c.print(described, func(w io.Writer) {
+			fmt.Fprintf(w, "API key %s was made: %s. It is shown this once:\n%s\n", made.Name, opens(made), key)
+		})
+	})
+}
+
+// opens says what a key is for, in a few words.
+func opens(k *store.APIKey) string {
+	switch {
+	case k.Scope != store.ScopePublish:
+		return "scope " + string(k.Scope)
+	case k.Topic != nil:
+		return "it publishes to topic " + *k.Topic
+	default:
+		return "it publishes to every topic"
+	}
+}
+
+type apikeyListCmd struct {
+	databaseFlags
+	outputFlag
+}
+
+// Help is shown by apikey list --help.
+func (apikeyListCmd) Help() string { return "Example:\n  postrider apikey list" }
+
+// Run executes apikey list.
+func (c *apikeyListCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		list, err := everyPage(ctx, a.APIKeys, func(k *store.APIKey) string { return k.Name })
+		if err != nil {
+			return err
+		}
+		described := make([]server.APIKey, len(list))
+		for i := range list {
+			described[i] = server.DescribeAPIKey(&list[i])
+		}
+		return c.print(described, func(w io.Writer) {
+			fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tMADE BY")
+			for i := range list {
+				k := &list[i]
+				topic := "-"
+				if k.Scope == store.ScopePublish {
+					topic = "every"
+				}
+				if k.Topic != nil {
+					topic = *k.Topic
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, topic, k.Hint, k.State, momentOr("never", k.ExpiresAt), momentOr("never", k.LastUsedAt), k.CreatedBy)
+			}
+		})
+	})
+}
+
+// everyPage reads a list to its end, page by page.
+func everyPage[T any](ctx context.Context, read func(ctx context.Context, after string, limit int) ([]T, error), name func(*T) string) (list []T, err error) {
+	const page = 1000
+	for after := ""; ; {
+		some, err := read(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, some...); len(some) < page {
+			return list, nil
+		}
+		after = name(&some[page-1])
+	}
+}
+
+func momentOr(otherwise string, t *time.Time) string {
+	if t == nil {
+		return otherwise
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+type apikeyRevokeCmd struct {
+	databaseFlags
+	Name string `arg:"" help:"Name of the key."`
+}
+
+// Help is shown by apikey revoke --help.
+func (apikeyRevokeCmd) Help() string {
+	return "It stays listed, and its name stays taken. Revoking it again is nothing.\n\nExample:\n  postrider apikey revoke ci"
+}
+
+// Run executes apikey revoke.
+func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		k, err := a.RevokeAPIKey(ctx, c.Name)
+		if err == nil {
+			_, err = fmt.Printf("API key %s is revoked since %s.\n", k.Name, momentOr("", k.RevokedAt))
+		}
+		return err
+	})
+}

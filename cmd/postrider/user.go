@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"postrider/server"
+	"postrider/store"
+)
+
+type userCmd struct {
+	Add      userAddCmd      `cmd:"" help:"Add somebody who may sign in to the dashboard."`
+	List     userListCmd     `cmd:"" help:"List the users."`
+	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end."`
+	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions end, and so does a lock-out."`
+	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions end."`
+}
+
+// passwordFlag says where a password comes from. It is no argument: those are in the list of processes and in the shell's history.
+type passwordFlag struct {
+	PasswordStdin bool `help:"Read the password from standard input, without the line's end (default: ask for it on the terminal)."`
+}
+
+// read reads a password, of 12 to 1024 bytes as the store will say.
+func (f passwordFlag) read() (string, error) {
+	if f.PasswordStdin {
+		raw, err := io.ReadAll(io.LimitReader(os.Stdin, store.MaxPassword+3))
+		if err != nil {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+		return string(bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r"))), nil
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return "", usagef("standard input is no terminal: to read the password from it, say --password-stdin")
+	}
+	once, err := ask("Password: ")
+	if err != nil {
+		return "", err
+	}
+	again, err := ask("The same again: ")
+	if err != nil {
+		return "", err
+	}
+	if once != again {
+		return "", usagef("the two passwords differ")
+	}
+	return once, nil
+}
+
+// ask reads a line that is not shown.
+func ask(question string) (string, error) {
+	fmt.Fprint(os.Stderr, question)
+	raw, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(os.Stderr)
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	return string(raw), nil
+}
+
+type userAddCmd struct {
+	databaseFlags
+	passwordFlag
+	Name string `arg:"" help:"Name to sign in with."`
+	Role string `required:"" enum:"viewer,operator,admin" help:"What they may do: viewer, operator or admin." placeholder:"ROLE"`
+}
+
+// Help is shown by user add --help.
+func (userAddCmd) Help() string {
+	return `Examples:
+  postrider user add anna --role admin
+  printf %s "$PASSWORD" | postrider user add anna --role viewer --password-stdin`
+}
+
+// Run executes user add.
+func (c *userAddCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		if _, err := a.User(ctx, c.Name); err == nil {
+			return fmt.Errorf("there is a user %s already: user role and user password change them", c.Name)
+		}
+		password, err := c.read()
+		if err != nil {
+			return err
+		}
+		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role), Password: &password}); err != nil {
+			return err
+		}
+		_, err = fmt.Printf("User %s was added, with the role %s.\n", c.Name, c.Role)
+		return err
+	})
+}
+
+type userListCmd struct {
+	databaseFlags
+	outputFlag
+}
+
+// Help is shown by user list --help.
+func (userListCmd) Help() string { return "Example:\n  postrider user list" }
+
+// Run executes user list.
+func (c *userListCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		list, err := everyPage(ctx, a.Users, func(u *store.User) string { return u.Name })
+		if err != nil {
+			return err
+		}
+		described := make([]server.User, len(list))
+		for i := range list {
+			described[i] = server.DescribeUser(&list[i])
+		}
+		return c.print(described, func(w io.Writer) {
+			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
+			for i := range list {
+				u := &list[i]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(u), u.Sessions, momentOr("never", u.LastSignInAt), u.CreatedBy)
+			}
+		})
+	})
+}
+
+func userState(u *store.User) string {
+	switch {
+	case u.Disabled:
+		return "disabled"
+	case u.LockedUntil != nil:
+		return "locked until " + momentOr("", u.LockedUntil)
+	default:
+		return "active"
+	}
+}
+
+type userRoleCmd struct {
+	databaseFlags
+	Name string `arg:"" help:"Name of the user."`
+	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
+}
+
+// Help is shown by user role --help.
+func (userRoleCmd) Help() string { return "Example:\n  postrider user role anna operator" }
+
+// Run executes user role.
+func (c *userRoleCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		if _, err := a.User(ctx, c.Name); err != nil {
+			return err
+		}
+		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role)}); err != nil {
+			return err
+		}
+		_, err := fmt.Printf("User %s has the role %s.\n", c.Name, c.Role)
+		return err
+	})
+}
+
+type userPasswordCmd struct {
+	databaseFlags
+	passwordFlag
+	Name string `arg:"" help:"Name of the user."`
+}
+
+// Help is shown by user password --help.
+func (userPasswordCmd) Help() string {
+	return "The old one is not asked for: whoever has the database's URL may do this.\n\nExample:\n  postrider user password anna"
+}
+
+// Run executes user password.
+func (c *userPasswordCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		u, err := a.User(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		password, err := c.read()
+		if err != nil {
+			return err
+		}
+		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: u.Role, Password: &password}); err != nil {
+			return err
+		}
+		_, err = fmt.Printf("User %s has another password.\n", c.Name)
+		return err
+	})
+}
+
+type userRemoveCmd struct {
+	databaseFlags
+	Name string `arg:"" help:"Name of the user."`
+}
+
+// Help is shown by user remove --help.
+func (userRemoveCmd) Help() string {
+	return "The audit keeps the name.\n\nExample:\n  postrider user remove anna"
+}
+
+// Run executes user remove.
+func (c *userRemoveCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		if err := a.DeleteUser(ctx, c.Name); err != nil {
+			return err
+		}
+		_, err := fmt.Printf("User %s was removed.\n", c.Name)
+		return err
+	})
+}

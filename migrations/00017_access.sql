@@ -1,0 +1,95 @@
+-- +goose Up
+-- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a session there is only the SHA-256:
+-- both are 32 random bytes, which nobody finds by trying, so a fast hash will do. People choose passwords, so those have a slow one.
+CREATE TABLE postrider_internal.api_keys (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text NOT NULL UNIQUE,
+    key_hash     bytea NOT NULL UNIQUE CHECK (octet_length(key_hash) = 32),
+    hint         text NOT NULL,
+    scope        text NOT NULL CHECK (scope IN ('publish', 'read', 'operate', 'admin')),
+    -- A name and not an id: the key is for whatever topic has the name. NULL = every topic.
+    topic        text,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    created_by   text NOT NULL,
+    expires_at   timestamptz,
+    last_used_at timestamptz,
+    revoked_at   timestamptz,
+    CONSTRAINT topic_of_publishers CHECK (topic IS NULL OR scope = 'publish')
+);
+
+-- failed_* belong to the lock-out and to the audit, which has one row for the wrong passwords of a minute: failed_untold are those that no row has yet.
+CREATE TABLE postrider_internal.users (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name            text NOT NULL UNIQUE CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$'),
+    password_hash   text NOT NULL CHECK (password_hash ~ '^\$argon2id\$'),
+    role            text NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    created_by      text NOT NULL,
+    changed_at      timestamptz NOT NULL DEFAULT now(),
+    disabled_at     timestamptz,
+    last_sign_in_at timestamptz,
+    failed_sign_ins integer NOT NULL DEFAULT 0,
+    failed_at       timestamptz,
+    failed_told_at  timestamptz,
+    failed_untold   integer NOT NULL DEFAULT 0,
+    locked_until    timestamptz
+);
+
+CREATE TABLE postrider_internal.sessions (
+    token_hash   bytea PRIMARY KEY CHECK (octet_length(token_hash) = 32),
+    user_id      bigint NOT NULL REFERENCES postrider_internal.users ON DELETE CASCADE,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    last_seen_at timestamptz NOT NULL DEFAULT now(),
+    expires_at   timestamptz NOT NULL,
+    address      text,
+    user_agent   text CHECK (char_length(user_agent) <= 300)
+);
+CREATE INDEX sessions_user_idx ON postrider_internal.sessions (user_id);
+
+-- A session ends 12 hours after it was last seen, and at its own expires_at in any case.
+-- +goose StatementBegin
+CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
+-- +goose StatementEnd
+
+CREATE VIEW postrider.api_keys AS
+SELECT k.name, k.scope, k.topic, k.hint, CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END AS state,
+       k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at
+  FROM postrider_internal.api_keys k;
+COMMENT ON VIEW postrider.api_keys IS 'Keys that programs send, without the keys. Those that were revoked or have expired stay listed.';
+COMMENT ON COLUMN postrider.api_keys.name IS 'Name of the key; the audit calls whoever sends it key:NAME.';
+COMMENT ON COLUMN postrider.api_keys.scope IS 'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), admin.';
+COMMENT ON COLUMN postrider.api_keys.topic IS 'Of scope publish: the one topic that it publishes to; NULL = every topic.';
+COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to find it again; the other 35 are nowhere.';
+COMMENT ON COLUMN postrider.api_keys.state IS 'active, expired or revoked.';
+COMMENT ON COLUMN postrider.api_keys.created_at IS 'When it was made.';
+COMMENT ON COLUMN postrider.api_keys.created_by IS 'Who made it, as postrider.audit tells actors.';
+COMMENT ON COLUMN postrider.api_keys.expires_at IS 'When it stops working; NULL = never.';
+COMMENT ON COLUMN postrider.api_keys.last_used_at IS 'When it was last sent, to the minute; NULL = never.';
+COMMENT ON COLUMN postrider.api_keys.revoked_at IS 'When it was revoked; NULL = it was not.';
+
+CREATE VIEW postrider.users AS
+SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at, u.last_sign_in_at, u.failed_sign_ins,
+       CASE WHEN u.locked_until > now() THEN u.locked_until END AS locked_until,
+       (SELECT count(*)::integer FROM postrider_internal.sessions s WHERE s.user_id = u.id AND postrider_internal.session_ends(s) > now()) AS sessions
+  FROM postrider_internal.users u;
+COMMENT ON VIEW postrider.users IS 'People who sign in to the dashboard, without their passwords.';
+COMMENT ON COLUMN postrider.users.name IS 'Name to sign in with; the audit calls them user:NAME.';
+COMMENT ON COLUMN postrider.users.role IS 'What they may do: viewer, operator or admin; each may do what the one before it may.';
+COMMENT ON COLUMN postrider.users.disabled IS 'They cannot sign in.';
+COMMENT ON COLUMN postrider.users.created_at IS 'When they were added.';
+COMMENT ON COLUMN postrider.users.created_by IS 'Who added them, as postrider.audit tells actors.';
+COMMENT ON COLUMN postrider.users.changed_at IS 'When role, password or disabled last changed.';
+COMMENT ON COLUMN postrider.users.disabled_at IS 'Since when they cannot sign in; NULL = they can.';
+COMMENT ON COLUMN postrider.users.last_sign_in_at IS 'When they last signed in; NULL = never.';
+COMMENT ON COLUMN postrider.users.failed_sign_ins IS 'Wrong passwords since they last signed in; a day without one forgets them.';
+COMMENT ON COLUMN postrider.users.locked_until IS 'Until when no password is looked at, after 10 wrong ones or more; NULL = they are.';
+COMMENT ON COLUMN postrider.users.sessions IS 'How many sessions are open.';
+
+-- +goose Down
+DROP VIEW postrider.users;
+DROP VIEW postrider.api_keys;
+DROP FUNCTION postrider_internal.session_ends(postrider_internal.sessions);
+DROP TABLE postrider_internal.sessions;
+DROP TABLE postrider_internal.users;
+DROP TABLE postrider_internal.api_keys;

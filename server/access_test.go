@@ -1,0 +1,260 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/server"
+	"postrider/store"
+)
+
+// apiKey makes one and returns it.
+func (b *bundle) apiKey(name, scope, topic string) string {
+	b.t.Helper()
+	body := fmt.Sprintf(`{"name":%q,"scope":%q}`, name, scope)
+	if topic != "" {
+		body = fmt.Sprintf(`{"name":%q,"scope":%q,"topic":%q}`, name, scope, topic)
+	}
+	return b.manage(http.MethodPost, "/v1/apiKeys", body).json(http.StatusCreated)["key"].(string)
+}
+
+// rolesInWriting is the table of docs/access.md: method and path, and the role that is needed.
+func rolesInWriting(t *testing.T) map[string]store.Role {
+	t.Helper()
+	text, err := os.ReadFile("../docs/access.md")
+	require.NoError(t, err)
+	roles := map[string]store.Role{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /v1[^`]*)` \\| (\\w+) \\|$").FindAllStringSubmatch(string(text), -1) {
+		roles[row[1]] = store.Role(row[2])
+	}
+	return roles
+}
+
+// Every operation is tried with every kind of credential, and answers as docs/access.md says.
+func TestWhoMayWhat(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	accessKey := b.topic("orders", "")
+	rights := map[string]store.Role{ // what is right, and what it may
+		"Bearer " + adminToken:                         store.RoleAdmin,
+		"bearer " + b.apiKey("a", "admin", ""):         store.RoleAdmin,
+		"Bearer " + b.apiKey("o", "operate", ""):       store.RoleOperator,
+		"Bearer " + b.apiKey("r", "read", ""):          store.RoleViewer,
+		"Bearer " + b.apiKey("p", "publish", ""):       "",
+		"Bearer " + b.apiKey("1", "publish", "orders"): "",
+	}
+	revoked := b.apiKey("gone", "admin", "")
+	b.manage(http.MethodDelete, "/v1/apiKeys/gone", "").json(http.StatusOK)
+	wrongs := []string{
+		"", "Bearer wrong", "Bearer " + adminToken[:5], "Bearer " + adminToken + "x", "Basic " + adminToken, adminToken, "Bearer " + accessKey, "Bearer " + devKey,
+		"Bearer prk_" + strings.Repeat("A", 43), "Bearer " + revoked, "SharedAccessKey " + b.apiKey("scheme", "admin", ""),
+	}
+	written, tried := rolesInWriting(t), 0
+	for _, op := range operations(t) {
+		if !strings.HasPrefix(op.path, "/v1") {
+			continue
+		}
+		tried++
+		route := op.method + " " + op.template
+		needed, listed := written[route]
+		require.True(t, listed, "docs/access.md has no row for %s", route)
+		delete(written, route)
+		fresh, err := server.New(server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond})
+		require.NoError(t, err)
+		send := func(who store.Actor, headers ...string) answer {
+			r := httptest.NewRequestWithContext(store.WithActor(t.Context(), who), op.method, op.path, strings.NewReader("{}"))
+			for i := 0; i < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			w := httptest.NewRecorder()
+			fresh.Handler().ServeHTTP(w, r)
+			return answer{t, w.Code, w.Header(), w.Body.String()}
+		}
+		for _, wrong := range wrongs {
+			require.Equal(t, http.StatusUnauthorized, send(store.Actor{}, "Authorization", wrong).status, "%s with %q", route, wrong)
+		}
+		send(store.Actor{}, "aeg-sas-key", adminToken).refused(401, "Unauthorized")
+		judge := func(what string, role store.Role, a answer) {
+			t.Helper()
+			if role.Allows(needed) {
+				require.NotContains(t, []int{401, 403}, a.status, "%s with %s", route, what)
+				return
+			}
+			refused := a.refused(403, "Forbidden")
+			require.Contains(t, refused.Message, "this needs the role "+string(needed))
+			require.Contains(t, refused.Message, string(role))
+		}
+		for _, shown := range slices.Sorted(maps.Keys(rights)) {
+			judge(shown, rights[shown], send(store.Actor{}, "Authorization", shown))
+		}
+		for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {
+			judge("a session", role, send(store.Actor{Name: "user:anna", Role: role}))
+		}
+	}
+	require.Equal(t, 52, tried)
+	require.Empty(t, written, "docs/access.md has rows for what there is not")
+	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
+		require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "", header, shown).status)
+	}
+}
+
+// No way of writing a path leads past the door.
+func TestNoPathAvoidsTheDoor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	for _, path := range []string{
+		"/v1/%74opics", "/%76%31/topics", "/v1%2Ftopics", "//v1/topics", "/v1//topics", "/./v1/topics", "/x/../v1/topics", "/V1/topics", "/v1/topics?", "/v1/topics%00", "/v1;x/topics", "/v1/topics/.", "/%5cv1/topics",
+		"/topics/../v1/topics", "/healthz/../v1/topics", "/healthz%2f..%2fv1/topics", "/v1/topics/orders/..",
+	} {
+		status := b.send(http.MethodGet, path, "").status
+		require.Contains(t, []int{400, 401, 404, 405}, status, path)
+	}
+	require.Equal(t, http.StatusUnauthorized, b.send(http.MethodGet, "/v1/topics", "", "X-HTTP-Method-Override", "HEAD").status)
+	require.NotEqual(t, http.StatusOK, b.send(http.MethodHead, "/v1/topics", "").status)
+	require.NotEqual(t, http.StatusOK, b.send(http.MethodOptions, "/v1/topics", "").status)
+}
+
+func eventNamed(id string) string {
+	return fmt.Sprintf(`[{"id":%q,"subject":"s","eventType":"t","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
+}
+
+func TestPublishingWithAPIKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	b.topic("bills", "")
+	b.topic("wide", `{"kind":"namespace"}`)
+	keys := map[string]string{}
+	for _, scope := range []string{"publish", "read", "operate", "admin"} {
+		keys[scope] = b.apiKey(scope, scope, "")
+	}
+	keys["orders"] = b.apiKey("orders", "publish", "orders")
+	for _, row := range []struct {
+		key, topic string
+		status     int
+	}{
+		{"publish", "orders", 200},
+		{"publish", "bills", 200},
+		{"admin", "bills", 200},
+		{"orders", "orders", 200},
+		{"orders", "bills", 403},
+		{"orders", "never", 403},
+		{"publish", "never", 404},
+		{"read", "orders", 403},
+		{"operate", "orders", 403},
+	} {
+		for name, header := range map[string][]string{"aeg-sas-key": {"aeg-sas-key", keys[row.key]}, "bearer": {"Authorization", "Bearer " + keys[row.key]}, "shared": {"Authorization", "SharedAccessKey " + keys[row.key]}} {
+			a := b.send(http.MethodPost, "/topics/"+row.topic+"/api/events", eventNamed(row.key+name), append(header, "Content-Type", "application/json")...)
+			require.Equal(t, row.status, a.status, "%s to %s by %s: %s", row.key, row.topic, name, a.body)
+			if row.status == 403 {
+				require.Contains(t, a.refused(403, "Forbidden").Message, "API key "+row.key)
+			}
+		}
+	}
+	wide := b.send(http.MethodPost, "/topics/wide:publish", `{"specversion":"1.0","id":"1","source":"s","type":"t"}`, "Authorization", "SharedAccessKey "+keys["publish"], "Content-Type", "application/cloudevents+json")
+	require.Equal(t, http.StatusOK, wide.status, wide.body)
+	require.Equal(t, 13, b.count("SELECT count(*) FROM postrider.events"))
+
+	b.manage(http.MethodDelete, "/v1/apiKeys/orders", "").json(http.StatusOK)
+	for name, key := range map[string]string{"revoked": keys["orders"], "unknown": "prk_" + strings.Repeat("A", 43), "cut": keys["publish"][:40]} {
+		require.Contains(t, b.publish("orders", key, eventNamed(name)).refused(401, "Unauthorized").Message, "no such API key", name)
+	}
+	require.Equal(t, 13, b.count("SELECT count(*) FROM postrider.events"))
+}
+
+// Who guesses at /v1 is put off, and who was right before is heard all the same.
+func TestGuessingAtTheAPI(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.apiKey("ci", "read", "")
+	get := func(token string) answer {
+		return b.send(http.MethodGet, "/v1/topics", "", "Authorization", "Bearer "+token)
+	}
+	require.Equal(t, http.StatusOK, get(key).status)
+	status := map[int]int{}
+	for i := range 60 {
+		status[get(fmt.Sprintf("prk_%043d", i)).status]++
+		status[get(fmt.Sprintf("guess-%d", i)).status]++
+	}
+	require.Equal(t, 120, status[401]+status[429])
+	require.InDelta(t, 35, status[401], 6, "thirty, and one a second")
+	refused := get("prk_another")
+	require.Contains(t, refused.refused(429, "TooManyRequests").Message, "from your address")
+	require.NotEmpty(t, refused.header.Get("Retry-After"))
+	require.Equal(t, http.StatusOK, get(key).status)
+	require.Equal(t, http.StatusOK, get(adminToken).status)
+}
+
+func TestAPIKeysAndUsersByREST(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	admin := b.apiKey("root", "admin", "")
+	b.audited()
+	as := func(key, method, path, body string) answer {
+		return b.send(method, path, body, "Authorization", "Bearer "+key)
+	}
+	for body, target := range map[string]string{
+		`{"name":"a b","scope":"read"}`:                          "name",
+		`{"scope":"read"}`:                                       "name",
+		`{"name":"x","scope":"root"}`:                            "scope",
+		`{"name":"x","scope":"read","topic":"orders"}`:           "topic",
+		`{"name":"x","scope":"read","expiresInDays":0}`:          "expiresInDays",
+		`{"name":"x","scope":"read","expiresInDays":3651}`:       "expiresInDays",
+		`{"name":"x","scope":"read","role":"admin"}`:             "role",
+		`{"name":"x","scope":"read","expiresInDays":9999999999}`: "expiresInDays",
+	} {
+		require.Equal(t, target, as(admin, "POST", "/v1/apiKeys", body).refused(400, "InvalidRequest").Details[0].Target, body)
+	}
+	as(admin, "POST", "/v1/apiKeys", `{"name":"x","scope":"publish","topic":"never"}`).refused(404, "NotFound")
+	as(admin, "POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).refused(409, "Conflict")
+	made := as(admin, "POST", "/v1/apiKeys", `{"name":"ci","scope":"read","expiresInDays":1}`)
+	require.Equal(t, "no-store", made.header.Get("Cache-Control"))
+	require.Equal(t, "key:root", made.json(201)["createdBy"])
+	page := as(admin, "GET", "/v1/apiKeys?limit=1", "").json(200)
+	require.Len(t, page["value"], 1)
+	require.NotContains(t, fmt.Sprint(page), made.json(201)["key"])
+	last := as(admin, "GET", page["nextLink"].(string), "").json(200)
+	require.Contains(t, fmt.Sprint(last["value"]), "root")
+	require.Nil(t, last["nextLink"])
+	for _, name := range []string{"never", "%00", "%ff"} {
+		for _, where := range []string{"/v1/apiKeys/", "/v1/users/"} {
+			as(admin, "GET", where+name, "").refused(404, "NotFound")
+			as(admin, "DELETE", where+name, "").refused(404, "NotFound")
+		}
+	}
+	require.Equal(t, "revoked", as(admin, "DELETE", "/v1/apiKeys/ci", "").json(200)["state"])
+
+	as(admin, "PUT", "/v1/users/anna", `{"role":"admin"}`).refused(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"short"}`).refused(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).refused(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"correct horse battery"}`).json(201)
+	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","disabled":false}`).json(200)
+	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).refused(409, "Conflict")
+	as(admin, "DELETE", "/v1/users/anna", "").refused(409, "Conflict")
+	require.Equal(t, []string{
+		`api_key_made -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`, `user_made -/- {"role":"admin","user":"anna"}`,
+	}, mapped(b.auditedBy("key:root"), func(s string) string { return regexp.MustCompile(`"20[^"]*"`).ReplaceAllString(s, `"…"`) }))
+	b.manage("PUT", "/v1/users/anna", `{"role":"viewer"}`).json(200)
+	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/users/anna", "").status)
+	require.Equal(t, []string{`user_replaced -/- {"role":"viewer","user":"anna"}`, `user_deleted -/- {"user":"anna"}`}, b.audited())
+}
+
+func mapped(list []string, change func(string) string) (changed []string) {
+	for _, s := range list {
+		changed = append(changed, change(s))
+	}
+	return changed
+}

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Errors of Access, beside those that callers of a Store tell apart.
+var (
+	// ErrWrongCredentials: the name, the password or the API key is wrong, or its owner may not use it any more. Which of them is nobody's business.
+	ErrWrongCredentials = errors.New("wrong credentials")
+	// ErrNotFirst: there are users already.
+	ErrNotFirst = errors.New("there are users already")
+	// ErrLastAdmin: nobody would be left who can let others in.
+	ErrLastAdmin = fmt.Errorf("it is the last administrator who can sign in: %w", ErrConflict)
+)
+
+// Access is who may use the service: API keys, users and their sessions. The admin token is none of its business: it is configuration, and works when
+// all of these are lost. Its methods may be called from any goroutine, and need no Run.
+type Access struct {
+	pool      *pgxpool.Pool
+	keys      *remembered[*APIKey]
+	sessions  *remembered[*Session]
+	strangers *strangers
+	addresses *addresses
+}
+
+// AccessOf is for a program that has no store, because it has no encryption key.
+func AccessOf(pool *pgxpool.Pool) *Access {
+	return &Access{pool: pool, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](), strangers: newStrangers(), addresses: newAddresses()}
+}
+
+// Access is who may use the service, by the store's database.
+func (s *Store) Access() *Access { return s.access }
+
+// Prefixes of the names that the audit has for who came with an API key, and for who has signed in.
+const (
+	keyActor  = "key:"
+	userActor = "user:"
+)
+
+// letIn reports that the actor was let in by what Access keeps, and not by the admin token or by having the database's URL.
+func (a Actor) letIn() bool {
+	return strings.HasPrefix(a.Name, keyActor) || strings.HasPrefix(a.Name, userActor)
+}
+
+// refusal makes an error whose words may be shown to whoever asked.
+func refusal(kind error, field, format string, args ...any) error {
+	return &FunctionError{Message: fmt.Sprintf(format, args...), Field: field, kind: kind}
+}
+
+// newSecret is 32 random bytes as 43 characters that go into a header, a cookie and a shell as they are.
+func newSecret() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails since Go 1.24
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// change runs a change in one transaction; doing says what went wrong where it does not succeed. What it refuses stays as it is.
+func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
+			return err
+		}
+		return change(tx)
+	})
+	var refused *FunctionError
+	switch {
+	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials):
+		return err
+	default:
+		return outage(doing, err)
+	}
+}
+
+// amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator as the last one.
+func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.Tx) error) error {
+	err := a.change(ctx, doing, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.users IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		return change(tx)
+	})
+	a.sessions.forgetAll()
+	return err
+}
+
+// CleanSessions removes sessions that are over.
+func (s *Store) CleanSessions(ctx context.Context) error {
+	const clean = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
+	if _, err := s.pool.Exec(ctx, clean); err != nil {
+		return fmt.Errorf("remove sessions that are over: %w", err)
+	}
+	return nil
+}
+
+func hashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }

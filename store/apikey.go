@@ -1,0 +1,230 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// APIKeyPrefix is what every API key begins with, so that it is known for one wherever it turns up.
+const APIKeyPrefix = "prk_"
+
+// hintLength is as much of a key as stays readable: 8 of its 43 random characters.
+const hintLength = len(APIKeyPrefix) + 8
+
+// Scope is what an API key opens.
+type Scope string
+
+// The scopes.
+const (
+	ScopePublish Scope = "publish" // publishes, and nothing else
+	ScopeRead    Scope = "read"    // does what RoleViewer may
+	ScopeOperate Scope = "operate" // does what RoleOperator may
+	ScopeAdmin   Scope = "admin"   // does what RoleAdmin may, and publishes to every topic, as the admin token does
+)
+
+// Scopes are all there are, the least first.
+var Scopes = []Scope{ScopePublish, ScopeRead, ScopeOperate, ScopeAdmin}
+
+// Role is the role that the scope stands for; "" for ScopePublish, which has none.
+func (s Scope) Role() Role {
+	return map[Scope]Role{ScopeRead: RoleViewer, ScopeOperate: RoleOperator, ScopeAdmin: RoleAdmin}[s]
+}
+
+// APIKey is what is known of a key; see the view postrider.api_keys. Nobody knows the key itself but who was shown it.
+type APIKey struct {
+	Name  string
+	Scope Scope
+	// Topic is the one that a key of ScopePublish publishes to; nil for every topic.
+	Topic *string
+	Hint  string
+	// State is active, expired or revoked.
+	State      string
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  *time.Time
+	LastUsedAt *time.Time
+	RevokedAt  *time.Time
+}
+
+// Actor is whoever sends the key from the address given, for WithActor.
+func (k *APIKey) Actor(address string) Actor {
+	return Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role()}
+}
+
+// Publishes reports whether the key opens a topic to publishers.
+func (k *APIKey) Publishes(topic string) bool {
+	return k.Scope == ScopeAdmin || k.Scope == ScopePublish && (k.Topic == nil || *k.Topic == topic)
+}
+
+// APIKeySpec is what is set of a new key.
+type APIKeySpec struct {
+	Name  string
+	Scope Scope
+	// Topic must exist, and is for ScopePublish alone; "" for every topic.
+	Topic string
+	// ExpiresIn is how long it works, by the database's clock; 0 for ever.
+	ExpiresIn time.Duration
+}
+
+// MaxKeyLife is the longest time after which a key can expire.
+const MaxKeyLife = 3650 * 24 * time.Hour
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// KeyNameRule is what the name of an API key may be, in words.
+const KeyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
+
+func (s *APIKeySpec) judge() error {
+	switch {
+	case !keyName.MatchString(s.Name):
+		return refusal(ErrInvalid, "name", "name must be %s", KeyNameRule)
+	case s.Scope != ScopePublish && s.Scope.Role() == "":
+		return refusal(ErrInvalid, "scope", "scope must be publish, read, operate or admin")
+	case s.Topic != "" && s.Scope != ScopePublish:
+		return refusal(ErrInvalid, "topic", "topic must be absent: it is for scope publish")
+	case s.ExpiresIn < 0 || s.ExpiresIn > MaxKeyLife:
+		return refusal(ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d", MaxKeyLife/(24*time.Hour))
+	default:
+		return nil
+	}
+}
+
+const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, revoked_at FROM postrider.api_keys "
+
+// CreateAPIKey makes a key, which is answered here and never again. *FunctionError: ErrInvalid; ErrConflict where the name is taken, be it by a key that was revoked, for
+// the audit has its name; ErrNotFound where there is no such topic. ErrUnavailable.
+func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string, made *APIKey, err error) {
+	if err := spec.judge(); err != nil {
+		return "", nil, err
+	}
+	key = APIKeyPrefix + newSecret()
+	err = a.change(ctx, "make an API key", func(tx pgx.Tx) error {
+		if err := insertKey(ctx, tx, &spec, key); err != nil {
+			return err
+		}
+		if made, err = readKey(ctx, tx, spec.Name); err != nil {
+			return err
+		}
+		details := map[string]any{"key": spec.Name, "scope": spec.Scope}
+		if made.ExpiresAt != nil {
+			details["expiresAt"] = made.ExpiresAt.UTC().Format(time.RFC3339)
+		}
+		return audit(ctx, tx, auditEntry{action: auditKeyMade, topic: spec.Topic, details: details})
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	a.keys.forgetAll() // somebody may have tried it: nothing was found, and that is remembered
+	return key, made, nil
+}
+
+func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {
+	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at)
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, CASE WHEN $7::float8 > 0 THEN now() + make_interval(secs => $7::float8) END) ON CONFLICT (name) DO NOTHING`
+	if spec.Topic != "" {
+		var there bool
+		const query = "SELECT EXISTS (SELECT FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL)"
+		if err := tx.QueryRow(ctx, query, spec.Topic).Scan(&there); err != nil {
+			return err
+		}
+		if !there {
+			return refusal(ErrNotFound, "topic", "topic %q does not exist", spec.Topic)
+		}
+	}
+	hash := hashSecret(key)
+	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic, ActorOf(ctx).Name, spec.ExpiresIn.Seconds())
+	if err != nil {
+		return err
+	}
+	if tag.RowsAffected() == 0 {
+		return refusal(ErrConflict, "name", "there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
+	}
+	return nil
+}
+
+func readKey(ctx context.Context, tx pgx.Tx, name string) (*APIKey, error) {
+	rows, err := tx.Query(ctx, keyColumns+"WHERE name = $1", name)
+	if err != nil {
+		return nil, err
+	}
+	k, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[APIKey])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, noKey(name)
+	}
+	return k, err
+}
+
+// APIKeys lists keys by name, those behind the one given, limit at most; those that are revoked or have expired too. ErrUnavailable.
+func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey, error) {
+	return collect[APIKey](ctx, a.pool, keyColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
+}
+
+// APIKey finds a key by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
+func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
+	list, err := collect[APIKey](ctx, a.pool, keyColumns+"WHERE name = $1", name)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, noKey(name)
+	}
+	return &list[0], nil
+}
+
+func noKey(name string) error { return refusal(ErrNotFound, "name", "there is no API key %q", name) }
+
+// RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before stays as it is. *FunctionError, which is ErrNotFound.
+func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
+	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL RETURNING coalesce(topic, '')"
+	err = a.change(ctx, "revoke an API key", func(tx pgx.Tx) error {
+		var topic string
+		err := tx.QueryRow(ctx, revoke, name).Scan(&topic)
+		if err == nil {
+			err = audit(ctx, tx, auditEntry{action: auditKeyRevoked, topic: topic, details: map[string]any{"key": name}})
+		}
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		k, err = readKey(ctx, tx, name)
+		return err
+	})
+	a.keys.forgetAll()
+	return k, err
+}
+
+// IsAPIKey reports whether a credential looks like an API key. No access key does: those are base64, which has no underscore.
+func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, APIKeyPrefix) }
+
+// APIKeyOf finds the key that was sent. What was found, or that nothing was, holds for a second on this node: one that was revoked elsewhere, or expires, works for no longer than
+// that. It is others' too, and must not be changed. ErrWrongCredentials: there is none, or it works no more; ErrUnavailable.
+func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
+	hash := hashSecret(key)
+	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) { return a.activeKey(ctx, hash[:]) })
+}
+
+func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
+	const (
+		query = `SELECT name, scope, topic, coalesce(last_used_at < now() - interval '1 minute', true) FROM postrider_internal.api_keys
+			WHERE key_hash = $1 AND revoked_at IS NULL AND (expires_at > now()) IS NOT FALSE`
+		used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
+	)
+	k := &APIKey{State: "active"}
+	var unused bool
+	err := a.pool.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &unused)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
+	}
+	if err == nil && unused {
+		_, err = a.pool.Exec(ctx, used, hash)
+	}
+	if err != nil {
+		return nil, readError("an API key", err)
+	}
+	return k, nil
+}
