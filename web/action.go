@@ -24,16 +24,8 @@ func sameOrigin() echo.MiddlewareFunc {
 	}
 }
 
-// adminName is what the audit calls whoever has the admin token.
+// adminName is what the audit calls whoever has the admin token, and whoever sits before a dashboard that asks for no login.
 const adminName = "admin"
-
-// actorOf is whoever makes a request of the dashboard: who has signed in, or else whoever has the admin token.
-func actorOf(c echo.Context) store.Actor {
-	if who := store.ActorOf(c.Request().Context()); who.Role != "" {
-		return who
-	}
-	return store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}
-}
 
 // deed is what a form asks for. It answers the page where what came of it can be seen.
 type deed func(ctx context.Context, c echo.Context) (href string, err error)
@@ -57,6 +49,26 @@ func (p *pages) actions() map[string]echo.HandlerFunc {
 	}
 }
 
+// adminActions are the forms about who else may come in.
+func (p *pages) adminActions() map[string]echo.HandlerFunc {
+	return map[string]echo.HandlerFunc{
+		"/users/add":            p.accountDeed(p.addUser, p.users),
+		"/users/:user/change":   p.accountDeed(p.changeUser, p.users),
+		"/users/:user/remove":   p.accountDeed(p.removeUser, p.users),
+		"/api-keys/create":      p.createAPIKey,
+		"/api-keys/:key/revoke": p.accountDeed(p.revokeAPIKey, p.apiKeys),
+	}
+}
+
+// ownActions are the forms about whoever posts them.
+func (p *pages) ownActions() map[string]echo.HandlerFunc {
+	return map[string]echo.HandlerFunc{
+		"/sign-out":                    p.signOut,
+		"/account/password":            p.accountDeed(p.changePassword, p.account),
+		"/account/sign-out-everywhere": p.accountDeed(p.signOutEverywhere, p.account),
+	}
+}
+
 // doneText says what an action has done.
 func doneText(done string) string {
 	if text, known := formDone[done]; known {
@@ -75,15 +87,23 @@ func doneText(done string) string {
 		"started":       "Started. It goes on by itself, whether this page is open or not.",
 		"stopped":       "Stopped. What was done stays done.",
 		"over":          "It was over already.",
+
+		"signed-out":       "Signed out.",
+		"password-changed": "The password is changed. Sign in with the new one.",
+		"user-added":       "Added. Tell the person the password; it can be changed after signing in.",
+		"user-changed":     "Changed. Where the role, the password or the access changed, all sessions have ended.",
+		"user-removed":     "Removed, with all sessions.",
+		"sessions-ended":   "All sessions have ended.",
+		"key-revoked":      "Revoked. No node takes it any more after a second.",
 	}[done]
 }
 
-// act does it in the name of whoever has the admin token, and leads to what came of it. What the store refuses is said on the form's own page.
+// act does it in the name of whoever has signed in, and leads to what came of it. What the store refuses is said on the form's own page.
 func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := pageContext(c)
 		defer cancel()
-		href, err := do(store.WithActor(ctx, actorOf(c)), c)
+		href, err := do(ctx, c)
 		if said := refusalOf(err); said != nil {
 			c.Set(refusalKey, said)
 			return page(c)

@@ -3,7 +3,6 @@ package web_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -18,8 +17,6 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-
-	"postrider/web"
 )
 
 // chromium is where the browser is; the test is skipped where there is none, but not in CI.
@@ -233,17 +230,33 @@ func (w *browser) testPolicyForbids(t *testing.T, b *bundle, base string) {
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
 }
 
-// With a password, the stylesheet and the scripts come without asking for it, and every request of a page carries it.
-func TestDashboardWithALoginInABrowser(t *testing.T) {
+// A person makes the first account, is led back to the page that was asked for, and stays in while the page refreshes.
+func TestSigningInWithABrowser(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed, func(o *web.Options) { o.Logger = slog.New(slog.DiscardHandler) })
+	b := setup(t, closed)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	w := newBrowser(t)
-	address := strings.Replace(srv.URL, "http://", "http://admin:correct%20horse%20battery%20staple%20%E2%9C%93@", 1)
-	// A page whose own address has the password in it may ask for nothing; the browser has learnt it now, as from its prompt.
-	w.do(t, chromedp.Navigate(address+"/ui/"), chromedp.Navigate(srv.URL+"/ui/"), chromedp.WaitReady(chromedp.CSS("#page")))
-	require.Equal(t, "Overview", w.value(t, `document.querySelector("h1").textContent`))
+	base := strings.Replace(srv.URL, "127.0.0.1", "localhost", 1) // where a browser keeps a cookie that is for HTTPS
+	w.do(t, chromedp.Navigate(base+"/ui/subscriptions?topic=orders"), chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
+	require.Equal(t, "Make the first admin", w.value(t, `document.querySelector("h1").textContent`))
+	require.Empty(t, w.value(t, `document.querySelector("nav").textContent.trim()`), "whoever is not in sees no menu")
+	w.picture(t, "first-admin")
+	w.do(t, chromedp.SendKeys(chromedp.CSS(`input[name="token"]`), token), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "ann"),
+		chromedp.SendKeys(chromedp.CSS(`input[name="password"]`), password), chromedp.SendKeys(chromedp.CSS(`input[name="again"]`), password),
+		chromedp.Submit(chromedp.CSS(`form[action="/ui/first-admin"]`)), chromedp.WaitReady(chromedp.CSS("#pause")))
+	require.Equal(t, base+"/ui/subscriptions?topic=orders", w.value(t, "location.href"))
+	require.Empty(t, w.value(t, "document.cookie"), "no script can read it")
 	at := w.value(t, `document.querySelector("#page").dataset.at`)
 	w.eventually(t, `document.querySelector("#page").dataset.at !== "`+at+`"`)
+
+	w.do(t, chromedp.Navigate(base+"/ui/users"), chromedp.WaitReady(chromedp.CSS(".users")))
+	w.picture(t, "users")
+	w.do(t, chromedp.Navigate(base+"/ui/api-keys"), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "billing"), chromedp.Submit(chromedp.CSS(`form[action="/ui/api-keys/create"]`)),
+		chromedp.WaitVisible(chromedp.CSS(".verdict.good")))
+	require.Contains(t, w.value(t, `document.querySelector(".verdict pre").textContent`), "prk_")
+	w.picture(t, "api-keys")
+	w.do(t, chromedp.Submit(chromedp.CSS(`.who form`)), chromedp.WaitVisible(chromedp.CSS(`form[action="/ui/sign-in"]`)))
+	w.picture(t, "sign-in")
+	w.requireNoComplaints(t, "signing in")
 }

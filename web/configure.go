@@ -43,7 +43,7 @@ const formTime = 45 * time.Second
 // formContext is that of the person who sends the form.
 func (p *pages) formContext(c echo.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), formTime)
-	return store.WithActor(ctx, actorOf(c)), cancel
+	return ctx, cancel
 }
 
 // leave goes on where the form leads.

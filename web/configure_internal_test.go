@@ -1,6 +1,7 @@
 package web
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,4 +36,24 @@ func TestDollarQuotedEndsWhereItShould(t *testing.T) {
 	} {
 		require.Equal(t, want, dollarQuoted(text))
 	}
+}
+
+// formLink is a link to a form that changes the configuration.
+var formLink = regexp.MustCompile(`<a [^>]*href="[^"]*/(new|edit|keys|delete|publish|new-topic)["?][^>]*>`)
+
+// What only an admin may do is offered to nobody else: the stylesheet goes by the class.
+func TestLinksToFormsAreTheAdmins(t *testing.T) {
+	t.Parallel()
+	files, err := templateFiles.ReadDir("templates")
+	require.NoError(t, err)
+	links := 0
+	for _, file := range files {
+		text, err := templateFiles.ReadFile("templates/" + file.Name())
+		require.NoError(t, err)
+		for _, link := range formLink.FindAllString(string(text), -1) {
+			require.Contains(t, link, "needs-admin", file.Name())
+			links++
+		}
+	}
+	require.Greater(t, links, 12)
 }

@@ -36,7 +36,10 @@ func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
 // statusOf is the only place where the dashboard's errors become status codes.
 func statusOf(err error) int {
 	var answer *echo.HTTPError
+	var role *roleError
 	switch {
+	case errors.As(err, &role):
+		return http.StatusForbidden
 	case errors.As(err, &answer):
 		return answer.Code
 	case errors.Is(err, errQuery), errors.Is(err, store.ErrInvalid):
@@ -65,7 +68,10 @@ func errorViewOf(status int, err error) errorView {
 	if text, ok := errorTexts[status]; ok {
 		view.Title, view.Detail = text.Title, text.Detail
 	}
+	var role *roleError
 	switch {
+	case errors.As(err, &role):
+		view.Title, view.Detail = "You may not do that", "It needs the role "+string(role.needed)+", and yours is "+string(role.has)+". Nothing was changed. An admin can give you the role under Users."
 	case errors.Is(err, store.ErrNotFound):
 		view.Title, view.Detail = "It is not there", "What the address names does not exist, or no longer: what is over is kept for as long as the retention says."
 	case errors.Is(err, store.ErrPaused):
@@ -80,7 +86,7 @@ func errorViewOf(status int, err error) errorView {
 
 var errorTexts = map[int]errorView{
 	http.StatusBadRequest:          {Title: "That is not a filter of this page", Detail: "The address asks for something that no page of this dashboard asks for. Start again from the menu."},
-	http.StatusUnauthorized:        {Title: "Log in with the admin token", Detail: "Reload this page and enter the admin token as the password; any user name will do. The token is POSTRIDER_ADMIN_TOKEN, or the one that was printed once when the server first started."},
+	http.StatusUnauthorized:        {Title: "Sign in first", Detail: "Your session is over, or there was none. Nothing was changed."},
 	http.StatusForbidden:           {Title: "Another site sent this form", Detail: "The browser says that it does not come from a page of this dashboard. Nothing was changed."},
 	http.StatusNotFound:            {Title: "There is no such page", Detail: "The pages of this dashboard are in the menu."},
 	http.StatusMethodNotAllowed:    {Title: "This page only reads", Detail: "It answers GET and HEAD. To change something, use the REST API or the postrider command."},

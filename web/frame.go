@@ -3,9 +3,12 @@ package web
 import (
 	"net/http"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/store"
 )
 
 // frame is what layout.html shows around a page.
@@ -24,8 +27,12 @@ type frame struct {
 	// Refused is why the action that was asked for here was not done; "" = it was.
 	Refused string
 	At      time.Time
-	Menu    []menuGroup
-	View    any
+	// Role is that of whoever looks; "" = nobody has signed in.
+	Role store.Role
+	// Who has signed in; "" where nobody has to.
+	Who  string
+	Menu []menuGroup
+	View any
 }
 
 type link struct{ Href, Text string }
@@ -43,6 +50,20 @@ var menu = []menuGroup{
 	{"System", []link{{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}}},
 }
 
+// accessMenu is the admins'.
+var accessMenu = menuGroup{"Access", []link{{"/ui/users", "Users"}, {"/ui/api-keys", "API keys"}}}
+
+func menuFor(role store.Role) []menuGroup {
+	switch {
+	case role == "":
+		return nil
+	case role.Allows(store.RoleAdmin):
+		return append(slices.Clip(menu), accessMenu)
+	default:
+		return menu
+	}
+}
+
 // sections name the section of each template that is not a section's own.
 var sections = map[string]string{
 	"overview": "/ui/", "problems": "/ui/problems", "tail": "/ui/tail",
@@ -53,6 +74,7 @@ var sections = map[string]string{
 	"topic-form": "/ui/topics", "topic-keys": "/ui/topics", "publish": "/ui/topics", "topic-delete": "/ui/topics", "subscription-form": "/ui/subscriptions", "subscription-topic": "/ui/subscriptions", "subscription-delete": "/ui/subscriptions",
 	"policy-form": "/ui/policies", "policy-delete": "/ui/policies",
 	"jobs": "/ui/jobs", "storage": "/ui/storage", "audit": "/ui/audit",
+	"account": "/ui/account", "users": "/ui/users", "api-keys": "/ui/api-keys",
 }
 
 // show answers with a page. A list that a person has leafed through stands still, and so does what is over.
@@ -74,5 +96,9 @@ func (p *pages) complete(c echo.Context, name string, f *frame) {
 	if c.Request().Method == http.MethodPost { // a page that refuses asks for itself again, and not for its form
 		address.Path, address.RawPath = path.Dir(address.Path), ""
 	}
-	f.Section, f.Menu, f.At, f.Here = sections[name], menu, p.now(), address.RequestURI()
+	f.Role = store.ActorOf(c.Request().Context()).Role
+	if session, ok := c.Get(sessionKey).(*store.Session); ok {
+		f.Who = session.User
+	}
+	f.Section, f.Menu, f.At, f.Here = sections[name], menuFor(f.Role), p.now(), address.RequestURI()
 }

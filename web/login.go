@@ -1,43 +1,88 @@
 package web
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/store"
 )
 
-// challenge makes a browser ask for a password. RFC 7617 names the charset, for tokens beyond ASCII.
-const challenge = `Basic realm="postrider", charset="UTF-8"`
+// sessionCookie holds a session's token. Its prefix has browsers take it only over HTTPS (or from localhost), for this very host and for
+// every path: nothing that runs on a neighbouring name can set it.
+const sessionCookie = "__Host-postrider"
 
-// login asks for the admin token as the password of HTTP Basic. There is no session and no cookie; but a browser that has learnt the
-// password sends it with whatever it is made to ask here, and that is why forms go through sameOrigin.
-func login(o Options) echo.MiddlewareFunc {
-	if o.Open {
+// sessionKey is where the middleware leaves the session for handlers.
+const sessionKey = "postrider.session"
+
+// login lets a request through in the name of who has signed in.
+func (p *pages) login(open bool) echo.MiddlewareFunc {
+	if open {
 		return ownHostOnly
 	}
-	want := sha256.Sum256([]byte(o.AdminToken))
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			_, password, _ := c.Request().BasicAuth()
-			if !sameToken(want, password) {
-				c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)
-				return echo.ErrUnauthorized
+			session, err := p.sessionOf(c)
+			switch {
+			case errors.Is(err, store.ErrNotFound):
+				return askToSignIn(c)
+			case err != nil:
+				return err
 			}
+			c.Set(sessionKey, session)
+			actAs(c, session.Actor(c.RealIP()))
 			return next(c)
 		}
 	}
 }
 
-// sameToken compares hashes, which have one length: the time it takes tells neither how much of a guess is right nor
-// how long the token is.
-func sameToken(want [sha256.Size]byte, guess string) bool {
-	got := sha256.Sum256([]byte(guess))
-	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+// sessionOf is the session whose token the browser holds. ErrNotFound: it has none, or one that is over.
+func (p *pages) sessionOf(c echo.Context) (*store.Session, error) {
+	cookie, err := c.Cookie(sessionCookie)
+	if err != nil || cookie.Value == "" {
+		return nil, store.ErrNotFound
+	}
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	return p.store.Access().SessionOf(ctx, cookie.Value)
+}
+
+// askToSignIn leads a person to the sign-in page and back. What is no person looking at a page hears 401.
+func askToSignIn(c echo.Context) error {
+	r := c.Request()
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if reads && r.Header.Get("Hx-Request") == "" && !strings.Contains(r.Header.Get(echo.HeaderAccept), "text/event-stream") {
+		return c.Redirect(http.StatusSeeOther, signInPath(r.URL.RequestURI()))
+	}
+	return echo.ErrUnauthorized
+}
+
+func actAs(c echo.Context, who store.Actor) {
+	c.SetRequest(c.Request().WithContext(store.WithActor(c.Request().Context(), who)))
+}
+
+// roleError refuses who is in, and may not.
+type roleError struct{ needed, has store.Role }
+
+// Error tells both roles.
+func (e *roleError) Error() string {
+	return "it needs the role " + string(e.needed) + ", and yours is " + string(e.has)
+}
+
+// requires lets only people through whose role allows it.
+func requires(role store.Role) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if has := store.ActorOf(c.Request().Context()).Role; !has.Allows(role) {
+				return &roleError{needed: role, has: has}
+			}
+			return next(c)
+		}
+	}
 }
 
 // ownHostOnly guards a dashboard without a login. The loopback interface keeps other machines out, but not a page in
@@ -48,6 +93,7 @@ func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 		if !isOwnHost(c.Request().Host) {
 			return echo.NewHTTPError(http.StatusMisdirectedRequest)
 		}
+		actAs(c, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin})
 		return next(c)
 	}
 }

@@ -21,7 +21,7 @@ type Options struct {
 	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and words what is wrong
 	// with them; a request made in a person's name has their store.Actor in its context. Required.
 	API http.Handler
-	// AdminToken is the password that the pages ask for; any user name goes with it.
+	// AdminToken makes the first admin, where nobody can sign in yet.
 	AdminToken string
 	// Open shows the pages to everybody who can connect: only for a server of one person on the loopback interface.
 	// Requests must then name localhost or an IP address as their host.
@@ -38,6 +38,7 @@ type Options struct {
 type pages struct {
 	store     *store.Store
 	api       http.Handler
+	bootstrap *bootstrap
 	log       *slog.Logger
 	now       func() time.Time
 	retention store.Retention
@@ -65,11 +66,11 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
 	}
-	p := &pages{store: o.Store, api: o.API, log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
+	p := &pages{store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
-	p.mount(e, login(o))
+	p.mount(e, p.login(o.Open))
 	return nil
 }
 
@@ -83,7 +84,7 @@ func (p *pages) load() (err error) {
 // readMethods are the methods of a page. Echo answers HEAD only where it is told to.
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
-// The files and the redirect need no login: the page that says how to log in is a page too.
+// The files, the redirect and the sign-in page need no login.
 func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
 	ui := e.Group("/ui", secure, p.explain)
 	// First what is nobody's page, so that no answer below /ui leaves without the headers of secure; the routes that
@@ -93,15 +94,27 @@ func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
 	ui.Match(readMethods, "", p.index)
 	ui.Match(readMethods, "/static/:file", p.static)
 	for path, page := range p.routes() {
-		ui.Match(readMethods, path, page, login)
+		ui.Match(readMethods, path, page, login, requires(store.RoleViewer))
+	}
+	for path, page := range p.adminPages() {
+		ui.Match(readMethods, path, page, login, requires(store.RoleAdmin))
 	}
 	for path, form := range p.forms() {
-		ui.Match(readMethods, path, form.handle, login)
-		ui.POST(path, form.handle, sameOrigin(), login)
+		ui.Match(readMethods, path, form.handle, login, requires(form.needs))
+		ui.POST(path, form.handle, sameOrigin(), login, requires(form.needs))
 	}
 	for path, action := range p.actions() {
+		ui.POST(path, action, sameOrigin(), login, requires(store.RoleOperator))
+	}
+	for path, action := range p.adminActions() {
+		ui.POST(path, action, sameOrigin(), login, requires(store.RoleAdmin))
+	}
+	for path, action := range p.ownActions() {
 		ui.POST(path, action, sameOrigin(), login)
 	}
+	ui.Match(readMethods, "/sign-in", p.signInPage)
+	ui.POST("/sign-in", p.signIn, sameOrigin())
+	ui.POST("/first-admin", p.firstAdmin, sameOrigin())
 }
 
 // routes are the pages below /ui.
@@ -132,7 +145,13 @@ func (p *pages) routes() map[string]echo.HandlerFunc {
 		"/jobs":                               p.jobs,
 		"/storage":                            p.storage,
 		"/audit":                              p.audit,
+		"/account":                            p.account,
 	}
+}
+
+// adminPages are pages about who else may come in.
+func (p *pages) adminPages() map[string]echo.HandlerFunc {
+	return map[string]echo.HandlerFunc{"/users": p.users, "/api-keys": p.apiKeys}
 }
 
 // contentSecurityPolicy lets a page load our own files and nothing else, and lets it ask and post to nobody but us. Should a template ever

@@ -290,13 +290,13 @@ func TestActionsOfAnEventSubscription(t *testing.T) {
 	require.Equal(t, "admin", b.value(t, "SELECT string_agg(DISTINCT actor, ' ') FROM postrider.audit WHERE action IN ('subscription_paused', 'subscription_resumed', 'subscription_probed', 'subscription_released')"))
 }
 
-// The browser sends the password along with whatever another site's page posts.
+// The browser may send the cookie along with whatever another site's page posts.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	open, shut := setup(t), setup(t, closed)
 	open.subscribe(t, "orders", "billing")
 	shut.subscribe(t, "orders", "billing")
-	login := func(r *http.Request) { r.SetBasicAuth("admin", token) }
+	login := shut.as(t, "ann", store.RoleOperator)
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Del("Sec-Fetch-Site")

@@ -24,6 +24,7 @@ var views = map[string]any{
 	"operations": operationsView{}, "operation": operationView{},
 	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{}, "policies": policiesView{},
 	"jobs": jobsView{}, "storage": storageView{}, "audit": auditView{},
+	"sign-in": signInView{}, "account": accountView{}, "users": usersView{}, "api-keys": apiKeysView{},
 	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{}, "policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{}, "topic-delete": deletionView{}, "policy-delete": deletionView{},
 	"error": errorView{},
 }
@@ -31,22 +32,24 @@ var views = map[string]any{
 // helpers are what templates may call.
 func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
-		"asset":   func(file string) string { return p.files[file].path },
-		"moment":  func(t time.Time) moment { return momentOf(t, p.now()) },
-		"text":    visible,
-		"pretty":  func(text string) string { return pretty(visible(text)) },
-		"n":       grouped,
-		"plural":  plural,
-		"ms":      milliseconds,
-		"size":    size,
-		"span":    span,
-		"minutes": minutes,
-		"status":  statusText,
-		"allowed": attemptsAllowed,
-		"tone":    tone,
-		"clock":   func(t time.Time) string { return t.UTC().Format(time.DateTime) },
-		"add1":    func(n int) int { return n + 1 },
-		"day":     func(t time.Time) string { return t.Format(time.DateOnly) },
+		"asset":      func(file string) string { return p.files[file].path },
+		"moment":     func(t time.Time) moment { return momentOf(t, p.now()) },
+		"text":       visible,
+		"pretty":     func(text string) string { return pretty(visible(text)) },
+		"n":          grouped,
+		"plural":     plural,
+		"ms":         milliseconds,
+		"size":       size,
+		"span":       span,
+		"minutes":    minutes,
+		"status":     statusText,
+		"allowed":    attemptsAllowed,
+		"tone":       tone,
+		"clock":      func(t time.Time) string { return t.UTC().Format(time.DateTime) },
+		"userPath":   userPath,
+		"apiKeyPath": apiKeyPath,
+		"add1":       func(n int) int { return n + 1 },
+		"day":        func(t time.Time) string { return t.Format(time.DateOnly) },
 	}
 }
 

@@ -20,7 +20,7 @@ type serveCmd struct {
 	logFlags
 	Role          role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz and /readyz)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
 	EncryptionKey string        `help:"Base64 of 32 random bytes; seals endpoints, custom headers and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
-	AdminToken    string        `help:"Token for /v1 and the dashboard; generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
+	AdminToken    string        `help:"Token for /v1; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen        string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
 	AllowCIDR     []string      `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
 	MaxConns      int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`

@@ -1,0 +1,220 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// accountView is what account.html shows.
+type accountView struct {
+	Session *store.Session // nil where nobody has to sign in
+	Least   int
+}
+
+func (p *pages) account(c echo.Context) error {
+	session, _ := c.Get(sessionKey).(*store.Session)
+	return p.show(c, "account", "Your account", false, accountView{Session: session, Least: store.MinPassword})
+}
+
+// errNoSession: a dashboard without a login has no accounts to change.
+var errNoSession = &refusedError{status: http.StatusConflict, text: "Nothing was done: nobody signs in here."}
+
+func (p *pages) changePassword(ctx context.Context, c echo.Context) (href string, err error) {
+	session, ok := c.Get(sessionKey).(*store.Session)
+	switch {
+	case !ok:
+		return "", errNoSession
+	case c.FormValue("password") != c.FormValue("again"):
+		return "", wrongForm("the two passwords differ.")
+	}
+	if err := p.store.Access().ChangePassword(ctx, session.User, c.FormValue("old"), c.FormValue("password")); err != nil {
+		return "", err
+	}
+	dropSession(c)
+	return "/ui/sign-in?done=password-changed", nil // every session has ended, this one too
+}
+
+func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context) (href string, err error) {
+	session, ok := c.Get(sessionKey).(*store.Session)
+	if !ok {
+		return "", errNoSession
+	}
+	dropSession(c)
+	_, err = p.store.Access().EndSessions(ctx, session.User)
+	return "/ui/sign-in?done=signed-out", err
+}
+
+// usersView is what users.html shows.
+type usersView struct {
+	Rows  []store.User
+	Roles []roleChoice
+	Me    string
+	Least int
+	// What was typed, where it was refused.
+	Name string
+	Role store.Role
+}
+
+type roleChoice struct {
+	Role store.Role
+	May  string
+}
+
+// roleChoices say what each role may.
+var roleChoices = []roleChoice{
+	{store.RoleViewer, "sees everything but secrets"},
+	{store.RoleOperator, "also redelivers, purges, holds and releases"},
+	{store.RoleAdmin, "also changes the configuration, sees secrets and lets others in"},
+}
+
+func (p *pages) users(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	list, err := p.store.Access().Users(ctx, "", accountsShown)
+	if err != nil {
+		return err
+	}
+	view := usersView{Rows: list, Roles: roleChoices, Least: store.MinPassword, Name: c.FormValue("name"), Role: store.Role(c.FormValue("role"))}
+	if view.Role == "" {
+		view.Role = store.RoleViewer
+	}
+	if session, ok := c.Get(sessionKey).(*store.Session); ok {
+		view.Me = session.User
+	}
+	return p.show(c, "users", "Users", false, view)
+}
+
+func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err error) {
+	name, password := c.FormValue("name"), c.FormValue("password")
+	switch _, err := p.store.Access().User(ctx, name); {
+	case err == nil: // a person who adds somebody would be surprised to have changed somebody
+		return "", &refusedError{status: http.StatusConflict, text: "Nothing was done: there is a user of this name already."}
+	case !errors.Is(err, store.ErrNotFound):
+		return "", err
+	}
+	_, err = p.store.Access().PutUser(ctx, name, store.UserSpec{Role: store.Role(c.FormValue("role")), Password: &password})
+	return "/ui/users?done=user-added", err
+}
+
+func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, err error) {
+	name := c.Param("user")
+	is, err := p.store.Access().User(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	change := store.UserSpec{Role: is.Role}
+	switch c.FormValue("change") {
+	case "role":
+		change.Role = store.Role(c.FormValue("role"))
+	case "password":
+		change.Password = new(c.FormValue("password"))
+	case "disable", "enable":
+		change.Disabled = new(c.FormValue("change") == "disable")
+	case "sessions":
+		_, err = p.store.Access().EndSessions(ctx, name)
+		return "/ui/users?done=sessions-ended", err
+	default:
+		return "", wrongForm("the form asks for no change.")
+	}
+	_, err = p.store.Access().PutUser(ctx, name, change)
+	return "/ui/users?done=user-changed", err
+}
+
+func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, err error) {
+	return "/ui/users?done=user-removed", p.store.Access().DeleteUser(ctx, c.Param("user"))
+}
+
+// apiKeysView is what api-keys.html shows.
+type apiKeysView struct {
+	Rows   []store.APIKey
+	Scopes []scopeChoice
+	Made   *store.APIKey // with its secret, which is shown this once
+	Secret string
+	// What was typed, where it was refused.
+	Name, Topic, Days string
+	Scope             store.Scope
+}
+
+type scopeChoice struct {
+	Scope store.Scope
+	May   string
+}
+
+// scopeChoices say what each scope opens.
+var scopeChoices = []scopeChoice{
+	{store.ScopePublish, "publishes, to one topic or to all"},
+	{store.ScopeRead, "reads everything but secrets"},
+	{store.ScopeOperate, "also redelivers, purges, holds and releases"},
+	{store.ScopeAdmin, "also changes the configuration and reads secrets"},
+}
+
+func (p *pages) apiKeys(c echo.Context) error { return p.showAPIKeys(c, nil, "") }
+
+func (p *pages) showAPIKeys(c echo.Context, made *store.APIKey, secret string) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	list, err := p.store.Access().APIKeys(ctx, "", accountsShown)
+	if err != nil {
+		return err
+	}
+	view := apiKeysView{Rows: list, Scopes: scopeChoices, Made: made, Secret: secret, Scope: store.Scope(c.FormValue("scope"))}
+	if view.Scope == "" {
+		view.Scope = store.ScopePublish
+	}
+	if made == nil {
+		view.Name, view.Topic, view.Days = c.FormValue("name"), c.FormValue("topic"), c.FormValue("days")
+	}
+	return p.show(c, "api-keys", "API keys", false, view)
+}
+
+// accountsShown is more users or keys than anybody wants to look at; the REST API has them all.
+const accountsShown = 500
+
+// createAPIKey answers with the page itself: a redirect would have to carry the key.
+func (p *pages) createAPIKey(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	spec, err := apiKeySpec(c)
+	if err == nil {
+		var key string
+		var made *store.APIKey
+		if key, made, err = p.store.Access().CreateAPIKey(ctx, spec); err == nil {
+			return p.showAPIKeys(c, made, key)
+		}
+	}
+	if said := p.accountRefusal(err); said != nil {
+		c.Set(refusalKey, said)
+		return p.apiKeys(c)
+	}
+	return err
+}
+
+func apiKeySpec(c echo.Context) (spec store.APIKeySpec, err error) {
+	spec = store.APIKeySpec{Name: c.FormValue("name"), Scope: store.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic"))}
+	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
+		days, err := strconv.Atoi(text)
+		if most := int(store.MaxKeyLife / (24 * time.Hour)); err != nil || days < 1 || days > most {
+			return spec, wrongForm(fmt.Sprintf("the days must be a whole number from 1 to %d, or empty for never.", most))
+		}
+		spec.ExpiresIn = time.Duration(days) * 24 * time.Hour
+	}
+	return spec, nil
+}
+
+func (p *pages) revokeAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
+	_, err = p.store.Access().RevokeAPIKey(ctx, c.Param("key"))
+	return "/ui/api-keys?done=key-revoked", err
+}
+
+func userPath(name string) string   { return "/ui/users/" + url.PathEscape(name) }
+func apiKeyPath(name string) string { return "/ui/api-keys/" + url.PathEscape(name) }

@@ -1,0 +1,204 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// signInView is what sign-in.html shows.
+type signInView struct {
+	To    string // the page that was asked for
+	Name  string // as it was typed
+	First bool   // nobody can sign in yet: the admin token makes the first admin
+	// NoCookie: somebody has signed in a moment ago, and the browser has kept nothing of it.
+	NoCookie bool
+	Least    int // characters of a password
+}
+
+func signInPath(to string) string {
+	if to == "/ui/" || to == "" {
+		return "/ui/sign-in"
+	}
+	return "/ui/sign-in?to=" + url.QueryEscape(to)
+}
+
+// ownPage is where to go after signing in: a page of this dashboard, whatever the address says.
+func ownPage(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/ui/") || strings.Contains(u.Path, "..") || strings.ContainsAny(to, "\\\r\n") {
+		return "/ui/"
+	}
+	return u.RequestURI()
+}
+
+func (p *pages) signInPage(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	if session, err := p.sessionOf(c); err == nil && session != nil {
+		return c.Redirect(http.StatusSeeOther, ownPage(c.QueryParam("to")))
+	}
+	there, err := p.store.Access().HasUsers(ctx)
+	if err != nil {
+		return err
+	}
+	_, tried := c.Cookie(triedCookie)
+	view := signInView{To: c.FormValue("to"), Name: c.FormValue("name"), First: !there, NoCookie: tried == nil, Least: store.MinPassword}
+	title := "Sign in"
+	if view.First {
+		title = "Make the first admin"
+	}
+	return p.show(c, "sign-in", title, false, view)
+}
+
+// signIn begins a session. The one that the browser had before ends: its token may be known to who sat there before.
+func (p *pages) signIn(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	token, _, err := p.store.Access().SignIn(ctx, c.FormValue("name"), c.FormValue("password"), store.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
+	if err != nil {
+		return p.refuseSignIn(c, err)
+	}
+	if cookie, err := c.Cookie(sessionCookie); err == nil && cookie.Value != "" {
+		_ = p.store.Access().SignOut(ctx, cookie.Value) // it ends by itself
+	}
+	setSession(c, token)
+	return c.Redirect(http.StatusSeeOther, ownPage(c.FormValue("to")))
+}
+
+func (p *pages) refuseSignIn(c echo.Context, err error) error {
+	said := p.lockedOut(err)
+	switch {
+	case said != nil:
+	case errors.Is(err, store.ErrWrongCredentials):
+		said = &refusedError{status: http.StatusUnauthorized, text: "The name or the password is wrong."}
+	default:
+		return err
+	}
+	c.Set(refusalKey, said)
+	return p.signInPage(c)
+}
+
+// lockedOut is nil where the error is another.
+func (p *pages) lockedOut(err error) *refusedError {
+	var locked *store.LockedError
+	if !errors.As(err, &locked) {
+		return nil
+	}
+	wait := max(locked.Until.Sub(p.now()).Round(time.Second), time.Second)
+	return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong passwords. Try again in " + count(wait) + "."}
+}
+
+// triedCookie tells the sign-in page that somebody has just signed in: where the session's cookie is missing then, the browser has refused it.
+const triedCookie = "postrider-tried"
+
+// cookieLife is as long as a session can be; when it really ends, the store says.
+const cookieLife = 7 * 24 * time.Hour
+
+func setSession(c echo.Context, token string) {
+	c.SetCookie(&http.Cookie{Name: sessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int(cookieLife.Seconds())})
+	c.SetCookie(&http.Cookie{Name: triedCookie, Value: "1", Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: 10}) //nolint:gosec // it is for pages without HTTPS, and says nothing
+}
+
+func dropSession(c echo.Context) {
+	c.SetCookie(&http.Cookie{Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1})
+	c.SetCookie(&http.Cookie{Name: triedCookie, Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1}) //nolint:gosec // as it was set
+}
+
+func (p *pages) signOut(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	if cookie, err := c.Cookie(sessionCookie); err == nil {
+		if err := p.store.Access().SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	dropSession(c)
+	return c.Redirect(http.StatusSeeOther, "/ui/sign-in?done=signed-out")
+}
+
+// bootstrap guards the form that makes the first admin: whoever holds the admin token may, once.
+type bootstrap struct {
+	want  [sha256.Size]byte
+	mu    sync.Mutex
+	wrong time.Time // when the bucket of wrong tokens is full again
+}
+
+// wrongTokens is how many wrong admin tokens the sign-in page looks at before it slows down, whoever sends them.
+var wrongTokens = policy.Bucket{Burst: 10, Every: time.Second}
+
+func newBootstrap(token string) *bootstrap { return &bootstrap{want: sha256.Sum256([]byte(token))} }
+
+// admits compares hashes, which have one length: the time it takes tells neither how much of a guess is right nor how long the token is.
+func (b *bootstrap) admits(guess string, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if wait := wrongTokens.Wait(b.wrong, now); wait > 0 {
+		return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong tokens. Try again in a few seconds."}
+	}
+	got := sha256.Sum256([]byte(guess))
+	if subtle.ConstantTimeCompare(b.want[:], got[:]) == 1 {
+		return nil
+	}
+	b.wrong = wrongTokens.Take(b.wrong, now)
+	return &refusedError{status: http.StatusUnauthorized, text: "That is not the admin token. It is POSTRIDER_ADMIN_TOKEN, or what the server printed once when it started without one."}
+}
+
+// firstAdmin makes the first admin, and signs in.
+func (p *pages) firstAdmin(c echo.Context) error {
+	ctx, cancel := pageContext(c)
+	defer cancel()
+	err := p.bootstrap.admits(c.FormValue("token"), p.now())
+	if err == nil && c.FormValue("password") != c.FormValue("again") {
+		err = wrongForm("the two passwords differ.")
+	}
+	if err == nil {
+		err = p.store.Access().CreateFirstAdmin(store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}), c.FormValue("name"), c.FormValue("password"))
+	}
+	if said := p.accountRefusal(err); said != nil {
+		c.Set(refusalKey, said)
+		return p.signInPage(c)
+	}
+	if err != nil {
+		return err
+	}
+	return p.signIn(c)
+}
+
+// accountRefusal words what the store refuses about users and keys; nil for what is no refusal.
+func (p *pages) accountRefusal(err error) *refusedError {
+	if said := p.lockedOut(err); said != nil {
+		return said
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFirst):
+		return &refusedError{status: http.StatusConflict, text: "There is an admin already: sign in, or ask one to let you in."}
+	case errors.Is(err, store.ErrLastAdmin):
+		return &refusedError{status: http.StatusConflict, text: "Nothing was done: this is the last admin who can sign in. Make another one first."}
+	case errors.Is(err, store.ErrWrongCredentials):
+		return &refusedError{status: http.StatusForbidden, text: "Nothing was done: that is not your password."}
+	}
+	return refusalOf(err)
+}
+
+// accountDeed is act for pages about users and keys.
+func (p *pages) accountDeed(do func(ctx context.Context, c echo.Context) (href string, err error), page echo.HandlerFunc) echo.HandlerFunc {
+	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
+		href, err := do(ctx, c)
+		if said := p.accountRefusal(err); said != nil {
+			return "", said
+		}
+		return href, err
+	}, page)
+}

@@ -1,0 +1,283 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+const password = "twelve horses at least"
+
+// user makes somebody who can sign in.
+func (b *bundle) user(t *testing.T, name string, role store.Role) {
+	t.Helper()
+	_, err := b.store.Access().PutUser(t.Context(), name, store.UserSpec{Role: role, Password: ptr(password)})
+	require.NoError(t, err)
+}
+
+// as makes a user who has signed in, and puts the cookie into requests.
+func (b *bundle) as(t *testing.T, name string, role store.Role) func(*http.Request) {
+	t.Helper()
+	b.user(t, name, role)
+	return withCookie(t, b.post("/ui/sign-in", url.Values{"name": {name}, "password": {password}}))
+}
+
+// withCookie has requests carry the session that an answer began.
+func withCookie(t *testing.T, answer *httptest.ResponseRecorder) func(*http.Request) {
+	t.Helper()
+	require.Equal(t, http.StatusSeeOther, answer.Code, answer.Body)
+	for _, cookie := range answer.Result().Cookies() {
+		if cookie.Name == "__Host-postrider" {
+			return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value}) }
+		}
+	}
+	t.Fatal("no session was begun")
+	return nil
+}
+
+func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	first := func(change func(url.Values)) *httptest.ResponseRecorder {
+		form := url.Values{"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}, "to": {"/ui/dead-letters?topic=a"}}
+		change(form)
+		return b.post("/ui/first-admin", form)
+	}
+	require.Equal(t, "/ui/sign-in?to=%2Fui%2Fdead-letters%3Ftopic%3Da", b.ask(http.MethodGet, "/ui/dead-letters?topic=a").Header().Get("Location"))
+	for name, row := range map[string]struct {
+		change func(url.Values)
+		status int
+		says   string
+	}{
+		"a wrong token":     {func(f url.Values) { f.Set("token", token+"x") }, 401, "not the admin token"},
+		"no token":          {func(f url.Values) { f.Del("token") }, 401, "not the admin token"},
+		"two passwords":     {func(f url.Values) { f.Set("again", password+"x") }, 400, "the two passwords differ"},
+		"a short password":  {func(f url.Values) { f.Set("password", "short"); f.Set("again", "short") }, 400, "password"},
+		"a name of nothing": {func(f url.Values) { f.Set("name", " ") }, 400, "name"},
+	} {
+		answer := first(row.change)
+		require.Equal(t, row.status, answer.Code, name)
+		require.Contains(t, text(answer.Body.String()), row.says, name)
+		require.NotContains(t, answer.Body.String(), token)
+		require.NotContains(t, answer.Body.String(), password)
+	}
+	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.users"))
+
+	answer := first(func(url.Values) {})
+	require.Equal(t, "/ui/dead-letters?topic=a", answer.Header().Get("Location"))
+	in := withCookie(t, answer)
+	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/users", in).Code)
+	require.Equal(t, "ann admin", b.value(t, "SELECT name || ' ' || role FROM postrider.users"))
+
+	again := first(func(f url.Values) { f.Set("name", "bob") })
+	require.Equal(t, http.StatusConflict, again.Code)
+	require.Contains(t, text(again.Body.String()), "There is an admin already")
+	require.NotContains(t, b.ask(http.MethodGet, "/ui/sign-in").Body.String(), `name="token"`)
+}
+
+func TestWrongAdminTokensAreSlowedDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	for range 10 {
+		require.Equal(t, http.StatusUnauthorized, b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code)
+	}
+	require.Equal(t, http.StatusTooManyRequests, b.post("/ui/first-admin", url.Values{"token": {token}}).Code)
+}
+
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	b.user(t, "ann", store.RoleViewer)
+	signIn := func(name, with, to string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+		return b.post("/ui/sign-in", url.Values{"name": {name}, "password": {with}, "to": {to}}, change...)
+	}
+	for _, row := range [][2]string{{"ann", "wrong"}, {"ann", ""}, {"nobody", password}, {"", ""}, {"ann", password + " "}} {
+		answer := signIn(row[0], row[1], "")
+		require.Equal(t, http.StatusUnauthorized, answer.Code)
+		require.Contains(t, answer.Body.String(), "The name or the password is wrong")
+		require.Empty(t, answer.Header().Values("Set-Cookie"))
+	}
+	foreign := signIn("ann", password, "", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
+	require.Equal(t, http.StatusForbidden, foreign.Code, "nobody is signed in as somebody else by another site")
+
+	answer := signIn("ann", password, "")
+	require.Regexp(t, `^__Host-postrider=[^;]{43,}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, answer.Header().Get("Set-Cookie"))
+	first := withCookie(t, answer)
+	page := b.ask(http.MethodGet, "/ui/account", first)
+	require.Equal(t, http.StatusOK, page.Code)
+	require.Contains(t, page.Body.String(), `<body class="viewer">`)
+
+	second := withCookie(t, signIn("ann", password, "", first))
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", first).Code, "the session that the browser had before is over")
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/sign-in", second).Code, "who is in is led on")
+
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/sign-out", nil, second).Code)
+	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", second).Code)
+	require.Equal(t, http.StatusUnauthorized, b.ask(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
+		"a page that refreshes itself gets no sign-in page in its place")
+}
+
+func TestSignInLeadsOnlyToThisDashboard(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	b.user(t, "ann", store.RoleViewer)
+	for to, want := range map[string]string{
+		"/ui/events?topic=a":         "/ui/events?topic=a",
+		"":                           "/ui/",
+		"/v1/topics":                 "/ui/",
+		"https://example.com/ui/":    "/ui/",
+		"//example.com/ui/":          "/ui/",
+		`/\example.com/ui/`:          "/ui/",
+		`/ui/\example.com`:           "/ui/",
+		"/ui/../v1":                  "/ui/",
+		"/ui/%2e%2e/v1":              "/ui/",
+		"javascript:alert(1)":        "/ui/",
+		"/ui/events\r\nSet-Cookie:x": "/ui/",
+	} {
+		answer := b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}, "to": {to}})
+		require.Equal(t, want, answer.Header().Get("Location"), to)
+	}
+}
+
+func TestGuessingPasswordsIsSlowedDown(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	b.user(t, "ann", store.RoleAdmin)
+	var last *httptest.ResponseRecorder
+	for range 14 {
+		last = b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {"wrong wrong wrong"}})
+	}
+	require.Equal(t, http.StatusTooManyRequests, last.Code)
+	require.Contains(t, text(last.Body.String()), "Too many wrong passwords. Try again in")
+	require.Equal(t, http.StatusTooManyRequests, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
+}
+
+// formPath is a form about the configuration.
+var formPath = regexp.MustCompile(`/(new|new-topic|edit|keys|delete|publish)$`)
+
+// Every page and every form is asked for by every role.
+func TestRolesOfPagesAndForms(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	b.subscribe(t, "orders", "billing")
+	roles := map[store.Role]func(*http.Request){}
+	for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {
+		roles[role] = b.as(t, string(role), role)
+	}
+	admins := []string{"/ui/users", "/ui/api-keys"}
+	own := []string{"/ui/sign-in", "/ui/first-admin", "/ui/sign-out", "/ui/account/"}
+	begins := func(path string, list []string) bool {
+		for _, prefix := range list {
+			if strings.HasPrefix(path, prefix) {
+				return true
+			}
+		}
+		return false
+	}
+	asked := 0
+	for _, route := range b.echo.Routes() {
+		if strings.HasSuffix(route.Path, "*") || strings.HasPrefix(route.Path, "/ui/static/") || route.Path == "/ui" || begins(route.Path, own) {
+			continue
+		}
+		needed := store.RoleViewer
+		switch {
+		case begins(route.Path, admins), formPath.MatchString(route.Path):
+			needed = store.RoleAdmin
+		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
+			needed = store.RoleOperator
+		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):
+			continue
+		}
+		for role, in := range roles {
+			var answer *httptest.ResponseRecorder
+			if route.Method == http.MethodPost {
+				answer = b.post(route.Path, nil, in)
+			} else {
+				answer = b.ask(route.Method, route.Path, in)
+			}
+			refused := answer.Code == http.StatusForbidden
+			require.Equal(t, !role.Allows(needed), refused, "%s %s as %s: %d", route.Method, route.Path, role, answer.Code)
+			if refused {
+				require.Contains(t, text(answer.Body.String()), "It needs the role "+string(needed))
+			}
+			asked++
+		}
+	}
+	require.Greater(t, asked, 100)
+}
+
+// A deed is told of in the name of who did it.
+func TestAuditNamesThePerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	b.subscribe(t, "orders", "billing")
+	ann := b.as(t, "ann", store.RoleOperator)
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/subscriptions/orders/billing/pause", nil, ann).Code)
+	require.Equal(t, "user:ann 192.0.2.1", b.value(t, "SELECT actor || ' ' || host(address::inet) FROM postrider.audit WHERE action = 'subscription_paused'"))
+}
+
+func TestUsersAreManaged(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	root := b.as(t, "root", store.RoleAdmin)
+	do := func(path string, form url.Values, who func(*http.Request)) *httptest.ResponseRecorder {
+		return b.post(path, form, who)
+	}
+	require.Equal(t, http.StatusSeeOther, do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
+	require.Equal(t, http.StatusConflict, do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
+	refused := do("/ui/users/add", url.Values{"name": {"<b>"}, "role": {"king"}, "password": {"short"}}, root)
+	require.Equal(t, http.StatusBadRequest, refused.Code)
+	require.Contains(t, refused.Body.String(), `value="&lt;b&gt;"`, "what was typed is there still")
+
+	ann := withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
+	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/", ann).Code)
+	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"role"}, "role": {"operator"}}, root).Code)
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", ann).Code, "another role is another session")
+	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"disable"}}, root).Code)
+	require.Equal(t, http.StatusUnauthorized, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
+	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"enable"}}, root).Code)
+	const fresh = "an entirely new one"
+	ann = withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
+	wrong := b.post("/ui/account/password", url.Values{"old": {"x"}, "password": {fresh}, "again": {fresh}}, ann)
+	require.Equal(t, http.StatusForbidden, wrong.Code)
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/account/password", url.Values{"old": {password}, "password": {fresh}, "again": {fresh}}, ann).Code)
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", ann).Code, "she signs in anew")
+	withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {fresh}}))
+
+	last := do("/ui/users/root/change", url.Values{"change": {"role"}, "role": {"viewer"}}, root)
+	require.Equal(t, http.StatusConflict, last.Code)
+	require.Contains(t, text(last.Body.String()), "the last admin")
+	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/remove", nil, root).Code)
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.users"))
+}
+
+func TestAPIKeysAreManaged(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	root := b.as(t, "root", store.RoleAdmin)
+	made := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}, "days": {"30"}}, root)
+	require.Equal(t, http.StatusOK, made.Code, made.Body)
+	key := between(made.Body.String(), "prk_", "<")
+	require.NotEmpty(t, key)
+	require.NotContains(t, b.ask(http.MethodGet, "/ui/api-keys", root).Body.String(), key, "it is shown once")
+	require.Equal(t, http.StatusBadRequest, b.post("/ui/api-keys/create", url.Values{"name": {"x y"}, "scope": {"king"}, "days": {"soon"}}, root).Code)
+	require.Equal(t, http.StatusConflict, b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}}, root).Code)
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/api-keys/billing/revoke", nil, root).Code)
+	require.Contains(t, b.ask(http.MethodGet, "/ui/api-keys", root).Body.String(), "revoked")
+	require.Equal(t, http.StatusNotFound, b.post("/ui/api-keys/nobody/revoke", nil, root).Code)
+}
+
+func between(text, from, to string) string {
+	_, rest, _ := strings.Cut(text, from)
+	inner, _, _ := strings.Cut(rest, to)
+	return inner
+}
