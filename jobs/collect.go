@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	// collectPoll is how often a node looks for publishes by SQL that nobody told it of: they were not to wake anybody, their transaction
-	// went on for longer than the watch they met, or the notification was lost.
-	collectPoll = 500 * time.Millisecond
+	// promote looks for publishes by SQL that nobody told of, every 250 ms: they were not to wake anybody, their transaction went on for longer
+	// than the watch they met, or the notification was lost. collectPoll is for when it is busy.
+	collectPoll = 5 * time.Second
+	// collectRetry follows an error.
+	collectRetry = 500 * time.Millisecond
 	// While they come, it looks again after as long, and nobody has to wake it. A look takes a quarter of a millisecond.
 	collectPause = 5 * time.Millisecond
 	// More of them are gathered with more time between: in groups of 300 an event takes PostgreSQL two thirds of what it takes in groups of 100.
@@ -69,8 +71,8 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	defer cancel()
 	n, jobs, err := e.store.CollectPublishes(bounded)
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("what was published by SQL could not be gathered, trying again", "in", collectPoll, "error", err)
-		pause(ctx, collectPoll)
+		e.log.Warn("what was published by SQL could not be gathered, trying again", "in", collectRetry, "error", err)
+		pause(ctx, collectRetry)
 	}
 	took = time.Since(began)
 	var made sync.WaitGroup

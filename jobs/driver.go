@@ -71,7 +71,7 @@ func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams
 	fetched, err := e.store.Fetch(ctx, p.Queue, p.Kind, asked)
 	switch {
 	case err == nil:
-		e.hands.fetched(len(fetched) == asked)
+		e.hands.fetched(len(fetched), asked)
 	case len(handed) > 0: // these must run; the others are asked for again
 		e.hands.stir()
 		return handed, nil

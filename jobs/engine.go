@@ -136,6 +136,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), exported: make(chan struct{}, 1), places: newPlaces(o.DeadLetters), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
 	e.hands = newHands(o.MaxWorkers, e.held.len)
+	e.hands.calms = !o.PollOnly
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
@@ -174,7 +175,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 			store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
 			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll()},
 			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval},
-			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.handshakePoll()},
+			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll()},
 		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),

@@ -30,10 +30,17 @@ const (
 	trialWave = 16
 )
 
-// promote runs on every node and trusts no leader.
+// promote runs on every node and trusts no leader. It looks for those who gather what was published by SQL, too.
 func (e *Engine) promote(ctx context.Context) {
 	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
-		_, err := e.store.Promote(ctx, e.rooms(e.store.Traffic())...)
+		look, err := e.store.Look(ctx)
+		if look.Published {
+			tell(e.published)
+		}
+		if err != nil || !look.Promote {
+			return err
+		}
+		_, err = e.store.Promote(ctx, e.rooms(e.store.Traffic())...)
 		return err
 	})
 }

@@ -24,6 +24,22 @@ type hands struct {
 	look     bool
 	lookedAt time.Time
 	backlog  bool
+	// busyAt is when somebody last woke the fetchers, or a fetch found a job.
+	busyAt time.Time
+	calms  bool // while nothing happens the database is asked less often
+}
+
+const (
+	// calmAfter is longer than a job may be stored ahead of its time, which only the poll knows of.
+	calmAfter = 6 * time.Second
+	// calmPoll: an idle node's polls were half of what it asked.
+	calmPoll = 250 * time.Millisecond
+)
+
+// calm reports that the database was asked a moment ago, and that nobody has told of a job for so long that there can be none but one whose
+// notification was lost.
+func (h *hands) calm(now time.Time) bool {
+	return h.calms && !h.look && !h.backlog && now.Sub(h.busyAt) > calmAfter && now.Sub(h.lookedAt) < calmPoll-fetchPollInterval/2
 }
 
 func newHands(workers int, busy func() int) *hands {
@@ -74,18 +90,23 @@ func (h *hands) next(limit int) (jobs []store.Job, ask bool) {
 		h.waiting = nil
 	}
 	now := time.Now()
-	ask = n < limit && (n == 0 || h.look || h.backlog || now.Sub(h.lookedAt) >= fetchPollInterval)
+	if h.look || n > 0 {
+		h.busyAt = now
+	}
+	ask = n < limit && !h.calm(now) && (n == 0 || h.look || h.backlog || now.Sub(h.lookedAt) >= fetchPollInterval)
 	if ask {
 		h.look, h.lookedAt = false, now
 	}
 	return jobs, ask
 }
 
-// fetched learns whether the database had all that was asked for: then it may have more.
-func (h *hands) fetched(all bool) {
+// fetched learns how many jobs the database had of those that were asked for: where it had all, it may have more.
+func (h *hands) fetched(n, asked int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.backlog = all
+	if h.backlog = n == asked; n > 0 {
+		h.busyAt = time.Now()
+	}
 }
 
 // work is what was handed over with a job that begins; nil where the delivery is to be loaded.

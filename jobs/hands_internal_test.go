@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,9 +31,9 @@ func TestHandsTakeHalfOfWhatIsFree(t *testing.T) {
 	busy = 200
 	require.Zero(t, h.take(10))
 	busy = 0
-	h.fetched(true)
+	h.fetched(7, 7)
 	require.Zero(t, h.take(10), "jobs in the database come first")
-	h.fetched(false)
+	h.fetched(6, 7)
 	require.Equal(t, 10, h.take(10))
 }
 
@@ -59,6 +60,36 @@ func TestHandsSayWhenTheDatabaseIsAsked(t *testing.T) {
 	require.Len(t, jobs, 1)
 	require.True(t, ask)
 	require.Equal(t, []int64{}, append([]int64{}, h.close()...))
+}
+
+// An idle node asks less often, but not before anything that is stored ahead of its time would have come.
+func TestHandsAreCalmWhenNothingHappens(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	idle := func() *hands {
+		return &hands{calms: true, lookedAt: now.Add(-fetchPollInterval), busyAt: now.Add(-calmAfter - time.Second), running: map[int64]store.Handed{}}
+	}
+	require.True(t, idle().calm(now))
+	require.Greater(t, calmAfter, 5*time.Second+fetchPollInterval)
+	for name, change := range map[string]func(*hands){
+		"somebody told":         (*hands).stir,
+		"told of a moment ago":  func(h *hands) { h.busyAt = now.Add(-calmAfter) },
+		"asked a while ago":     func(h *hands) { h.lookedAt = now.Add(-calmPoll) },
+		"a fetch found a job":   func(h *hands) { h.fetched(1, 10) },
+		"the database has more": func(h *hands) { h.backlog = true },
+		"nobody can tell":       func(h *hands) { h.calms = false },
+	} {
+		h := idle()
+		change(h)
+		require.False(t, h.calm(now), name)
+	}
+	h := idle()
+	h.stir()
+	_, ask := h.next(10)
+	require.True(t, ask)
+	h.lookedAt = now
+	_, ask = h.next(10)
+	require.True(t, ask, "for six seconds as ever")
 }
 
 func TestHandsCloseWithWhatWasNeverBegun(t *testing.T) {

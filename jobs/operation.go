@@ -15,6 +15,16 @@ import (
 // everything else.
 const operationWorkers = 8
 
+// operationPollInterval is the net under notifications. Who starts an operation wakes the fetchers, and so does whoever has made a step.
+const operationPollInterval = 5 * time.Second
+
+func (e *Engine) operationPoll() time.Duration {
+	if e.options.PollOnly {
+		return handshakePollOnly
+	}
+	return operationPollInterval
+}
+
 // OperationArgs name an operation.
 type OperationArgs struct {
 	Operation uuid.UUID `json:"o"`

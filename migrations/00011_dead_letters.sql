@@ -241,13 +241,58 @@ BEGIN
     RETURN ARRAY (SELECT (e #>> '{}')::uuid FROM jsonb_array_elements(value) e);
 END $$;
 
-CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, until timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- The place of the last of the next dead letters that are looked at together, or nothing where no more than those are left. Where a filter names an
+-- event or a topic with its event subscription, an index has those alone; ids are few.
+CREATE FUNCTION postrider_internal.edge_of_letters(filter jsonb, after_at timestamptz, after_id uuid, until timestamptz, looks integer, OUT at timestamptz, OUT id uuid)
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF filter ? 'dead_letter_ids' THEN
+        RETURN;
+    END IF;
+    EXECUTE 'SELECT l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND '
+        || CASE WHEN filter ? 'event_id' THEN format('l.event_id = %L::text', filter ->> 'event_id')
+                WHEN filter ?& '{topic,subscription}' THEN format('l.topic = %L::text AND l.subscription = %L::text', filter ->> 'topic', filter ->> 'subscription')
+                ELSE 'true' END
+        || ' ORDER BY l.dead_lettered_at, l.id OFFSET $4 LIMIT 1'
+       INTO at, id USING greatest(after_at, postrider_internal.envelope_time('filter.dead_lettered_from', filter ->> 'dead_lettered_from')), after_id,
+            least(until, postrider_internal.envelope_time('filter.dead_lettered_until', filter ->> 'dead_lettered_until')), looks - 1;
+END $$;
+
+-- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters.
+CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
+    condition text := postrider_internal.dead_letter_condition(filter);
+    began timestamptz := clock_timestamp();
+    after_at timestamptz := '-infinity';
+    after_id uuid := '00000000-0000-0000-0000-000000000000';
+    edge record;
     n bigint;
 BEGIN
-    EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE l.dead_lettered_at <= $1 AND ' || postrider_internal.dead_letter_condition(filter) INTO n USING until;
-    RETURN n;
+    matched := 0;
+    LOOP
+        SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(filter, after_at, after_id, until, 20000) e;
+        EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, $5) AND ' || condition
+           INTO n USING after_at, after_id, until, coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+        matched := matched + n;
+        at_least := edge.at IS NOT NULL;
+        EXIT WHEN NOT at_least OR clock_timestamp() - began > patience;
+        after_at := edge.at;
+        after_id := edge.id;
+    END LOOP;
 END $$;
+
+-- Refuses to say how many there are after so long: whoever asks for a number takes it for all of them.
+CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, patience interval) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    IF at_least THEN
+        RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = format('counting was stopped after %s seconds: there are at least %s %s', extract(epoch FROM patience)::integer, counted, what),
+            HINT = 'Narrow it down, by time for example.';
+    END IF;
+    RETURN counted;
+END $$;
+
+CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, patience interval) RETURNS bigint LANGUAGE sql STABLE AS $$
+SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, patience) FROM postrider_internal.count_letters(filter, 'infinity', patience) c $$;
 
 -- One page of those that a filter matches, the newest first, older than the one at this place.
 CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer) RETURNS SETOF uuid LANGUAGE plpgsql STABLE AS $$
@@ -263,7 +308,7 @@ CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.purge($1, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_dead_letters($1, 'infinity') $$;
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
 
 -- +goose StatementEnd
 
@@ -271,14 +316,17 @@ REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postr
 
 COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS 'Redelivers a dead letter, as part of the calling transaction: a new delivery with no attempts and a time to live of its own, to the same event subscription or to the one named (topic: the dead letter''s, unless named). Answers the delivery''s id. The dead letter stays, with redelivered_at; one that was redelivered before is refused unless again. Audited.';
 COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter for good; false where there is none. Audited.';
-COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS 'How many dead letters a filter of redeliver_all() or purge_all() matches now. Its members, all optional, are topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
+COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS 'How many dead letters a filter of redeliver_all() or purge_all() matches now; where counting takes more than 30 s, an error that says how many at least. The filter''s members, all optional, are topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
 
 -- +goose Down
 DROP FUNCTION postrider.count_dead_letters(jsonb);
 DROP FUNCTION postrider.purge(uuid);
 DROP FUNCTION postrider.redeliver(uuid, text, text, boolean);
 DROP FUNCTION postrider_internal.find_dead_letters(jsonb, timestamptz, uuid, integer);
-DROP FUNCTION postrider_internal.count_dead_letters(jsonb, timestamptz);
+DROP FUNCTION postrider_internal.count_dead_letters(jsonb, interval);
+DROP FUNCTION postrider_internal.count_to_the_end(text, bigint, boolean, interval);
+DROP FUNCTION postrider_internal.count_letters(jsonb, timestamptz, interval);
+DROP FUNCTION postrider_internal.edge_of_letters(jsonb, timestamptz, uuid, timestamptz, integer);
 DROP FUNCTION postrider_internal.filter_ids(text, jsonb);
 DROP FUNCTION postrider_internal.dead_letter_condition(jsonb);
 DROP FUNCTION postrider_internal.refuse_filter(text, text);

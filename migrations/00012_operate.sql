@@ -367,41 +367,6 @@ BEGIN
     RETURN erased;
 END $$;
 
--- Takes a subject out of the operations whose filter names it, alone or as a prefix.
-CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    o record;
-BEGIN
-    FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
-              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic ORDER BY p.id FOR UPDATE LOOP
-        IF o.state = 'running' THEN
-            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'running', MESSAGE = format('operation %s goes by this subject and is running', o.id),
-                HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);
-        END IF;
-        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[] || '{"erased": true}'::jsonb WHERE p.id = o.id;
-    END LOOP;
-END $$;
-
-CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    ids uuid[];
-    erased bigint;
-BEGIN
-    IF coalesce(subject, '') = '' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'subject is required', COLUMN = 'subject', HINT = 'Events without a subject are erased one by one: postrider.erase_event().';
-    ELSIF NOT EXISTS (SELECT FROM postrider_internal.topics t WHERE t.name = topic) AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.topic = erase_subject.topic) THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
-    END IF;
-    PERFORM postrider_internal.forget_filters(topic, subject);
-    SELECT array_agg(DISTINCT id) INTO ids
-      FROM (SELECT e.id FROM postrider_internal.events e WHERE e.subject = erase_subject.subject AND e.topic_id IN (SELECT t.id FROM postrider_internal.topics t WHERE t.name = erase_subject.topic)
-             UNION ALL
-            SELECT l.event_uuid FROM postrider_internal.dead_letters l WHERE l.subject = erase_subject.subject AND l.topic = erase_subject.topic) found;
-    erased := postrider_internal.erase_events(coalesce(ids, '{}'), '-infinity', actor, address);
-    PERFORM postrider_internal.note_audit(actor, address, 'subject_erased', topic, NULL, jsonb_build_object('events', erased));
-    RETURN erased;
-END $$;
-
 CREATE FUNCTION postrider.cancel(delivery_id bigint) RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 SELECT postrider_internal.cancel(delivery_id, NULL, NULL) $$;
 
@@ -422,14 +387,11 @@ SELECT postrider_internal.release(topic, subscription, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.erase_event(system_id uuid, day date DEFAULT NULL) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 SELECT postrider_internal.erase_event(system_id, day, NULL, NULL) $$;
-
-CREATE FUNCTION postrider.erase_subject(topic text, subject text) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT postrider_internal.erase_subject(topic, subject, NULL, NULL) $$;
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.cancel(bigint), postrider.retry_now(bigint), postrider.dead_letter_now(bigint),
     postrider.pause(text, text, boolean), postrider.resume(text, text), postrider.release(text, text),
-    postrider.erase_event(uuid, date), postrider.erase_subject(text, text) FROM PUBLIC;
+    postrider.erase_event(uuid, date) FROM PUBLIC;
 
 COMMENT ON FUNCTION postrider.cancel(bigint) IS 'Ends a pending delivery: state canceled, reason CanceledByOperator, which it answers: canceled. On hold or not, alone or in a batch, which it leaves. An attempt that is under way, or begins within the next 100 ms, may still reach the endpoint; nothing of it is recorded, and a NOTICE says so. Commit soon: a transaction that idles for 5 s after it is ended.';
 COMMENT ON FUNCTION postrider.retry_now(bigint) IS 'Makes a pending delivery''s next attempt due now; its count of attempts and its time to live stay. A member leaves its batch and goes alone. One that waits for admission stays behind that limit; one that is due already is left as it is. An error while an attempt is under way, and while its event subscription is on hold: resume or release that first.';
@@ -438,10 +400,8 @@ COMMENT ON FUNCTION postrider.pause(text, text, boolean) IS 'Holds an event subs
 COMMENT ON FUNCTION postrider.resume(text, text) IS 'Ends a pause. What it held is released in waves, which begin within a second. Of a pause that stopped the time to live the deliveries'' age is corrected first, by the nodes, step by step; the pause holds until that is done. Resuming what is not paused is nothing.';
 COMMENT ON FUNCTION postrider.release(text, text) IS 'Ends a probation without waiting for its probe; where the policy rests the endpoint as a whole, for all event subscriptions that share it. What is held is released in waves, which begin within a second. Releasing what is not on probation is nothing; an error while paused or not validated.';
 COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS 'Erases what an event says, everywhere: body and subject of the event and of its dead letters, what endpoints answered, and what went wrong, which may repeat it. What is pending of it is canceled first, reason EventErased. Ids, types, times, attempts and states stay; erased_at marks it, and its dead letters cannot be redelivered. Answers how many events were erased: 0 = it was before. day: its UTC day, which saves a look at the others. Exported dead letters and what endpoints keep are out of reach; an error while a dead letter of it is being exported.';
-COMMENT ON FUNCTION postrider.erase_subject(text, text) IS 'Erases all events of a topic with exactly this subject, as postrider.erase_event() does, and answers how many. It reads every event that is kept, and works in one transaction. The audit keeps the number and not the subject, and operations whose filter names it do so no more; an error while one of them is running.';
 
 -- +goose Down
-DROP FUNCTION postrider.erase_subject(text, text);
 DROP FUNCTION postrider.erase_event(uuid, date);
 DROP FUNCTION postrider.release(text, text);
 DROP FUNCTION postrider.resume(text, text);
@@ -449,9 +409,7 @@ DROP FUNCTION postrider.pause(text, text, boolean);
 DROP FUNCTION postrider.dead_letter_now(bigint);
 DROP FUNCTION postrider.retry_now(bigint);
 DROP FUNCTION postrider.cancel(bigint);
-DROP FUNCTION postrider_internal.erase_subject(text, text, text, text);
 DROP FUNCTION postrider_internal.erase_event(uuid, date, text, text);
-DROP FUNCTION postrider_internal.forget_filters(text, text);
 DROP FUNCTION postrider_internal.erase_events(uuid[], date, text, text);
 DROP FUNCTION postrider_internal.refuse_exporting(uuid[]);
 DROP FUNCTION postrider_internal.release(text, text, text, text);

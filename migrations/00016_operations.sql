@@ -1,9 +1,9 @@
 -- +goose Up
--- A redelivery or a purge of many, step by step: job_id is the job of the next one. cursor_at and cursor_id are the place it has come to, the dead
--- letter (by the time it was given up) or the past event (by its day) that was looked at last.
+-- A redelivery, a purge or an erasure of many, step by step: job_id is the job of the next one. cursor_at and cursor_id are the place it has come to, the
+-- dead letter (by the time it was given up) or the past event (by its day) that was looked at last. A step looks at so many, however few it finds.
 CREATE TABLE postrider_internal.operations (
     id              uuid PRIMARY KEY,
-    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events')),
+    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events', 'erase_subject')),
     state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
     filter          jsonb NOT NULL,
     -- Where to: of dead letters NULL for their own event subscription. target_id is what the two names meant at the start.
@@ -14,6 +14,8 @@ CREATE TABLE postrider_internal.operations (
     published_until timestamptz,
     rate_per_second integer CHECK (rate_per_second >= 1),
     matched         bigint,
+    -- Counting them took too long: there are more than matched.
+    matched_at_least boolean NOT NULL DEFAULT false,
     done            bigint NOT NULL DEFAULT 0,
     skipped         bigint NOT NULL DEFAULT 0,
     failed          bigint NOT NULL DEFAULT 0,
@@ -21,6 +23,9 @@ CREATE TABLE postrider_internal.operations (
     started_by      text NOT NULL,
     cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
     cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    -- An erasure has been through the events, and goes through the dead letters.
+    of_letters      boolean NOT NULL DEFAULT false,
+    steps           bigint NOT NULL DEFAULT 0,
     job_id          bigint UNIQUE,
     created_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
@@ -37,8 +42,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'rate_per_second', MESSAGE = format('rate_per_second must be 1 or more, is %s', o.rate_per_second), HINT = 'NULL is as fast as it goes.';
     END IF;
     o.id := postrider_internal.new_uuid();
-    INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from, published_until, rate_per_second, matched, started_by, job_id, cursor_at)
-    VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until, o.rate_per_second, o.matched, coalesce(actor, session_user),
+    INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from, published_until, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
+    VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until, o.rate_per_second, o.matched, coalesce(o.matched_at_least, false), coalesce(actor, session_user),
             nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
@@ -68,7 +73,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required with topic';
     END IF;
     o.rate_per_second := redeliver_all.rate_per_second;
-    o.matched := postrider_internal.count_dead_letters(o.filter, now());
+    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(o.filter, now(), '2 seconds') c;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
@@ -77,14 +82,14 @@ DECLARE
     o postrider_internal.operations;
 BEGIN
     o.kind := 'purge';
-    o.matched := postrider_internal.count_dead_letters(filter, now());
+    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(filter, now(), '2 seconds') c;
     o.filter := purge_all.filter;
     o.rate_per_second := purge_all.rate_per_second;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
-CREATE FUNCTION postrider_internal.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz, rate_per_second integer, actor text, address text)
-    RETURNS uuid LANGUAGE plpgsql AS $$
+-- Which past events a redelivery would look at, and for whom; cursor_at is the first day that there is.
+CREATE FUNCTION postrider_internal.past_events(topic text, subscription text, published_from timestamptz, published_until timestamptz) RETURNS postrider_internal.operations LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
     missing text := CASE WHEN topic IS NULL THEN 'topic' WHEN subscription IS NULL THEN 'subscription' WHEN published_from IS NULL THEN 'published_from' END;
@@ -94,18 +99,61 @@ BEGIN
     END IF;
     o.kind := 'redeliver_events';
     o.target_id := postrider_internal.redelivery_target(topic, subscription);
-    o.topic := redeliver_events.topic;
-    o.subscription := redeliver_events.subscription;
-    o.published_from := redeliver_events.published_from;
-    o.published_until := least(redeliver_events.published_until, now());
+    o.topic := past_events.topic;
+    o.subscription := past_events.subscription;
+    o.published_from := past_events.published_from;
+    o.published_until := least(past_events.published_until, now());
     IF NOT isfinite(o.published_from) OR o.published_from >= o.published_until THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from', MESSAGE = format('published_from must be before published_until and before now, is %s', o.published_from);
     END IF;
     o.filter := '{}';
+    o.cursor_at := greatest((o.published_from AT TIME ZONE 'UTC')::date, postrider_internal.first_day_of_events())::timestamp AT TIME ZONE 'UTC';
+    RETURN o;
+END $$;
+
+CREATE FUNCTION postrider_internal.first_day_of_events() RETURNS date LANGUAGE sql STABLE AS $$
+SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD')) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+ WHERE i.inhparent = 'postrider_internal.events'::regclass AND c.relname ~ '^events_[0-9]{8}$' $$;
+
+CREATE FUNCTION postrider_internal.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz, rate_per_second integer, actor text, address text)
+    RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations := postrider_internal.past_events(topic, subscription, published_from, published_until);
+BEGIN
     o.rate_per_second := redeliver_events.rate_per_second;
-    o.cursor_at := greatest((o.published_from AT TIME ZONE 'UTC')::date, (SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD')) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'postrider_internal.events'::regclass AND c.relname ~ '^events_[0-9]{8}$'))::timestamp AT TIME ZONE 'UTC';
     RETURN postrider_internal.start_operation(o, actor, address);
+END $$;
+
+-- Counts the past events of a topic as redeliver_events() looks at them, 20,000 of a day at a time, as long as the patience lasts. An event subscription's
+-- filter is the service's to judge.
+CREATE FUNCTION postrider_internal.count_events(topic text, published_from timestamptz, published_until timestamptz, patience interval) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    wanted bigint;
+    began timestamptz := clock_timestamp();
+    until timestamptz := least(published_until, now());
+    today date := greatest((published_from AT TIME ZONE 'UTC')::date, postrider_internal.first_day_of_events());
+    after_id uuid := '00000000-0000-0000-0000-000000000000';
+    edge uuid;
+    n bigint;
+    counted bigint := 0;
+BEGIN
+    SELECT t.id INTO wanted FROM postrider_internal.topics t WHERE t.name = topic AND t.deleted_at IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
+    ELSIF published_from IS NULL OR NOT isfinite(published_from) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from', MESSAGE = 'published_from is required, and must be a time';
+    END IF;
+    WHILE today <= (until AT TIME ZONE 'UTC')::date LOOP
+        SELECT e.id INTO edge FROM postrider_internal.events e WHERE e.day = today AND e.id > after_id ORDER BY e.id OFFSET 19999 LIMIT 1;
+        SELECT count(*) INTO n FROM postrider_internal.events e
+         WHERE e.day = today AND e.id > after_id AND (edge IS NULL OR e.id <= edge) AND e.topic_id = wanted AND e.published_at >= published_from AND e.published_at < until
+           AND (e.published_at AT TIME ZONE 'UTC')::date = today AND e.erased_at IS NULL;
+        counted := counted + n;
+        today := CASE WHEN edge IS NULL THEN today + 1 ELSE today END;
+        after_id := coalesce(edge, '00000000-0000-0000-0000-000000000000');
+        PERFORM postrider_internal.count_to_the_end('such events', counted, clock_timestamp() - began > patience, patience);
+    END LOOP;
+    RETURN counted;
 END $$;
 
 -- A step that is under way is waited for: what it does is done, and nothing follows.
@@ -120,7 +168,8 @@ BEGIN
     ELSIF o.state <> 'running' THEN
         RETURN false;
     END IF;
-    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp() WHERE id = operation_id;
+    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp(), filter = CASE kind WHEN 'erase_subject' THEN '{"erased": true}' ELSE filter END
+     WHERE id = operation_id;
     PERFORM postrider_internal.note_audit(actor, address, 'operation_canceled', o.topic, o.subscription,
         jsonb_build_object('operationId', o.id, 'kind', o.kind, 'done', o.done, 'skipped', o.skipped, 'failed', o.failed));
     RETURN true;
@@ -136,17 +185,19 @@ BEGIN
 END $$;
 
 -- Ends a step: writes down what it came to and gives the next one its job, in its time; or the operation ends, as done or, where failure says why,
--- as failed. What matched at the start and was met nowhere was purged or redelivered by somebody else.
-CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text, reached_at timestamptz, reached_id uuid, last boolean, failure text, pause interval)
+-- as failed. What matched at the start and was met nowhere was purged or redelivered by somebody else. Of an erasure nobody needs the subject any more.
+CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text, reached_at timestamptz, reached_id uuid, of_letters boolean, last boolean,
+    failure text, pause interval)
     RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
     over boolean := end_step.last OR end_step.failure IS NOT NULL;
 BEGIN
     UPDATE postrider_internal.operations p
-       SET done = p.done + end_step.done, failed = p.failed + end_step.failed, last_error = coalesce(end_step.failure, end_step.error, p.last_error),
-           skipped = CASE WHEN end_step.last THEN greatest(p.skipped + end_step.skipped, p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
-           cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id, p.cursor_id),
+       SET steps = p.steps + 1, done = p.done + end_step.done, failed = p.failed + end_step.failed, last_error = coalesce(end_step.failure, end_step.error, p.last_error),
+           skipped = CASE WHEN end_step.last AND NOT p.matched_at_least THEN greatest(p.skipped + end_step.skipped, p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
+           cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id, p.cursor_id), of_letters = p.of_letters OR end_step.of_letters,
+           filter = CASE WHEN over AND p.kind = 'erase_subject' THEN '{"erased": true}' ELSE p.filter END,
            state = CASE WHEN end_step.failure IS NOT NULL THEN 'failed' WHEN over THEN 'done' ELSE 'running' END,
            finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over THEN nextval('postrider_internal.river_job_id_seq') END
      WHERE p.id = operation RETURNING p.* INTO o;
@@ -159,21 +210,31 @@ BEGIN
     END IF;
 END $$;
 
--- What one step of an operation on dead letters does to the next of them, up to so many and so many bytes of bodies.
-CREATE FUNCTION postrider_internal.step_letters(operation uuid, most integer, bytes bigint, OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
-    OUT reached_at timestamptz, OUT reached_id uuid) LANGUAGE plpgsql AS $$
+-- What one step of an operation on dead letters does to those of the next ones, looks in number, that its filter matches: up to so many and so many bytes
+-- of bodies. The step that has none left to look at is the last.
+CREATE FUNCTION postrider_internal.step_letters(operation uuid, most integer, bytes bigint, looks integer, OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
     ids uuid[];
+    found integer;
+    edge record;
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    EXECUTE format('SELECT array_agg(id), max(at), (array_agg(id ORDER BY at DESC, id DESC))[1] FROM (
+    SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(o.filter, o.cursor_at, o.cursor_id, o.created_at, looks) e;
+    EXECUTE format('SELECT array_agg(id) FILTER (WHERE before < $5), max(at) FILTER (WHERE before < $5), (array_agg(id ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
         SELECT p.id, p.at, sum(p.size) OVER (ORDER BY p.at, p.id) - p.size AS before FROM (
             SELECT l.id, l.dead_lettered_at AS at, octet_length(l.body) AS size FROM postrider_internal.dead_letters l
-             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND %s ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q WHERE before < $5',
+             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($6, $7) AND %s ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q',
         postrider_internal.dead_letter_condition(o.filter))
-       INTO ids, reached_at, reached_id USING o.cursor_at, o.cursor_id, o.created_at, most, bytes;
+       INTO ids, reached_at, reached_id, found
+      USING o.cursor_at, o.cursor_id, o.created_at, most, bytes, coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
     taken := coalesce(cardinality(ids), 0);
+    IF found < most AND found = taken AND edge.at IS NOT NULL THEN
+        reached_at := edge.at;
+        reached_id := edge.id;
+    END IF;
+    last := taken = 0 AND edge.at IS NULL;
     IF taken = 0 THEN
         done := 0;
         failed := 0;
@@ -194,6 +255,115 @@ BEGIN
     skipped := taken - done - failed;
 END $$;
 
+-- Takes a subject out of the operations whose filter names it, alone or as a prefix; but not out of the one that erases it.
+CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    o record;
+BEGIN
+    FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
+              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic AND p.id IS DISTINCT FROM eraser ORDER BY p.id FOR UPDATE LOOP
+        IF o.state = 'running' THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'running', MESSAGE = format('operation %s goes by this subject and is running', o.id),
+                HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);
+        END IF;
+        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[] || '{"erased": true}'::jsonb WHERE p.id = o.id;
+    END LOOP;
+END $$;
+
+-- The next events with a subject: of those, looks in number, that come next in one day, or of that many dead letters, which may outlive their events;
+-- up to so many. And where to look then.
+CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, looks integer, INOUT of_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    today date := (at AT TIME ZONE 'UTC')::date;
+    zero uuid := '00000000-0000-0000-0000-000000000000';
+    read integer;
+    edge record;
+    edge_id uuid;
+    edge_at timestamptz;
+BEGIN
+    last := false;
+    IF NOT of_letters THEN
+        WITH looked AS MATERIALIZED (
+            SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS fits
+              FROM postrider_internal.events e WHERE e.day = today AND e.id > next_of_subject.id ORDER BY e.id LIMIT looks
+        )
+        SELECT ARRAY (SELECT l.id FROM looked l WHERE l.fits ORDER BY l.id LIMIT most), (SELECT l.id FROM looked l ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM looked) INTO ids, edge_id, read;
+        IF cardinality(ids) = most THEN
+            id := ids[most];
+        ELSIF read = looks THEN
+            id := edge_id;
+        ELSE
+            of_letters := today >= (clock_timestamp() AT TIME ZONE 'UTC')::date;
+            at := CASE WHEN of_letters THEN '-infinity' ELSE (today + 1)::timestamp AT TIME ZONE 'UTC' END;
+            id := zero;
+        END IF;
+        RETURN;
+    END IF;
+    SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters('{}', at, id, 'infinity', looks) e;
+    WITH found AS MATERIALIZED (
+        SELECT l.event_uuid, l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l
+         WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)
+           AND (l.dead_lettered_at, l.id) <= (coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+           AND l.subject = next_of_subject.subject AND l.topic = next_of_subject.topic ORDER BY l.dead_lettered_at, l.id LIMIT most
+    )
+    SELECT ARRAY (SELECT DISTINCT f.event_uuid FROM found f), count(*), (array_agg(f.id ORDER BY f.dead_lettered_at DESC, f.id DESC))[1], max(f.dead_lettered_at) INTO ids, read, edge_id, edge_at FROM found f;
+    last := read < most AND edge.at IS NULL;
+    at := CASE WHEN read < most THEN coalesce(edge.at, at) ELSE edge_at END;
+    id := CASE WHEN read < most THEN coalesce(edge.id, id) ELSE edge_id END;
+END $$;
+
+-- Erases all events of a topic with a subject: at once what is found within a second and is not much, else as an operation. Its filter keeps the subject
+-- until it is over.
+CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint, OUT operation_id uuid) LANGUAGE plpgsql AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+    few integer := 1000;
+    o postrider_internal.operations;
+    next record;
+    ids uuid[] := '{}';
+BEGIN
+    IF coalesce(subject, '') = '' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'subject is required', COLUMN = 'subject', HINT = 'Events without a subject are erased one by one: postrider.erase_event().';
+    ELSIF NOT EXISTS (SELECT FROM postrider_internal.topics t WHERE t.name = topic) AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.topic = erase_subject.topic) THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
+    END IF;
+    PERFORM postrider_internal.forget_filters(topic, subject, NULL);
+    o.cursor_at := postrider_internal.first_day_of_events()::timestamp AT TIME ZONE 'UTC';
+    SELECT false AS of_letters, coalesce(o.cursor_at, now()) AS at, '00000000-0000-0000-0000-000000000000'::uuid AS id INTO next;
+    LOOP
+        SELECT * INTO next FROM postrider_internal.next_of_subject(topic, subject, few + 1, 20000, next.of_letters, next.at, next.id);
+        ids := ids || next.ids;
+        EXIT WHEN next.last AND cardinality(ids) <= few;
+        IF cardinality(ids) > few OR clock_timestamp() - began > interval '1 second' THEN
+            erased := 0;
+            o.kind := 'erase_subject';
+            o.topic := erase_subject.topic;
+            o.filter := jsonb_build_object('topic', topic, 'subject', subject);
+            operation_id := postrider_internal.start_operation(o, actor, address);
+            RETURN;
+        END IF;
+    END LOOP;
+    erased := postrider_internal.erase_events(ids, '-infinity', actor, address);
+    PERFORM postrider_internal.note_audit(actor, address, 'subject_erased', topic, NULL, jsonb_build_object('events', erased));
+END $$;
+
+-- One step of an erasure. What it refuses, such as an export that is under way, is tried again later.
+CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, looks integer, OUT done bigint, OUT reached_at timestamptz, OUT reached_id uuid, OUT of_letters boolean, OUT last boolean)
+    LANGUAGE plpgsql AS $$
+DECLARE
+    o postrider_internal.operations;
+    ids uuid[];
+BEGIN
+    SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
+    SELECT n.ids, n.at, n.id, n.of_letters, n.last INTO ids, reached_at, reached_id, of_letters, last
+      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, looks, o.of_letters, o.cursor_at, o.cursor_id) n;
+    done := postrider_internal.erase_events(ids, '-infinity', 'postrider', '');
+    IF last THEN
+        PERFORM postrider_internal.forget_filters(o.topic, o.filter ->> 'subject', o.id);
+    END IF;
+END $$;
+
 CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver_all($1, $2, $3, $4, NULL, NULL) $$;
 
@@ -203,51 +373,77 @@ CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAUL
 CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, NULL, NULL) $$;
 
+CREATE FUNCTION postrider.count_events(topic text, published_from timestamptz, published_until timestamptz DEFAULT NULL) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_events($1, $2, $3, '30 seconds') $$;
+
+CREATE FUNCTION postrider.erase_subject(topic text, subject text, OUT erased bigint, OUT operation_id uuid)
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM postrider_internal.erase_subject($1, $2, NULL, NULL) $$;
+
 CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.cancel_operation($1, NULL, NULL) $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer), postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer), postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
+    postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
 
 COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS 'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now: each once, and by default only those that were not redelivered before ("redelivered": true redelivers those that were). Answers the operation''s id, see postrider.operations; the service does it in steps. subscription and topic: to this event subscription instead of each one''s own. rate_per_second: no more than so many in a second. Audited.';
 COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS 'Removes all dead letters that match a filter, see count_dead_letters(), and exist now. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
 COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS 'Delivers a topic''s past events to one of its event subscriptions, those that its filter wants: published at published_from or later and before published_until (default now), as far as they are kept. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
+COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS 'How many past events of a topic redeliver_events() would look at: published at published_from or later and before published_until (default now), and kept. The most that it can deliver: the event subscription''s filter is not asked, which the service alone can do (REST: dryRun, CLI: --dry-run). Where counting takes more than 30 s, an error that says how many at least.';
+COMMENT ON FUNCTION postrider.erase_subject(text, text) IS 'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event that is kept. Up to 1,000 that are found within a second are erased at once, and erased says how many; else an operation begins, see postrider.operations, whose id it answers, and the service erases in steps. The audit keeps the number and not the subject, and operations whose filter names it do so no more; an error while one of them is running.';
 COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS 'Stops an operation between two steps: what is done stays done. false where it was over already. Audited.';
 
+-- The time in an id of version 7; NULL of the lowest id.
+CREATE FUNCTION postrider_internal.time_of_id(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint, 0) / 1000.0) $$;
+
 CREATE VIEW postrider.operations AS
-SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until, o.rate_per_second, o.matched::integer AS matched, o.done, o.skipped, o.failed, o.last_error,
+SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped, o.failed, o.last_error,
+       CASE WHEN o.steps = 0 THEN NULL WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_letters THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id)) ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
        o.started_by, o.created_at, o.finished_at
   FROM postrider_internal.operations o;
-COMMENT ON VIEW postrider.operations IS 'Redeliveries and purges of many, under way and over. Those that are over are kept for 30 days.';
+COMMENT ON VIEW postrider.operations IS 'Redeliveries, purges and erasures of many, under way and over. Those that are over are kept for 30 days.';
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
-COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters) or redeliver_events (past events).';
+COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters), redeliver_events (past events) or erase_subject.';
 COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by somebody); failed: last_error says why it could not go on.';
-COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it named a subject that was erased.';
-COMMENT ON COLUMN postrider.operations.topic IS 'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own.';
+COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it named a subject that was erased. An erasure''s own has the subject as long as it is running.';
+COMMENT ON COLUMN postrider.operations.topic IS 'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own. Of an erasure, the topic whose events are erased.';
 COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
 COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
 COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
 COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a second; NULL = as fast as it goes.';
-COMMENT ON COLUMN postrider.operations.matched IS 'How many dead letters matched at the start; NULL of past events, which are looked at on the way.';
-COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered or purged.';
+COMMENT ON COLUMN postrider.operations.matched IS 'How many dead letters matched at the start; NULL of past events and of erasures, which are looked at on the way.';
+COMMENT ON COLUMN postrider.operations.matched_at_least IS 'true: there were more than matched. Counting is stopped after two seconds.';
+COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered, purged or erased.';
 COMMENT ON COLUMN postrider.operations.skipped IS 'How many dead letters were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.';
 COMMENT ON COLUMN postrider.operations.failed IS 'How many could not be redelivered: their event subscription was deleted or has expired, does not take their schema, or they were erased.';
 COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
+COMMENT ON COLUMN postrider.operations.reached_at IS 'How far it has looked: at dead letters given up until then, or at events published until then, about; NULL = not begun. An erasure goes through the events, and then through the dead letters.';
 COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it, as postrider.audit tells actors.';
 COMMENT ON COLUMN postrider.operations.created_at IS 'When it was started. Dead letters that were written later are none of it.';
 COMMENT ON COLUMN postrider.operations.finished_at IS 'When it was over; NULL = it is running.';
 
 -- +goose Down
 DROP VIEW postrider.operations;
+DROP FUNCTION postrider_internal.time_of_id(uuid);
 DROP FUNCTION postrider.cancel_operation(uuid);
+DROP FUNCTION postrider.erase_subject(text, text);
+DROP FUNCTION postrider.count_events(text, timestamptz, timestamptz);
 DROP FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer);
 DROP FUNCTION postrider.purge_all(jsonb, integer);
 DROP FUNCTION postrider.redeliver_all(jsonb, text, text, integer);
-DROP FUNCTION postrider_internal.step_letters(uuid, integer, bigint);
-DROP FUNCTION postrider_internal.end_step(uuid, bigint, bigint, bigint, text, timestamptz, uuid, boolean, text, interval);
+DROP FUNCTION postrider_internal.step_erasure(uuid, integer, integer);
+DROP FUNCTION postrider_internal.erase_subject(text, text, text, text);
+DROP FUNCTION postrider_internal.next_of_subject(text, text, integer, integer, boolean, timestamptz, uuid);
+DROP FUNCTION postrider_internal.forget_filters(text, text, uuid);
+DROP FUNCTION postrider_internal.step_letters(uuid, integer, bigint, integer);
+DROP FUNCTION postrider_internal.end_step(uuid, bigint, bigint, bigint, text, timestamptz, uuid, boolean, boolean, text, interval);
 DROP FUNCTION postrider_internal.begin_step(bigint);
 DROP FUNCTION postrider_internal.cancel_operation(uuid, text, text);
+DROP FUNCTION postrider_internal.count_events(text, timestamptz, timestamptz, interval);
 DROP FUNCTION postrider_internal.redeliver_events(text, text, timestamptz, timestamptz, integer, text, text);
+DROP FUNCTION postrider_internal.past_events(text, text, timestamptz, timestamptz);
+DROP FUNCTION postrider_internal.first_day_of_events();
 DROP FUNCTION postrider_internal.purge_all(jsonb, integer, text, text);
 DROP FUNCTION postrider_internal.redeliver_all(jsonb, text, text, integer, text, text);
 DROP FUNCTION postrider_internal.start_operation(postrider_internal.operations, text, text);

@@ -36,7 +36,7 @@ REVOKE ALL ON SCHEMA postrider_internal FROM PUBLIC;
 GRANT USAGE ON SCHEMA postrider TO postrider_reader, postrider_publisher, postrider_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA postrider TO postrider_reader, postrider_operator;
 GRANT EXECUTE ON FUNCTION postrider.publish, postrider.publish_batch, postrider.publish_data, postrider.publish_row_change TO postrider_publisher;
-GRANT EXECUTE ON FUNCTION postrider.redeliver, postrider.purge, postrider.count_dead_letters, postrider.redeliver_all, postrider.purge_all, postrider.redeliver_events,
+GRANT EXECUTE ON FUNCTION postrider.redeliver, postrider.purge, postrider.count_dead_letters, postrider.redeliver_all, postrider.purge_all, postrider.redeliver_events, postrider.count_events,
     postrider.cancel_operation TO postrider_operator;
 GRANT EXECUTE ON FUNCTION postrider.cancel, postrider.retry_now, postrider.dead_letter_now, postrider.pause, postrider.resume, postrider.release, postrider.test_delivery,
     postrider.erase_event, postrider.erase_subject TO postrider_operator;`

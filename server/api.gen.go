@@ -222,6 +222,7 @@ func (e KeyScope) Valid() bool {
 
 // Defines values for OperationKind.
 const (
+	OperationKindEraseSubject    OperationKind = "erase_subject"
 	OperationKindPurge           OperationKind = "purge"
 	OperationKindRedeliver       OperationKind = "redeliver"
 	OperationKindRedeliverEvents OperationKind = "redeliver_events"
@@ -230,6 +231,8 @@ const (
 // Valid indicates whether the value is a known member of the OperationKind enum.
 func (e OperationKind) Valid() bool {
 	switch e {
+	case OperationKindEraseSubject:
+		return true
 	case OperationKindPurge:
 		return true
 	case OperationKindRedeliver:
@@ -1001,15 +1004,18 @@ type KeyScope string
 
 // Matched What a dry run found.
 type Matched struct {
-	// Matched How many dead letters match.
+	// AtLeast true: counting was stopped after five seconds; there may be more.
+	AtLeast bool `json:"atLeast"`
+
+	// Matched How many dead letters match
 	Matched int64 `json:"matched"`
 }
 
-// Operation A redelivery or a purge of many.
+// Operation A redelivery, a purge or an erasure of many.
 type Operation struct {
 	CreatedAt time.Time `json:"createdAt"`
 
-	// Done How many were redelivered or purged.
+	// Done How many were redelivered, purged or erased.
 	Done int64 `json:"done"`
 
 	// Failed How many could not be redelivered, because their event subscription was deleted or has expired.
@@ -1023,9 +1029,12 @@ type Operation struct {
 	// LastError What last went wrong.
 	LastError *string `json:"lastError"`
 
-	// Matched How many dead letters matched at the start; null of past events, which are looked at on the way.
-	Matched     *int64 `json:"matched"`
-	OperationId string `json:"operationId"`
+	// Matched How many dead letters matched at the start; null of past events and erasures, which are looked at on the way.
+	Matched *int64 `json:"matched"`
+
+	// MatchedAtLeast true: there were more than matched. Counting is stopped after two seconds.
+	MatchedAtLeast bool   `json:"matchedAtLeast"`
+	OperationId    string `json:"operationId"`
 
 	// PublishedFrom Of past events: published at this time or later.
 	PublishedFrom *time.Time `json:"publishedFrom"`
@@ -1035,6 +1044,9 @@ type Operation struct {
 
 	// RatePerSecond At most so many in a second; null: as fast as it goes.
 	RatePerSecond *int `json:"ratePerSecond"`
+
+	// ReachedAt How far it has looked: at dead letters given up until then, or at events published until then, about.
+	ReachedAt *time.Time `json:"reachedAt"`
 
 	// Skipped How many were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.
 	Skipped int64 `json:"skipped"`
@@ -1048,7 +1060,7 @@ type Operation struct {
 	// Subscription That event subscription.
 	Subscription *string `json:"subscription"`
 
-	// Topic Topic of the event subscription that everything goes to; null: each dead letter goes to its own.
+	// Topic Topic of the event subscription that everything goes to; null: each dead letter goes to its own. Of an erasure, the topic whose events are erased.
 	Topic *string `json:"topic"`
 }
 
@@ -1322,6 +1334,9 @@ type RedeliverAllSettings struct {
 
 // RedeliverEventsSettings Which past events to deliver.
 type RedeliverEventsSettings struct {
+	// DryRun Count them and do nothing.
+	DryRun *bool `json:"dryRun,omitempty"`
+
 	// From Published at this time or later.
 	From string `json:"from"`
 
@@ -6073,6 +6088,20 @@ func (response EraseSubject200JSONResponse) VisitEraseSubjectResponse(w http.Res
 	return err
 }
 
+type EraseSubject202JSONResponse Operation
+
+func (response EraseSubject202JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type EraseSubject400JSONResponse struct{ BadRequestJSONResponse }
 
 func (response EraseSubject400JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
@@ -7370,6 +7399,20 @@ type RedeliverEventsRequestObject struct {
 
 type RedeliverEventsResponseObject interface {
 	VisitRedeliverEventsResponse(w http.ResponseWriter) error
+}
+
+type RedeliverEvents200JSONResponse Matched
+
+func (response RedeliverEvents200JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type RedeliverEvents202JSONResponse Operation

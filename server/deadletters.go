@@ -110,7 +110,7 @@ func (m *management) RedeliverDeadLetters(ctx context.Context, r RedeliverDeadLe
 			filter.Redelivered = new(false)
 		}
 		n, err := letters.Count(ctx, filter)
-		return RedeliverDeadLetters200JSONResponse{Matched: n}, err
+		return RedeliverDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
 	id, err := letters.RedeliverAll(ctx, filter, to, rate)
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *management) PurgeDeadLetters(ctx context.Context, r PurgeDeadLettersReq
 	letters := m.store.DeadLetters()
 	if optional(b.DryRun, false) {
 		n, err := letters.Count(ctx, filter)
-		return PurgeDeadLetters200JSONResponse{Matched: n}, err
+		return PurgeDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
 	id, err := letters.PurgeAll(ctx, filter, rate)
 	if err != nil {
@@ -142,6 +142,11 @@ func (m *management) PurgeDeadLetters(ctx context.Context, r PurgeDeadLettersReq
 	}
 	o, err := m.operation(ctx, id)
 	return PurgeDeadLetters202JSONResponse(o), err
+}
+
+// DescribeMatched is a dry run's answer as the REST API and `deadletter --dry-run -o json` write it.
+func DescribeMatched(found store.Matched) Matched {
+	return Matched{Matched: found.Matched, AtLeast: found.AtLeast}
 }
 
 func deadLetterNotFound(id string) error {

@@ -86,6 +86,7 @@ func TestDeadLettersRefuse(t *testing.T) {
 		{"GET", "/v1/operations/" + nobody, "", 404, "does not exist"},
 		{"POST", "/v1/operations/" + nobody + "/cancel", "", 404, "does not exist"},
 		{"POST", "/v1/topics/orders/subscriptions/nobody/redeliverEvents", `{"from":"2024-01-01T00:00:00Z"}`, 404, `topic \"orders\" has no event subscription \"nobody\"`},
+		{"POST", "/v1/topics/orders/subscriptions/nobody/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","dryRun":true}`, 404, `topic \"orders\" has no event subscription \"nobody\"`},
 		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", ``, 400, "from must be an RFC 3339 time"},
 		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", `{"from":"2999-01-01T00:00:00Z"}`, 400, "from must be in the past"},
 		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","until":"2024-01-01T00:00:00Z"}`, 400, "from must be before until"},

@@ -97,9 +97,13 @@ func (m *management) EraseSubject(ctx context.Context, r EraseSubjectRequestObje
 	case !storable(r.Body.Subject):
 		return EraseSubject200JSONResponse{}, nil // no event can have it
 	}
-	erased, err := m.store.Operator().EraseSubject(ctx, r.Topic, r.Body.Subject)
-	if err != nil {
+	erased, operation, err := m.store.Operator().EraseSubject(ctx, r.Topic, r.Body.Subject)
+	switch {
+	case err != nil:
 		return nil, err
+	case operation != nil:
+		o, err := m.operation(ctx, *operation)
+		return EraseSubject202JSONResponse(o), err
 	}
 	return EraseSubject200JSONResponse{Events: erased}, nil
 }

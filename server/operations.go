@@ -74,16 +74,25 @@ func (m *management) RedeliverEvents(ctx context.Context, r RedeliverEventsReque
 	if !from.Before(m.store.Now()) {
 		return nil, invalid("from", "must be in the past")
 	}
+	if optional(b.DryRun, false) {
+		found, err := m.store.DeadLetters().CountEvents(ctx, r.Topic, r.Subscription, *from, until)
+		return RedeliverEvents200JSONResponse(DescribeMatched(found)), noSubscription(err, r.Topic, r.Subscription)
+	}
 	id, err := m.store.DeadLetters().RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
-	var refusal *store.FunctionError
-	switch {
-	case errors.As(err, &refusal) && errors.Is(err, store.ErrInvalid) && refusal.Field == "subscription":
-		return nil, subscriptionNotFound(r.Topic, r.Subscription)
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, noSubscription(err, r.Topic, r.Subscription)
 	}
 	o, err := m.operation(ctx, id)
 	return RedeliverEvents202JSONResponse(o), err
+}
+
+// noSubscription says that what the path names is not there, where a function refused it as an argument.
+func noSubscription(err error, topic, subscription string) error {
+	var refusal *store.FunctionError
+	if errors.As(err, &refusal) && errors.Is(err, store.ErrInvalid) && refusal.Field == "subscription" {
+		return subscriptionNotFound(topic, subscription)
+	}
+	return err
 }
 
 func (m *management) operation(ctx context.Context, id uuid.UUID) (Operation, error) {
@@ -106,8 +115,8 @@ func DescribeOperation(o *store.Operation) Operation {
 	f := o.Filter
 	shown := Operation{
 		OperationId: o.OperationID.String(), Kind: OperationKind(o.Kind), State: OperationState(o.State), Topic: o.Topic, Subscription: o.Subscription,
-		PublishedFrom: utcOrNull(o.PublishedFrom), PublishedUntil: utcOrNull(o.PublishedUntil), RatePerSecond: o.RatePerSecond, Matched: o.Matched, Done: o.Done, Skipped: o.Skipped,
-		Failed: o.Failed, LastError: o.LastError, StartedBy: o.StartedBy, CreatedAt: o.CreatedAt.UTC(), FinishedAt: utcOrNull(o.FinishedAt),
+		PublishedFrom: utcOrNull(o.PublishedFrom), PublishedUntil: utcOrNull(o.PublishedUntil), RatePerSecond: o.RatePerSecond, Matched: o.Matched, MatchedAtLeast: o.MatchedAtLeast, Done: o.Done, Skipped: o.Skipped,
+		Failed: o.Failed, LastError: o.LastError, ReachedAt: utcOrNull(o.ReachedAt), StartedBy: o.StartedBy, CreatedAt: o.CreatedAt.UTC(), FinishedAt: utcOrNull(o.FinishedAt),
 		Filter: DeadLetterFilter{
 			Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus, EventId: f.EventID, EventType: f.EventType,
 			Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered, DeadLetteredFrom: momentText(f.DeadLetteredFrom),

@@ -43,7 +43,9 @@ const storedPart = `stored AS (
 //
 // A delivery to an event subscription on hold gets the hold instead of a job, and so does one that finds too many jobs of its
 // event subscription queued (admission). The rows that hold are locked against change until the commit: a release waits, and
-// what it then looks for includes these deliveries.
+// what it then looks for includes these deliveries. A row that somebody is changing at this moment is not waited for: that may be a
+// person's transaction, open for as long as the person likes, and each publish of the node would stand behind it. The hold is then what
+// it was before, and refilling, each second, lets go what that was wrong for.
 //
 // "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of those that rest.
 //
@@ -55,15 +57,18 @@ const storedPart = `stored AS (
 // An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
 const owedPart = `held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
-     WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL FOR SHARE
+     WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
+), seen AS MATERIALIZED (
+    SELECT subscription_id, hold FROM postrider_internal.event_subscription_states WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL
 ), resting AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE
+    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
 ), failing AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[])
+    SELECT rest_key, since IS NOT NULL AS rests FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[])
 ), lanes AS MATERIALIZED (
-    SELECT l.subscription_id, l.batching, coalesce(held.hold, CASE WHEN resting.rest_key IS NOT NULL THEN 'probation' END) AS hold, failing.rest_key IS NULL AS calm
+    SELECT l.subscription_id, l.batching, coalesce(held.hold, seen.hold, CASE WHEN resting.rest_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold, failing.rest_key IS NULL AS calm
       FROM unnest($1::bigint[], $2::bytea[], $3::bool[]) AS l(subscription_id, rest_key, batching)
       LEFT JOIN held ON held.subscription_id = l.subscription_id
+      LEFT JOIN seen ON seen.subscription_id = l.subscription_id
       LEFT JOIN resting ON resting.rest_key = l.rest_key
       LEFT JOIN failing ON failing.rest_key = l.rest_key
 ), owed AS MATERIALIZED (

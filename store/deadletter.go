@@ -140,17 +140,26 @@ func (d *DeadLetters) Purge(ctx context.Context, id uuid.UUID) (purged bool, err
 	return purged, err
 }
 
-// Count counts the dead letters that a filter matches, for 10 s at most: ErrUnavailable. *FunctionError: the filter cannot be used.
-func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (n int64, err error) {
+// countPatience is how long a dry run counts. Whoever asks waits for it.
+const countPatience = 5 * time.Second
+
+// Matched is what a dry run found.
+type Matched struct {
+	Matched int64
+	AtLeast bool // counting was stopped: there may be more
+}
+
+// Count counts the dead letters that a filter matches, for 5 s and a little. *FunctionError: the filter cannot be used.
+func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (found Matched, err error) {
 	text, err := filter.text()
 	if err != nil {
-		return 0, err
+		return found, err
 	}
-	list, err := collect[struct{ N int64 }](ctx, d.pool, "SELECT postrider_internal.count_dead_letters($1, 'infinity') AS n", text)
+	list, err := collect[Matched](ctx, d.pool, "SELECT matched, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
 	if err != nil {
-		return 0, functionError(err)
+		return found, functionError(err)
 	}
-	return list[0].N, nil
+	return list[0], nil
 }
 
 // RedeliverAll begins to redeliver all dead letters that a filter matches now, and answers the operation's id. Where the filter does not speak
@@ -201,7 +210,7 @@ func (d *DeadLetters) call(ctx context.Context, doing string, answer any, query 
 	return nil
 }
 
-// Operation is a redelivery or a purge of many.
+// Operation is a redelivery, a purge or an erasure of many.
 type Operation struct {
 	OperationID                   uuid.UUID
 	Kind, State                   string
@@ -209,9 +218,11 @@ type Operation struct {
 	Topic, Subscription           *string
 	PublishedFrom, PublishedUntil *time.Time
 	RatePerSecond                 *int
-	Matched                       *int64 // nil of past events
+	Matched                       *int64 // nil of past events and erasures
+	MatchedAtLeast                bool
 	Done, Skipped, Failed         int64
 	LastError                     *string
+	ReachedAt                     *time.Time // how far it has looked: the time of giving up, or of publishing
 	StartedBy                     string
 	CreatedAt                     time.Time
 	FinishedAt                    *time.Time
@@ -220,8 +231,8 @@ type Operation struct {
 // OperationRunning is the state of an operation that is under way.
 const OperationRunning = "running"
 
-const operationColumns = `SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second, matched, done, skipped, failed, last_error,
-	started_by, created_at, finished_at FROM postrider.operations `
+const operationColumns = `SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second, matched, matched_at_least, done, skipped, failed, last_error,
+	reached_at, started_by, created_at, finished_at FROM postrider.operations `
 
 // Operation reads one operation; ErrNotFound.
 func (d *DeadLetters) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {

@@ -16,10 +16,12 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 	b.subscription(t, "orders", "paused", nil)
 	_, err := b.store.PauseSubscription(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
+	b.exec(t, "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END'")
+	b.exec(t, "CREATE TRIGGER slowly BEFORE INSERT ON postrider_internal.deliveries FOR EACH ROW EXECUTE FUNCTION slowly()")
 	blocker, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = blocker.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.event_subscription_states FOR UPDATE")
+	_, err = blocker.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)")
 	require.NoError(t, err)
 	published := make(chan error, 1)
 	go func() {

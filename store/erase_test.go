@@ -99,7 +99,7 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 	b.personal(t, "c", "people/bert")
 
 	for topic, want := range map[string]int{"others": 0, "orders": 2} {
-		erased, err := b.store.Operator().EraseSubject(t.Context(), topic, "people/anna")
+		erased, _, err := b.store.Operator().EraseSubject(t.Context(), topic, "people/anna")
 		require.NoError(t, err)
 		require.Equal(t, want, erased)
 	}
@@ -107,7 +107,7 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' AND topic = 'orders' AND details = '{\"events\": 2}'"))
-	_, err := b.store.Operator().EraseSubject(t.Context(), "none", "people/anna")
+	_, _, err := b.store.Operator().EraseSubject(t.Context(), "none", "people/anna")
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, err = b.pool.Exec(t.Context(), "SELECT postrider.erase_subject('orders', '')")
 	require.ErrorContains(t, err, "subject is required")
@@ -144,7 +144,7 @@ func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 		})
 	}
 	group.Go(func() {
-		erased, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
+		erased, _, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		require.Equal(t, 30, erased)
 	})
@@ -264,12 +264,12 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
 		id := b.redeliverAll(t, filter, 0)
 		require.Equal(t, "true", b.text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
-		_, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
+		_, _, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
 		require.ErrorIs(t, err, store.ErrConflict)
 		require.ErrorContains(t, err, id.String()+" goes by this subject and is running")
 		_, err = b.store.DeadLetters().CancelOperation(t.Context(), id)
 		require.NoError(t, err)
-		_, err = b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
+		_, _, err = b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		b.requireNowhere(t, "people/anna")
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.operations WHERE filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))

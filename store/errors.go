@@ -69,6 +69,9 @@ func isTransient(err error) bool {
 	return state == "40001" || state == "40P01"
 }
 
+// isLocked reports that somebody else has had a row, or a table, for longer than the statement was to wait. Nothing was committed.
+func isLocked(err error) bool { return sqlState(err) == "55P03" }
+
 // isOutage reports that the database could not be asked or did not answer: the caller may try again.
 func isOutage(err error) bool {
 	var netErr net.Error

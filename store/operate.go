@@ -77,10 +77,11 @@ func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (erased i
 	return erased, o.call(ctx, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)", &erased, systemID)
 }
 
-// EraseSubject erases all events of a topic with exactly this subject, which must not be empty, and says how many. It reads every
-// event that is kept. ErrNotFound: there is no such topic; ErrInvalid.
-func (o *Operator) EraseSubject(ctx context.Context, topic, subject string) (erased int, err error) {
-	return erased, o.call(ctx, "erase the events of a subject", "SELECT postrider_internal.erase_subject($1, $2, $3, $4)", &erased, topic, subject)
+// EraseSubject erases all events of a topic with exactly this subject, which must not be empty. It says how many; or, where they are more
+// than a thousand or not found within a second, which operation has begun to, else nil. ErrNotFound: there is no such topic; ErrInvalid.
+func (o *Operator) EraseSubject(ctx context.Context, topic, subject string) (erased int, operation *uuid.UUID, err error) {
+	const call = "SELECT erased, operation_id FROM postrider_internal.erase_subject($1, $2, $3, $4)"
+	return erased, operation, o.ask(ctx, "erase the events of a subject", call, []any{&erased, &operation}, topic, subject)
 }
 
 func (o *Operator) do(ctx context.Context, doing, function string, args ...any) error {
@@ -92,10 +93,15 @@ func (o *Operator) do(ctx context.Context, doing, function string, args ...any) 
 const operateTries = 3
 
 // call calls one of the functions that act; their last two arguments say who does.
-func (o *Operator) call(ctx context.Context, doing, function string, answer any, args ...any) (err error) {
+func (o *Operator) call(ctx context.Context, doing, function string, answer any, args ...any) error {
+	return o.ask(ctx, doing, function, []any{answer}, args...)
+}
+
+// ask is call for a function that answers several values.
+func (o *Operator) ask(ctx context.Context, doing, function string, answers []any, args ...any) (err error) {
 	who := ActorOf(ctx)
 	for range operateTries {
-		if err = o.pool.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answer); err == nil {
+		if err = o.pool.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answers...); err == nil {
 			return nil
 		}
 		if !isTransient(err) {

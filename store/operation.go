@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
@@ -21,8 +22,14 @@ const (
 	// cancels waits for no more than that.
 	operationStep  = 500
 	operationBytes = 32 << 20
-	// operationTimeout is for a filter that matches few of very many dead letters: a step reads on until it has found enough.
-	operationTimeout = 2 * time.Minute
+	// eraseStep is how many events one transaction erases: of each it cancels what is pending, one by one.
+	eraseStep = 200
+	// scanStep is how many dead letters, or events of a day, of all topics, a step looks at: an index for what it looks for would cost every
+	// publish. To look at so many takes some hundredths of a second, so that somebody sees how far it is.
+	scanStep         = 20_000
+	operationTimeout = 30 * time.Second
+	// operationOff is when a step is tried again that something stands in the way of.
+	operationOff = 10 * time.Second
 )
 
 // operationRow is an operation as its steps see it.
@@ -41,8 +48,10 @@ type stepped struct {
 	Taken                 int
 	Done, Skipped, Failed int64
 	Error                 *string
-	ReachedAt             *time.Time
+	ReachedAt             pgtype.Timestamptz // -infinity where an erasure goes on with the dead letters
 	ReachedID             *uuid.UUID
+
+	ofLetters bool // an erasure goes on with the dead letters
 
 	last    bool    // nothing is left
 	failure *string // why it cannot go on
@@ -56,7 +65,7 @@ type stepped struct {
 func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, more bool, err error) {
 	for wait := recordMinPause; ; wait = min(wait*2, recordMaxPause) {
 		pause, more, err = s.makeStep(ctx, job, nil)
-		if isPoison(err) {
+		if isPoison(err) || isInTheWay(err) {
 			pause, more, err = s.makeStep(ctx, job, err)
 		}
 		if err == nil {
@@ -71,7 +80,10 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 	}
 }
 
-// makeStep makes one step, or ends the operation because of what went wrong with it.
+// isInTheWay reports a refusal of ours that time may cure, such as an export that is under way.
+func isInTheWay(err error) bool { return sqlState(err) == "55000" }
+
+// makeStep makes one step. What went wrong with it ends the operation, or is written down until the step is made.
 func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
@@ -82,10 +94,14 @@ func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause tim
 		}
 		var step stepped
 		switch {
+		case isInTheWay(wrong):
+			step.Error = new(nullText(wrong.Error()).String)
 		case wrong != nil:
 			step.failure = new("a step could not be made: " + nullText(wrong.Error()).String)
 		case o.Kind == "redeliver_events":
 			step, err = s.stepEvents(ctx, tx, o)
+		case o.Kind == "erase_subject":
+			step, err = stepErasure(ctx, tx, o)
 		default:
 			step, err = stepLetters(ctx, tx, o)
 		}
@@ -93,6 +109,9 @@ func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause tim
 			return err
 		}
 		pause, more = o.pause(step.Taken), !step.last && step.failure == nil
+		if isInTheWay(wrong) {
+			pause = operationOff
+		}
 		return endStep(ctx, tx, o, &step, pause)
 	})
 	return pause, more, err
@@ -132,22 +151,30 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 }
 
 func endStep(ctx context.Context, tx pgx.Tx, o *operationRow, step *stepped, pause time.Duration) error {
-	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-	_, err := tx.Exec(ctx, call, o.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID, step.last, step.failure, pause)
+	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	_, err := tx.Exec(ctx, call, o.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID, step.ofLetters, step.last, step.failure, pause)
 	if err != nil {
 		return fmt.Errorf("end a step of an operation: %w", err)
 	}
 	return nil
 }
 
-// stepLetters redelivers or purges the next dead letters. The step that finds none is the last.
+// stepLetters redelivers or purges the next dead letters. The step that has none to look at is the last.
 func stepLetters(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
-	const call = "SELECT taken, done, skipped, failed, error, reached_at, reached_id FROM postrider_internal.step_letters($1, $2, $3)"
-	row := tx.QueryRow(ctx, call, o.ID, o.most(), operationBytes)
-	if err := row.Scan(&step.Taken, &step.Done, &step.Skipped, &step.Failed, &step.Error, &step.ReachedAt, &step.ReachedID); err != nil {
+	const call = "SELECT taken, done, skipped, failed, error, reached_at, reached_id, last FROM postrider_internal.step_letters($1, $2, $3, $4)"
+	row := tx.QueryRow(ctx, call, o.ID, o.most(), operationBytes, scanStep)
+	if err := row.Scan(&step.Taken, &step.Done, &step.Skipped, &step.Failed, &step.Error, &step.ReachedAt, &step.ReachedID, &step.last); err != nil {
 		return step, fmt.Errorf("make a step over dead letters: %w", err)
 	}
-	step.last = step.Taken == 0
+	return step, nil
+}
+
+// stepErasure erases the next events of a subject.
+func stepErasure(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
+	const call = "SELECT done, reached_at, reached_id, of_letters, last FROM postrider_internal.step_erasure($1, $2, $3)"
+	if err := tx.QueryRow(ctx, call, o.ID, eraseStep, scanStep).Scan(&step.Done, &step.ReachedAt, &step.ReachedID, &step.ofLetters, &step.last); err != nil {
+		return step, fmt.Errorf("make a step of an erasure: %w", err)
+	}
 	return step, nil
 }
 

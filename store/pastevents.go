@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"time"
+
+	"postrider/policy"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
 const (
-	// scanStep is how many of a day's events a step reads at most, of all topics: an index by topic would cost every publish.
-	scanStep = 20_000
 	// idSlack is how far an event's id may be from its time of publishing, amply: that is the database's, and the id comes from the clock of
 	// the process, which may be an hour off, up to half a minute before the event is stored.
 	idSlack = 2 * time.Hour
@@ -29,6 +30,45 @@ WITH scanned AS MATERIALIZED (
 )
 SELECT coalesce((SELECT array_agg(id ORDER BY id) FROM met), '{}'), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM scanned)`
 
+// past is a place among the events of a stretch of time.
+type past struct {
+	TopicID     int64
+	From, Until time.Time // of publishing
+	Day         time.Time
+	After       uuid.UUID
+}
+
+// scanned is what a look at the next events of the day came to.
+type scanned struct {
+	ids   [][16]byte // those of the topic and the time
+	last  *uuid.UUID
+	count int // looked at; less than scanStep: the day has no more
+}
+
+// scan looks at the next events of the day, and takes so many at most.
+func (p *past) scan(ctx context.Context, tx pgx.Tx, most int) (found scanned, err error) {
+	from, until := later(p.After, firstID(p.From.Add(-idSlack))), firstID(p.Until.Add(idSlack))
+	row := tx.QueryRow(ctx, pastStatement, p.Day, from, until, scanStep, p.TopicID, p.From, p.Until, most)
+	if err := row.Scan(&found.ids, &found.last, &found.count); err != nil {
+		return found, fmt.Errorf("look for past events: %w", err)
+	}
+	return found, nil
+}
+
+// pass moves on behind what was read of what was found, and says whether that was the end.
+func (p *past) pass(found *scanned, read, most int) (end bool) {
+	switch {
+	case read < len(found.ids) || len(found.ids) == most:
+		p.After = found.ids[read-1]
+	case found.count == scanStep:
+		p.After = *found.last
+	default:
+		p.Day, p.After = p.Day.AddDate(0, 0, 1), uuid.Nil
+		end = !p.Day.Before(p.Until)
+	}
+	return end
+}
+
 // stepEvents redelivers the next past events that the event subscription's filter wants, of one day. The last day's end is the operation's.
 func (s *Store) stepEvents(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
 	sub, gone, err := s.targetOf(ctx, tx, *o.TargetID)
@@ -36,31 +76,20 @@ func (s *Store) stepEvents(ctx context.Context, tx pgx.Tx, o *operationRow) (ste
 		step.failure = &gone
 		return step, err
 	}
-	day := o.ReachedAt.UTC()
-	from, until := later(o.ReachedID, firstID(o.PublishedFrom.Add(-idSlack))), firstID(o.PublishedUntil.Add(idSlack))
-	var ids [][16]byte
-	var last *uuid.UUID
-	var scanned int
-	row := tx.QueryRow(ctx, pastStatement, day, from, until, scanStep, sub.TopicID, *o.PublishedFrom, *o.PublishedUntil, o.most())
-	if err := row.Scan(&ids, &last, &scanned); err != nil {
-		return step, fmt.Errorf("look for past events: %w", err)
+	place := past{TopicID: sub.TopicID, From: *o.PublishedFrom, Until: *o.PublishedUntil, Day: o.ReachedAt.UTC(), After: o.ReachedID}
+	found, err := place.scan(ctx, tx, o.most())
+	if err != nil {
+		return step, err
 	}
 	read := 0
-	if len(ids) > 0 {
-		if step, read, err = s.redeliverPast(ctx, tx, o, sub, day, ids); err != nil {
+	if len(found.ids) > 0 {
+		if step, read, err = s.redeliverPast(ctx, tx, o, sub, place.Day, found.ids); err != nil {
 			return step, err
 		}
 	}
 	step.Taken = int(step.Done) // the rate is that of deliveries
-	switch {
-	case read < len(ids) || len(ids) == o.most():
-		step.ReachedAt, step.ReachedID = &day, new(uuid.UUID(ids[read-1]))
-	case scanned == scanStep:
-		step.ReachedAt, step.ReachedID = &day, last
-	default:
-		next := day.AddDate(0, 0, 1)
-		step.ReachedAt, step.ReachedID, step.last = &next, &uuid.Nil, !next.Before(*o.PublishedUntil)
-	}
+	step.last = place.pass(&found, read, o.most())
+	step.ReachedAt, step.ReachedID = nullTime(place.Day), &place.After
 	return step, nil
 }
 
@@ -86,26 +115,11 @@ func (s *Store) targetOf(ctx context.Context, tx pgx.Tx, id int64) (sub *Subscri
 	return list[0], "", nil
 }
 
-// redeliverPast makes deliveries of those events that are wanted, and says how many it has read: bodies are read for advanced filters alone, and a
-// step has room for so many of them.
+// redeliverPast makes deliveries of those events that are wanted, and says how many it has read.
 func (s *Store) redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, sub *Subscription, day time.Time, ids [][16]byte) (step stepped, read int, err error) {
-	r := &routing{TopicID: sub.TopicID, EventDay: day, EventUUIDs: ids}
-	if sub.Filter.Advanced() {
-		err = readRoutedBodies(ctx, tx, []*routing{r}, operationBytes)
-	} else {
-		err = readRoutedEvents(ctx, tx, []*routing{r})
-	}
+	wanted, sizes, read, err := wantedPast(ctx, tx, sub.Topic, sub.TopicID, &sub.Filter, day, ids)
 	if err != nil {
 		return step, 0, err
-	}
-	var wanted [][16]byte
-	var sizes []int32
-	for i := range r.events {
-		e := &r.events[i]
-		view := EventView(sub.Topic, &e.Event)
-		if e.bytes > 0 && sub.Filter.Matches(&view) { // without a byte it was erased, or somebody removed its day
-			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.bytes))
-		}
 	}
 	const call = "SELECT postrider_internal.redeliver_past($1, $2, $3, $4, $5)"
 	if len(wanted) > 0 {
@@ -113,8 +127,91 @@ func (s *Store) redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, s
 			return step, 0, fmt.Errorf("redeliver past events: %w", err)
 		}
 	}
-	step.Skipped = int64(len(r.events)) - step.Done
-	return step, len(r.events), nil
+	step.Skipped = int64(read) - step.Done
+	return step, read, nil
+}
+
+// wantedPast says which of a day's events a filter wants, with their sizes, and how many it has read: bodies are read for advanced filters alone, and
+// there is room for so many of them.
+func wantedPast(ctx context.Context, tx pgx.Tx, topic string, topicID int64, filter *policy.Filter, day time.Time, ids [][16]byte) (wanted [][16]byte, sizes []int32, read int, err error) {
+	r := &routing{TopicID: topicID, EventDay: day, EventUUIDs: ids}
+	if filter.Advanced() {
+		err = readRoutedBodies(ctx, tx, []*routing{r}, operationBytes)
+	} else {
+		err = readRoutedEvents(ctx, tx, []*routing{r})
+	}
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	for i := range r.events {
+		e := &r.events[i]
+		view := EventView(topic, &e.Event)
+		if e.bytes > 0 && filter.Matches(&view) { // without a byte it was erased, or somebody removed its day
+			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.bytes))
+		}
+	}
+	return wanted, sizes, len(r.events), nil
+}
+
+// CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is asked of every event.
+// *FunctionError.
+func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (found Matched, err error) {
+	began := time.Now()
+	place, filter, err := d.pastOf(ctx, topic, subscription, from, until)
+	if err != nil {
+		return found, err
+	}
+	for end := false; !end; {
+		if found.AtLeast = time.Since(began) > countPatience; found.AtLeast {
+			break
+		}
+		n, last, err := d.countNext(ctx, topic, place, filter)
+		if err != nil {
+			return found, readError("past events", err)
+		}
+		found.Matched, end = found.Matched+n, last
+	}
+	return found, nil
+}
+
+// countNext counts among the next events of a day, and moves the place on.
+func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, filter *policy.Filter) (n int64, end bool, err error) {
+	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(readTimeout.Milliseconds())); err != nil {
+			return err
+		}
+		next, err := place.scan(ctx, tx, scanStep)
+		if err != nil {
+			return err
+		}
+		read := 0
+		if len(next.ids) > 0 {
+			var wanted [][16]byte
+			if wanted, _, read, err = wantedPast(ctx, tx, topic, place.TopicID, filter, place.Day, next.ids); err != nil {
+				return err
+			}
+			n = int64(len(wanted))
+		}
+		end = place.pass(&next, read, scanStep)
+		return nil
+	})
+	return n, end, err
+}
+
+// pastOf is where a redelivery of past events would begin, and the filter that would choose.
+func (d *DeadLetters) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*past, *policy.Filter, error) {
+	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter FROM postrider_internal.past_events($1, $2, $3, $4) p
+		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
+	place, filter := &past{}, &policy.Filter{}
+	var text []byte
+	if err := d.pool.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+		return nil, nil, failed("count past events", err)
+	}
+	if err := json.Unmarshal(text, filter); err != nil {
+		return nil, nil, fmt.Errorf("read the filter of event subscription %q: %w", subscription, err)
+	}
+	place.Day = place.Day.UTC()
+	return place, filter, nil
 }
 
 func later(a, b uuid.UUID) uuid.UUID {

@@ -37,6 +37,9 @@ const (
 	kept     = `, set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
+// keepPlanBriefly is keepPlan for the recorder: whoever has a row for longer is not waited for, see aside.
+const keepPlanBriefly = keepPlan + `, set_config('lock_timeout', '500ms', true)`
+
 // keeping is what a transaction of such statements sets first. Where each statement is sent whole there is no plan to keep, and
 // one that knows the statement's values is better.
 func (s *Store) keeping(settings string) string {

@@ -64,9 +64,24 @@ WITH due AS MATERIALIZED (
 )
 SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits), coalesce(sum(members) FILTER (WHERE fits), 0) FROM placed GROUP BY 1`
 
-// anyDueStatement comes before: to plan the promotion takes a millisecond, which an idle node spent four times a second.
-const anyDueStatement = `
-SELECT EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now())`
+// lookStatement comes before: to plan the promotion takes a millisecond, which an idle node spent four times a second. It asks at once what
+// several loops asked one after the other.
+const lookStatement = `
+SELECT EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now())
+    OR EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'retryable' AND queue = ANY ('{deliveries,routes}') AND priority = 1)
+    OR EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'available' AND queue = ANY ('{deliveries,routes}') AND priority = 1 AND scheduled_at > now() + interval '10 seconds') AS promote,
+       EXISTS (SELECT FROM postrider_internal.sql_publishes) AS published`
+
+// Look says what there is to do: Promote, or CollectPublishes. Every node asks every 250 ms.
+type Look struct{ Promote, Published bool }
+
+// Look looks.
+func (s *Store) Look(ctx context.Context) (look Look, err error) {
+	if err := s.pool.QueryRow(ctx, lookStatement).Scan(&look.Promote, &look.Published); err != nil {
+		return look, fmt.Errorf("look for what is due: %w", err)
+	}
+	return look, nil
+}
 
 // Two kinds of times are River's own, for jobs that failed or were put off before their attempt began, and made with the
 // clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
@@ -94,7 +109,7 @@ type Room struct {
 }
 
 // Promote makes the jobs available whose time has come and says how many were due. Where no room is given there is
-// DefaultRoom. Every node calls it every 250 ms; nodes skip each other's rows.
+// DefaultRoom. Every node calls it every 250 ms while Look finds any; nodes skip each other's rows.
 func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	total, err := s.promoteScheduled(ctx, rooms)
 	if err == nil && s.promoter.wakes(time.Now()) {
@@ -163,10 +178,6 @@ func (p *promoter) saw(flooding []string) {
 
 // promoteScheduled goes on while every job of a step fits.
 func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
-	var anyDue bool
-	if err := s.pool.QueryRow(ctx, anyDueStatement).Scan(&anyDue); err != nil || !anyDue {
-		return 0, err
-	}
 	left := make(map[int64]Room, len(rooms))
 	for _, r := range rooms {
 		left[r.SubscriptionID] = r

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -106,6 +107,7 @@ const (
 type recorder[T recordable] struct {
 	store     *Store
 	queue     *batcher[T]
+	aside     aside[T]
 	fits      func() func(T) bool
 	settings  string // for its transaction, standings included: those go by key, too
 	lock      string // a statement that locks the jobs before; "" for none
@@ -117,7 +119,7 @@ type recorder[T recordable] struct {
 }
 
 func newRecorder[T recordable](s *Store, fits func() func(T) bool, settings string, statement func([]T) string, columns func(string, []T) []any) *recorder[T] {
-	r := &recorder[T]{store: s, queue: newBatcher[T](), fits: fits, settings: settings, statement: statement, columns: columns, healthy: make(chan struct{})}
+	r := &recorder[T]{store: s, queue: newBatcher[T](), aside: aside[T]{wake: make(chan struct{}, 1)}, fits: fits, settings: settings, statement: statement, columns: columns, healthy: make(chan struct{})}
 	close(r.healthy)
 	return r
 }
@@ -177,7 +179,10 @@ func (r *recorder[T]) setHealthy(healthy bool) {
 }
 
 func (r *recorder[T]) run(ctx context.Context) {
+	var patient sync.WaitGroup
+	patient.Go(func() { r.recordAside(ctx) })
 	r.queue.run(ctx, r.fits, func(group []T) { r.flush(ctx, group) })
+	patient.Wait()
 }
 
 func fitsFlush() func(*recordRequest) bool {
@@ -193,16 +198,25 @@ func fitsFlush() func(*recordRequest) bool {
 func (r *recorder[T]) flush(ctx context.Context, group []T) {
 	// In the order of ids, so that two transactions seldom wait for one another in a circle; reclaiming and canceling
 	// skip what is locked and never wait.
-	slices.SortFunc(group, func(a, b T) int { return int(a.single().JobID - b.single().JobID) })
+	slices.SortFunc(group, byJob)
 	pause := recordMinPause
 	r.store.Reach(PointRecordBefore)
-	for {
+	if r.aside.any() {
+		group, _ = r.setAside(ctx, group)
+	}
+	for len(group) > 0 {
 		err := isolate(group, r.write, r.blame)
 		if err == nil {
 			break
 		}
 		if isTransient(err) && ctx.Err() == nil {
 			continue // rolled back by PostgreSQL to let another through: at once again
+		}
+		if isLocked(err) && ctx.Err() == nil {
+			free, some := r.setAside(ctx, group)
+			if group = free; some {
+				continue
+			}
 		}
 		r.setHealthy(false)
 		r.store.log.Warn("results could not be recorded and are kept in memory; no new requests until they are", "results", len(group), "retry_in", pause, "error", err)
@@ -214,12 +228,19 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 		pause = min(pause*2, recordMaxPause)
 	}
 	r.setHealthy(true)
+	r.recorded(group)
+}
+
+// recorded lets those go on who wait.
+func (r *recorder[T]) recorded(group []T) {
 	r.store.Reach(PointRecordAfter)
 	r.store.traffic.finished(column(group, T.single)...)
 	for _, req := range group {
 		close(req.single().done)
 	}
 }
+
+func byJob[T recordable](a, b T) int { return cmp.Compare(a.single().JobID, b.single().JobID) }
 
 // blame records a result that PostgreSQL refuses once more, without the bytes that strangers sent.
 func (r *recorder[T]) blame(blamed T, err error) error {

@@ -90,7 +90,11 @@ func eachBucket(expression string) string {
 // MergeRollups adds up the counts that publishing and recording appended, and says how many rows there were. One node at a
 // time: while another is at it, this is nothing.
 func (s *Store) MergeRollups(ctx context.Context) (merged int, err error) {
-	for slot := range rollupSlots {
+	slots, err := s.rollupsWaiting(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("look for roll-ups: %w", err)
+	}
+	for _, slot := range slots {
 		for n := mergeStep; n == mergeStep; merged += n {
 			if n, err = s.mergeRollups(ctx, slot); err != nil {
 				return merged, fmt.Errorf("merge the roll-ups: %w", err)
@@ -98,6 +102,13 @@ func (s *Store) MergeRollups(ctx context.Context) (merged int, err error) {
 		}
 	}
 	return merged, nil
+}
+
+// rollupsWaiting are the slots that have anything: to plan the merge takes longer than to look.
+func (s *Store) rollupsWaiting(ctx context.Context) ([]int, error) {
+	const waiting = `SELECT slot FROM generate_series(0, $1 - 1) AS s(slot) WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
+	rows, _ := s.pool.Query(ctx, waiting, rollupSlots) // its error is the rows'
+	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
 // mergeRollups does one step.

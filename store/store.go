@@ -90,8 +90,8 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.access = AccessOf(o.Pool)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
-	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlan), recordStatementFor, resultColumns)
-	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlan), func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
+	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlanBriefly), recordStatementFor, resultColumns)
+	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlanBriefly), func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)

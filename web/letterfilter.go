@@ -102,6 +102,9 @@ func progress(o *store.Operation) (text string, percent int) {
 	if o.Matched == nil {
 		return grouped(seen), 0
 	}
+	if o.MatchedAtLeast {
+		return grouped(seen) + " of more than " + grouped(*o.Matched), 0
+	}
 	return grouped(seen) + " of " + grouped(*o.Matched), int(100 * min(seen, *o.Matched) / max(1, *o.Matched))
 }
 

@@ -26,7 +26,7 @@ type operationRow struct {
 }
 
 // operationWhat says what a kind of operation does.
-var operationWhat = map[string]string{"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events"}
+var operationWhat = map[string]string{"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events", "erase_subject": "Erases the events of a subject"}
 
 func operationRowOf(o store.Operation) operationRow {
 	row := operationRow{Operation: o, What: operationWhat[o.Kind], Rate: rateText(o.RatePerSecond)}

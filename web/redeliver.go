@@ -148,11 +148,11 @@ func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, rede
 	bounded, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	f.Redelivered = &redelivered
-	n, err := p.store.DeadLetters().Count(bounded, &f)
-	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+	found, err := p.store.DeadLetters().Count(bounded, &f)
+	if found.AtLeast || err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		return 0, fmt.Errorf("count dead letters within %s: %w", countTime, store.ErrTooSlow)
 	}
-	return n, err
+	return found.Matched, err
 }
 
 func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {

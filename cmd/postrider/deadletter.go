@@ -22,7 +22,7 @@ type deadletterCmd struct {
 	Purge     deadletterPurgeCmd     `cmd:"" help:"Remove dead letters for good: those named, or all that match."`
 	Events    deadletterEventsCmd    `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions."`
 	Export    deadletterExportCmd    `cmd:"" help:"Write dead letters as JSON, one a line."`
-	Cancel    deadletterCancelCmd    `cmd:"" help:"Stop a redelivery or a purge of many."`
+	Cancel    deadletterCancelCmd    `cmd:"" help:"Stop a redelivery, a purge or an erasure of many."`
 }
 
 // letterFilterFlags say which dead letters are meant.

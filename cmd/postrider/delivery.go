@@ -180,12 +180,14 @@ type eventEraseCmd struct {
 	SystemID string `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as postrider.events tells it."`
 	Topic    string `help:"Instead: all events of this topic with --subject." placeholder:"NAME"`
 	Subject  string `help:"Exactly this subject." placeholder:"SUBJECT"`
+	NoWait   bool   `help:"Where they are many: print the operation's id; the service goes on."`
 }
 
 // Help is shown by event erase --help.
 func (eventEraseCmd) Help() string {
 	return `Erased are body and subject of the event and of its dead letters, and what endpoints answered; what is pending is canceled first. Ids,
 types, times, attempts and states stay. What was exported, or an endpoint keeps, is out of reach. There is no way back.
+More than a thousand events of a subject are erased by the service, in steps, and this waits until it has; Ctrl-C leaves it to the service.
 
 Examples:
   postrider event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11
@@ -204,15 +206,22 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 	}
 	return c.operate(ctx, func(ctx context.Context, o *store.Operator) error {
 		var erased int
+		var operation *uuid.UUID
 		var err error
 		if one {
 			erased, err = o.EraseEvent(ctx, id)
 		} else {
-			erased, err = o.EraseSubject(ctx, c.Topic, c.Subject)
+			erased, operation, err = o.EraseSubject(ctx, c.Topic, c.Subject)
 		}
-		if err == nil {
-			_, err = fmt.Printf("Events erased: %d\n", erased)
+		switch {
+		case err != nil:
+			return err
+		case operation != nil:
+			return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
+				return follow(ctx, letters, *operation, c.NoWait, outputFlag{})
+			})
 		}
+		_, err = fmt.Printf("Events erased: %d\n", erased)
 		return err
 	})
 }

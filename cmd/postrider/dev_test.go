@@ -136,6 +136,7 @@ var functionCalls = map[string]string{
 	"publish_data":       `postrider.publish_data('demo', 'test', 'sql', '{}') IS NOT NULL`,
 	"redeliver":          `postrider.redeliver((SELECT dead_letter_id FROM postrider.dead_letters ORDER BY dead_lettered_at LIMIT 1), 'ok', again => true) > 0`,
 	"purge":              `NOT postrider.purge('00000000-0000-0000-0000-000000000000')`,
+	"count_events":       `postrider.count_events('demo', '2000-01-01') >= 0`,
 	"count_dead_letters": `postrider.count_dead_letters('{"topic": "nowhere"}') = 0`,
 	"redeliver_all":      `postrider.redeliver_all('{"topic": "nowhere"}') IS NOT NULL`,
 	"purge_all":          `postrider.purge_all('{"topic": "nowhere"}') IS NOT NULL`,
@@ -147,7 +148,7 @@ var functionCalls = map[string]string{
 	"resume":        `coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
 	"release":       `coalesce(postrider.release('demo', 'ok')::text, '') = ''`,
 	"test_delivery": `postrider.test_delivery('demo', 'ok') > 0`,
-	"erase_subject": `postrider.erase_subject('demo', 'nobody') = 0`,
+	"erase_subject": `(SELECT erased = 0 AND operation_id IS NULL FROM postrider.erase_subject('demo', 'nobody'))`,
 	// TestOperateFromTheCommandLine has a delivery and an event for these.
 	"cancel":          `to_regprocedure('postrider.cancel(bigint)') IS NOT NULL`,
 	"retry_now":       `to_regprocedure('postrider.retry_now(bigint)') IS NOT NULL`,

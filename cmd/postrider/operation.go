@@ -22,6 +22,7 @@ type deadletterEventsCmd struct {
 	From         time.Time  `required:"" help:"Published at this time or later, such as 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until        *time.Time `help:"Published before this time (default: now)." placeholder:"TIME"`
 	Rate         int        `help:"At most so many in a second (default: as fast as it goes)." placeholder:"N"`
+	DryRun       bool       `help:"Count them, for five seconds at most, and do nothing."`
 	NoWait       bool       `help:"Start it and print its id; the service goes on."`
 }
 
@@ -29,7 +30,8 @@ type deadletterEventsCmd struct {
 func (deadletterEventsCmd) Help() string {
 	return `Those that its filter wants, as far as they are kept; each becomes a new delivery with a time to live of its own.
 
-Example:
+Examples:
+  postrider deadletter events orders billing --from 2026-11-20T09:00:00Z --dry-run
   postrider deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50`
 }
 
@@ -39,6 +41,10 @@ func (c *deadletterEventsCmd) Run(ctx context.Context) error {
 		return usagef("--rate %d: must be 1 or more", c.Rate)
 	}
 	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
+		if c.DryRun {
+			found, err := letters.CountEvents(ctx, c.Topic, c.Subscription, c.From, c.Until)
+			return c.counted(found, "past events match", err)
+		}
 		id, err := letters.RedeliverEvents(ctx, c.Topic, c.Subscription, c.From, c.Until, c.Rate)
 		if err != nil {
 			return err
@@ -76,17 +82,24 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 // inBulk counts what a filter matches, or starts an operation and follows it.
 func (c *chosenFlags) inBulk(ctx context.Context, letters *store.DeadLetters, filter *store.DeadLetterFilter, start func() (uuid.UUID, error)) error {
 	if c.DryRun {
-		n, err := letters.Count(ctx, filter)
-		if err != nil {
-			return err
-		}
-		return c.print(server.Matched{Matched: n}, func(w io.Writer) { fmt.Fprintf(w, "%d dead letters match.\n", n) })
+		found, err := letters.Count(ctx, filter)
+		return c.counted(found, "dead letters match", err)
 	}
 	id, err := start()
 	if err != nil {
 		return err
 	}
 	return follow(ctx, letters, id, c.NoWait, c.outputFlag)
+}
+
+// counted prints what a dry run found.
+func (f outputFlag) counted(found store.Matched, what string, err error) error {
+	if err != nil {
+		return err
+	}
+	return f.print(server.DescribeMatched(found), func(w io.Writer) {
+		fmt.Fprintf(w, "%s%d %s%s.\n", either(found.AtLeast, "At least ", ""), found.Matched, what, either(found.AtLeast, "; counting was stopped", ""))
+	})
 }
 
 const (
@@ -109,7 +122,7 @@ func follow(ctx context.Context, letters *store.DeadLetters, id uuid.UUID, noWai
 			clearProgress()
 			return ended(o, out)
 		}
-		if progress(o); !told && o.Done+o.Skipped+o.Failed == 0 && time.Since(began) > idlePatience {
+		if progress(o); !told && o.Done+o.Skipped+o.Failed == 0 && o.ReachedAt == nil && time.Since(began) > idlePatience {
 			told = true
 			clearProgress()
 			fmt.Fprintln(os.Stderr, "postrider: nothing was done yet: is postrider serve running?")
@@ -141,11 +154,14 @@ func ended(o *store.Operation, out outputFlag) error {
 func howFar(o *store.Operation) string {
 	of := ""
 	if o.Matched != nil {
-		of = fmt.Sprintf(" of %d", *o.Matched)
+		of = fmt.Sprintf(" of %s%d", either(o.MatchedAtLeast, "more than ", ""), *o.Matched)
 	}
 	verb := "redelivered"
-	if o.Kind == "purge" {
+	switch o.Kind {
+	case "purge":
 		verb = "purged"
+	case "erase_subject":
+		verb = "erased"
 	}
 	return fmt.Sprintf("%d%s %s, %d skipped, %d failed", o.Done, of, verb, o.Skipped, o.Failed)
 }
@@ -153,7 +169,11 @@ func howFar(o *store.Operation) string {
 // progress rewrites one line of a terminal.
 func progress(o *store.Operation) {
 	if onTerminal() {
-		fmt.Fprintf(os.Stderr, "\r\x1b[K%s: %s", o.State, howFar(o))
+		reached := ""
+		if o.ReachedAt != nil {
+			reached = ", looked at until " + moment(*o.ReachedAt)
+		}
+		fmt.Fprintf(os.Stderr, "\r\x1b[K%s: %s%s", o.State, howFar(o), reached)
 	}
 }
 
