@@ -1,6 +1,6 @@
 # `make dev` and `make test` need Go and make, nothing else: PostgreSQL is found or installed by the programs themselves.
 .DEFAULT_GOAL := help
-.PHONY: help build dev test test-race test-faults lint fmt generate bench clean
+.PHONY: help build dev test test-race test-faults test-long lint fmt generate bench clean
 
 GO ?= go
 BIN := bin/postrider
@@ -26,6 +26,15 @@ test-race: ## The same with the race detector, which needs a C compiler (7 minut
 test-faults: ## Kill nodes and cut what they depend on, for half an hour, and prove that nothing is lost (docs/reliability.md)
 	$(GO) test ./cmd/postrider -faults -count=1 -timeout 60m -v
 	$(GO) test ./jobs -faults -count=1 -timeout 30m -v
+
+# `make test` runs their seeds, and what was found before, like any other test.
+FUZZ_TIME ?= 60s
+test-long: ## Feed every parser made-up input, FUZZ_TIME (60s) each: most of an hour
+	@for package in $$($(GO) list ./...); do \
+	  for name in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    echo "$$package $$name"; $(GO) test $$package -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) -parallel 2 || exit 1; \
+	  done; \
+	done
 
 lint: ## Check style, imports and common mistakes
 	$(GO) run $(GOLANGCI) run ./...

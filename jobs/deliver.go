@@ -102,6 +102,7 @@ type attempt struct {
 	sub    *store.Subscription
 	rules  policy.Rules
 	policy *policy.Policy // that of rules
+	token  string         // that its request carried; "" = none
 	leave  func()         // gives the place at the endpoint back, once
 	events int            // of a batch
 }
@@ -256,14 +257,6 @@ func (a *attempt) post() error {
 	return err
 }
 
-func (a *attempt) send(header http.Header, sent *payload) (met answer, late *call, err error) {
-	if a.policy.LateAnswerWindow > a.policy.AckTimeout {
-		return a.engine.endpoint.postOpen(newCall(a.sub.EndpointURL, header, sent), a.policy.AckTimeout, a.policy.LateAnswerWindow)
-	}
-	met, err = a.engine.endpoint.post(a.sub.EndpointURL, header, sent, a.policy.AckTimeout)
-	return met, nil, err
-}
-
 // header carries what Event Grid sends with every delivery, see docs/delivery-and-retry.md. To an event subscription that takes
 // batches a delivery that goes alone is a batch of one.
 func (a *attempt) header() http.Header {
@@ -354,10 +347,18 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answe
 	r.Status, r.Error = met.result.Status, met.errText
 	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
-	if a.sub.Secrets != nil {
-		redact(&r, a.sub.Secrets)
+	if secrets := a.secrets(&r); secrets != nil {
+		redact(&r, secrets)
 	}
 	return r
+}
+
+// secrets are what this result must not be kept with. Most have nothing to look through.
+func (a *attempt) secrets(r *store.Result) *policy.Secrets {
+	if a.token == "" || r.Error == "" && len(r.ResponseHeaders) == 0 && len(r.ResponseExcerpt) == 0 {
+		return a.sub.Secrets
+	}
+	return a.sub.Secrets.With(a.token, a.sub.Connection.OAuth2.ClientSecret)
 }
 
 // redact takes out what the endpoint, or an error that quotes it, repeats of what must not be kept.

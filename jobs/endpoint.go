@@ -9,10 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"postrider/policy"
@@ -43,47 +41,18 @@ func (e *refusedError) Unwrap() error { return e.cause }
 // endpointClient makes the requests. They live in a context of their own, not in their job's: only the ack timeout and
 // the engine's stop end them.
 type endpointClient struct {
-	requests  context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
-	transport *http.Transport
-	userAgent string
-	late      *lateCalls
-	sent      func() // told when a request was written; nil = nobody
+	requests   context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
+	transports *transports
+	tokens     *tokens
+	userAgent  string
+	late       *lateCalls
+	sent       func() // told when a request was written; nil = nobody
 }
 
 func newEndpointClient(requests context.Context, o Options) *endpointClient {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: guard(o.AllowCIDR)}
-	return &endpointClient{requests: requests, userAgent: o.UserAgent, late: newLateCalls(), transport: &http.Transport{
-		// No proxy from the environment: a proxy would resolve names itself, past the address guard.
-		Proxy:               nil,
-		DialContext:         dialer.DialContext,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:   true,
-		MaxIdleConns:        o.MaxWorkers,
-		MaxIdleConnsPerHost: o.MaxWorkers,
-		IdleConnTimeout:     idleConnTimeout,
-		// A dial and its handshake go on when the request they were for has given up: without a limit of their own, an
-		// endpoint that accepts and never speaks keeps a socket and three goroutines for ever.
-		TLSHandshakeTimeout: handshakeTimeout,
-		// A connection of HTTP/2 that went dead in silence would fail request after request until TCP notices.
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
-		MaxResponseHeaderBytes: maxResponseHead,
-		DisableCompression:     true,
-	}}
-}
-
-// guard asks the policy about the address itself, after name resolution and before the connection: a name that
-// resolved to a public address when it was checked cannot point inside now.
-func guard(allow []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
-	return func(_, address string, _ syscall.RawConn) error {
-		addr, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return &refusedError{cause: err}
-		}
-		if err := policy.Address(addr.Addr(), allow); err != nil {
-			return &refusedError{cause: err}
-		}
-		return nil
-	}
+	c := &endpointClient{requests: requests, userAgent: o.UserAgent, late: newLateCalls(), transports: newTransports(o)}
+	c.tokens = newTokens(requests, o.UserAgent, c.transports.roundTrip)
+	return c
 }
 
 // answer is what one request met.
@@ -99,10 +68,10 @@ type answer struct {
 
 // post sends one request and waits for its answer, at most until the ack timeout. The error is errInterrupted or nil:
 // an endpoint's failure is an outcome.
-func (c *endpointClient) post(url string, header http.Header, body *payload, ackTimeout time.Duration) (answer, error) {
+func (c *endpointClient) post(k *call, ackTimeout time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.requests, ackTimeout)
 	defer cancel()
-	return c.exchange(ctx, newCall(url, header, body))
+	return c.exchange(ctx, k)
 }
 
 // exchange makes the call until ctx ends it.
@@ -119,8 +88,7 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 	if req.Header["User-Agent"] == nil { // a custom header may name another one
 		req.Header.Set("User-Agent", c.userAgent)
 	}
-	// RoundTrip and not Client.Do: a redirect is an answer like any other, and must never be followed.
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := c.transports.roundTrip(req, k.by)
 	a.duration, a.timings = k.elapsed(), k.watch.read()
 	if err != nil {
 		if c.requests.Err() != nil {

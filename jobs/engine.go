@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -45,6 +47,12 @@ type Options struct {
 	MaxWorkers int
 	// AllowCIDR opens address ranges that policy.Address refuses, such as loopback in dev.
 	AllowCIDR []netip.Prefix
+	// AllowHTTP lets endpoints at public addresses be called without TLS. Those in AllowCIDR always may be.
+	AllowHTTP bool
+	resolver  *net.Resolver // nil = the system's; tests have their own
+	// Proxy is what every request goes through; nil = none. Then it is the proxy that must refuse addresses that are not public: names
+	// are resolved there.
+	Proxy *url.URL
 	// Jitter gives a number in [0,1) per decision; default random. Tests switch it off.
 	Jitter func() float64
 	// StopTimeout is how long Stop lets attempts finish before it cuts them; default 20 s. A cut attempt has no
@@ -254,7 +262,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		e.endpoint.late.wait() // for what was answered already; a worker that does not stop would keep its call
 	}
 	e.cut()
-	e.endpoint.transport.CloseIdleConnections()
+	e.endpoint.transports.close()
 	e.places.close()
 	e.stopClockwork()
 	e.clockwork.Wait()

@@ -16,6 +16,8 @@ import (
 // clockReaders are the functions of the engine that read the process's clock, and what they do with it. All but one only ever
 // subtract one reading from another, which goes by the monotonic clock however wrong the other one is.
 var clockReaders = map[string]string{
+	"jobs/authorize.go authorize": "how long a token was waited for", "jobs/authorize.go askAuthorized": "how long a token was waited for",
+	"jobs/token.go get": "how long ago a token was got", "jobs/token.go refused": "how long ago a token was got", "jobs/token.go renew": "how long ago a token was got",
 	"jobs/collect.go collectAwhile": "how long nothing was published by SQL", "jobs/collect.go collectOnce": "how long a look took",
 	"jobs/driver.go putOff":              "how long a job is put off",
 	"jobs/endpoint.go begin":             "how long a phase of a request took",

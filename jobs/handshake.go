@@ -98,11 +98,12 @@ func (e *Engine) settled(job int64, err error) error {
 // shake makes one request and writes down what it came to.
 func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error {
 	ask := e.asking(h)
-	met, took, err := e.endpoint.ask(ask, e.options.HandshakeTimeout)
+	ask.by = &h.Connection
+	met, took, token, err := e.askAuthorized(ask)
 	if err != nil {
 		return err
 	}
-	met.Conceal = concealing(h)
+	met.Conceal = concealing(h, token)
 	met.Err = met.Conceal(met.Err)
 	outcome, why := judge(h, met, e.options.WebhookOrigin)
 	why = met.Conceal(why)
@@ -165,6 +166,7 @@ type question struct {
 	header      http.Header
 	body        []byte
 	words       string
+	by          *policy.Connection
 }
 
 func (e *Engine) asking(h *store.Handshake) question {
@@ -211,7 +213,7 @@ func (e *Engine) askingPermission(h *store.Handshake) question {
 	return a
 }
 
-// ask makes one request by the rules of every other: guarded addresses, no redirect, no proxy. The error is errInterrupted or nil.
+// ask makes one request by the rules of every other: guarded addresses, no redirect. The error is errInterrupted or nil.
 func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.HandshakeAnswer, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(c.requests, timeout)
 	defer cancel()
@@ -222,7 +224,7 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 	}
 	req.Header = a.header
 	req.Header.Set("User-Agent", c.userAgent)
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := c.transports.roundTrip(req, a.by)
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }()
 		met.Status, met.AllowedOrigin, met.AllowedRate = resp.StatusCode, resp.Header.Values("WebHook-Allowed-Origin"), resp.Header.Values("WebHook-Allowed-Rate")
@@ -245,8 +247,8 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 
 // concealing takes out of what is kept of an answer what it repeats of the endpoint's URL, as is done with deliveries, and the code,
 // in whatever case: who reads the views must not find one that is still good.
-func concealing(h *store.Handshake) func(string) string {
-	secrets := policy.NewSecrets(nil, h.EndpointURL)
+func concealing(h *store.Handshake, token string) func(string) string {
+	secrets := policy.NewSecrets(nil, h.EndpointURL).With(token)
 	if h.Code == "" {
 		return secrets.Redact
 	}

@@ -107,8 +107,8 @@ func serveHTTP2(conn net.Conn, script func(stream)) {
 func (e *http2Endpoint) client(t *testing.T) *endpointClient {
 	t.Helper()
 	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	c.transport.TLSClientConfig.RootCAs = e.roots
-	t.Cleanup(c.transport.CloseIdleConnections)
+	c.transports.secure.TLSClientConfig.RootCAs = e.roots
+	t.Cleanup(c.transports.close)
 	return c
 }
 
@@ -163,7 +163,7 @@ func TestHTTP2Endpoints(t *testing.T) {
 				requests.Add(1)
 				row.script(s)
 			})
-			met, err := e.client(t).post(e.url, http.Header{"Content-Type": {"application/json"}}, newPayload([]byte(`[{"id":"e"}]`), func() {}), time.Second)
+			met, err := e.client(t).post(newCall(e.url, http.Header{"Content-Type": {"application/json"}}, newPayload([]byte(`[{"id":"e"}]`), func() {})), time.Second)
 			require.NoError(t, err)
 			require.Equal(t, row.met, met.result, met.errText)
 			require.Contains(t, met.errText, row.said)

@@ -34,6 +34,7 @@ type call struct {
 	url    string
 	header http.Header
 	body   *payload
+	by     *policy.Connection // nil = nothing of its own
 	watch  *stopwatch
 	phase  atomic.Int32
 

@@ -51,7 +51,7 @@ func newTestClient(t *testing.T, serve http.HandlerFunc) (client *endpointClient
 	options.withDefaults()
 	requests, cut := context.WithCancel(context.Background())
 	client = newEndpointClient(requests, options)
-	t.Cleanup(func() { cut(); client.transport.CloseIdleConnections() }) // before the server closes, which waits for its handlers
+	t.Cleanup(func() { cut(); client.transports.close() }) // before the server closes, which waits for its handlers
 	return client, func() *call {
 		return newCall(server.URL, http.Header{}, newPayload([]byte("{}"), func() {}))
 	}

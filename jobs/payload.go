@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 )
 
 // payload is the body of one request. It lets go of its bytes, and of their share of the node's memory, once they are
@@ -58,6 +59,21 @@ func (p *payload) wrote(info httptrace.WroteRequestInfo) {
 	}
 	p.mu.Unlock()
 	p.drop()
+}
+
+// again makes a second payload of the same bytes, for a request that may have to follow. Their share of the memory is given back when
+// both are dropped.
+func (p *payload) again() *payload {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var dropped atomic.Int32
+	release := p.release
+	p.release = func() {
+		if dropped.Add(1) == 2 {
+			release()
+		}
+	}
+	return newPayload(p.data, p.release)
 }
 
 // written says that the endpoint's system took every byte, or that the payload was dropped.

@@ -58,10 +58,10 @@ func TestHandshakeThatNeverAnswersIsGivenUp(t *testing.T) {
 	options := Options{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	options.withDefaults()
 	client := newEndpointClient(context.Background(), options)
-	require.Equal(t, handshakeTimeout, client.transport.TLSHandshakeTimeout)
-	client.transport.TLSHandshakeTimeout = 200 * time.Millisecond
+	require.Equal(t, handshakeTimeout, client.transports.secure.TLSHandshakeTimeout)
+	client.transports.secure.TLSHandshakeTimeout = 200 * time.Millisecond
 
-	met, err := client.post("https://"+listener.Addr().String(), http.Header{}, newPayload([]byte("{}"), func() {}), 50*time.Millisecond)
+	met, err := client.post(newCall("https://"+listener.Addr().String(), http.Header{}, newPayload([]byte("{}"), func() {})), 50*time.Millisecond)
 
 	require.NoError(t, err)
 	require.Equal(t, policy.ErrorTimeout, met.result.Err)

@@ -48,6 +48,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        coalesce(s.probation_action, CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
        coalesce(s.retry_transport_errors, p.retry_transport_errors) AS retry_transport_errors,
        s.expiration_time_utc,
+       coalesce(s.connection ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed, coalesce(s.connection ? 'certificateAuthorities', false) AS own_certificate_authorities,
+       coalesce(s.connection ? 'clientCertificate', false) AS client_certificate, s.connection #>> '{oauth2,tokenUrl}' AS oauth2_token_url,
        s.id AS subscription_id
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
@@ -71,6 +73,10 @@ COMMENT ON COLUMN postrider.event_subscriptions.honor_retry_after IS 'Effective 
 COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS 'Effective probationAction, of events whose turn comes during a probation: hold, or documented: some end without an attempt.';
 COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS 'Effective retryTransportErrors: where there was no answer, another attempt is made even where the policy''s table says never.';
 COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS 'When it gets no more events and is deleted; NULL = never.';
+COMMENT ON COLUMN postrider.event_subscriptions.minimum_tls_version_allowed IS 'The least version of TLS that its endpoint may speak: 1.2 or 1.3.';
+COMMENT ON COLUMN postrider.event_subscriptions.own_certificate_authorities IS 'Whether the endpoint''s certificate must come from authorities of the event subscription''s own, instead of those that the system trusts.';
+COMMENT ON COLUMN postrider.event_subscriptions.client_certificate IS 'Whether postrider shows its endpoint a client certificate.';
+COMMENT ON COLUMN postrider.event_subscriptions.oauth2_token_url IS 'Where the tokens come from that its deliveries carry (OAuth 2.0 client credentials); NULL = they carry none.';
 COMMENT ON COLUMN postrider.event_subscriptions.subscription_id IS 'postrider''s own id of it; one that is made anew under the same name has another. The other views have it, too: asked for by it, they go straight to an event subscription''s rows.';
 COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS 'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
 COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS 'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';

@@ -15,6 +15,8 @@ CREATE TABLE postrider_internal.handshakes (
     endpoint_hash       bytea NOT NULL,
     -- What the handshake speaks; of event subscriptions that are delivered custom events as they came, EventGridSchema.
     schema              text NOT NULL CHECK (schema IN ('EventGridSchema', 'CloudEventSchemaV1_0')),
+    connection          jsonb,
+    connection_sealed   bytea,
     code_sealed         bytea,
     code_hash           bytea,
     -- Whether validationUrl may be opened instead of an answer with the code. Namespace topics have none.
@@ -29,6 +31,8 @@ CREATE TABLE postrider_internal.handshakes (
     concluded_at        timestamptz,
     CONSTRAINT validated_by_code CHECK ((purpose = 'validation') = (code_hash IS NOT NULL AND code_sealed IS NOT NULL))
 ) WITH (fillfactor = 80);
+CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, code_sealed, connection_sealed ON postrider_internal.handshakes
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'code_sealed', 'connection_sealed');
 CREATE UNIQUE INDEX handshakes_code_key ON postrider_internal.handshakes (code_hash) WHERE code_hash IS NOT NULL;
 CREATE INDEX handshakes_awaiting_idx ON postrider_internal.handshakes (callback_expires_at) WHERE state = 'awaiting';
 CREATE INDEX handshakes_pending_idx ON postrider_internal.handshakes (created_at) WHERE state = 'pending';

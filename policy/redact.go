@@ -62,6 +62,18 @@ func querySecrets(endpointURL string) (texts []string) {
 	return texts
 }
 
+// With returns these secrets and more: what is known only when a request is made, such as its token. s may be nil, and texts "".
+func (s *Secrets) With(texts ...string) *Secrets {
+	more := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
+	if len(more) == 0 {
+		return s
+	}
+	if s != nil {
+		more = append(more, s.texts...)
+	}
+	return newSecrets(more)
+}
+
 func newSecrets(texts []string) *Secrets {
 	s := &Secrets{}
 	for _, text := range texts {

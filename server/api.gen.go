@@ -579,6 +579,21 @@ type AdvancedFilter struct {
 // what Event Grid's pages do.
 type Behavior string
 
+// ClientCertificate defines model for ClientCertificate.
+type ClientCertificate struct {
+	// Certificate PEM. Its private key is never shown.
+	Certificate string `json:"certificate"`
+}
+
+// ClientCertificateSettings defines model for ClientCertificateSettings.
+type ClientCertificateSettings struct {
+	// Certificate PEM, its chain below it.
+	Certificate string `json:"certificate"`
+
+	// PrivateKey PEM, not encrypted. It is never shown again. Null or left out: the one that is stored.
+	PrivateKey *string `json:"privateKey,omitempty"`
+}
+
 // DeadLetter An event that will not be attempted again.
 type DeadLetter struct {
 	// Attempts Attempts made.
@@ -1009,6 +1024,28 @@ type Matched struct {
 
 	// Matched How many dead letters match
 	Matched int64 `json:"matched"`
+}
+
+// OAuth2 Where the tokens of its deliveries come from. The client secret is never shown.
+type OAuth2 struct {
+	ClientId string  `json:"clientId"`
+	Scope    *string `json:"scope"`
+	TokenUrl string  `json:"tokenUrl"`
+}
+
+// OAuth2Settings Every request carries a token, `Authorization: Bearer …`, that is got with these client credentials (RFC 6749, 4.4). It is kept until
+// shortly before it ends. An endpoint's 401 to an older one is asked once more with a new one.
+type OAuth2Settings struct {
+	ClientId string `json:"clientId"`
+
+	// ClientSecret It is never shown again. Null or left out: the one that is stored for this tokenUrl and clientId.
+	ClientSecret *string `json:"clientSecret,omitempty"`
+
+	// Scope What is asked for, such as api://orders/.default.
+	Scope *string `json:"scope,omitempty"`
+
+	// TokenUrl Where tokens come from: an absolute URL without a query. The rules for addresses are those for endpoints.
+	TokenUrl string `json:"tokenUrl"`
 }
 
 // Operation A redelivery, a purge or an erasure of many.
@@ -1491,8 +1528,14 @@ type Subscription struct {
 	// Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
 	// documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
 	// what Event Grid's pages do.
-	Behavior  Behavior  `json:"behavior"`
-	CreatedAt time.Time `json:"createdAt"`
+	Behavior Behavior `json:"behavior"`
+
+	// CertificateAuthorities Whom the certificate of the endpoint must come from, in PEM; null means those that the system trusts.
+	CertificateAuthorities *string `json:"certificateAuthorities"`
+
+	// ClientCertificate Shown to an endpoint that asks for one; null means none.
+	ClientCertificate *ClientCertificate `json:"clientCertificate"`
+	CreatedAt         time.Time          `json:"createdAt"`
 
 	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
 	// has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
@@ -1535,8 +1578,14 @@ type Subscription struct {
 	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries"`
 
 	// MaxEventsPerBatch The most events one request carries; 1 means that every event goes by itself.
-	MaxEventsPerBatch int    `json:"maxEventsPerBatch"`
-	Name              string `json:"name"`
+	MaxEventsPerBatch int `json:"maxEventsPerBatch"`
+
+	// MinimumTlsVersionAllowed The least version of TLS that the endpoint may speak.
+	MinimumTlsVersionAllowed string `json:"minimumTlsVersionAllowed"`
+	Name                     string `json:"name"`
+
+	// Oauth2 Null means that deliveries carry no token.
+	Oauth2 *OAuth2 `json:"oauth2"`
 
 	// PreferredBatchSizeInKilobytes How large the body of a batch should be.
 	PreferredBatchSizeInKilobytes int `json:"preferredBatchSizeInKilobytes"`
@@ -1580,8 +1629,15 @@ type SubscriptionPatch = json.RawMessage
 // SubscriptionSettings What may be said of an event subscription.
 type SubscriptionSettings struct {
 	// Behavior Null or left out: safe.
-	Behavior              *Behavior              `json:"behavior,omitempty"`
-	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
+	Behavior *Behavior `json:"behavior,omitempty"`
+
+	// CertificateAuthorities Certificates in PEM. The endpoint's must come from one of them and no other authority. Tokens may come from a server that
+	// they or the system's vouch for. Null or left out: those that the system trusts.
+	CertificateAuthorities *string `json:"certificateAuthorities,omitempty"`
+
+	// ClientCertificate Shown to an endpoint that asks for one. Null or left out: none.
+	ClientCertificate     *ClientCertificateSettings `json:"clientCertificate,omitempty"`
+	DeadLetterDestination *DeadLetterDestination     `json:"deadLetterDestination,omitempty"`
 
 	// DeliveryAttributeMappings Headers that every delivery carries beside postrider's own. At most 10, their values at most 4,096 bytes, unless the operator set
 	// other limits. Null or left out: none.
@@ -1616,6 +1672,12 @@ type SubscriptionSettings struct {
 	// MaxEventsPerBatch The most events one request carries; none waits until there are so many. Batches are on where this is more than 1, or where only
 	// preferredBatchSizeInKilobytes is set: then it is 10. Policies whose `batching` is false refuse them. Null or left out: not set.
 	MaxEventsPerBatch *int `json:"maxEventsPerBatch,omitempty"`
+
+	// MinimumTlsVersionAllowed The least version of TLS that the endpoint may speak. Null or left out: 1.2.
+	MinimumTlsVersionAllowed *string `json:"minimumTlsVersionAllowed,omitempty"`
+
+	// Oauth2 Null or left out: deliveries carry no token.
+	Oauth2 *OAuth2Settings `json:"oauth2,omitempty"`
 
 	// PreferredBatchSizeInKilobytes How large the body of a batch should be: a target, for one larger event still goes, alone. Null or left out: not set, and 64 where batches are on.
 	PreferredBatchSizeInKilobytes *int `json:"preferredBatchSizeInKilobytes,omitempty"`

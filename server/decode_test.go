@@ -20,7 +20,7 @@ func TestDecodeStrictly(t *testing.T) {
 	require.Equal(t, "before", got.EndpointUrl)
 
 	for name, row := range map[string]struct{ body, target, says string }{
-		"a name's case":          {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
+		"a name's case":          {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, certificateAuthorities, clientCertificate, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
 		"an empty name":          {`{"":1}`, "", "is not known here"},
 		"a long name":            {`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here"},
 		"an escaped name":        {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},
@@ -44,7 +44,7 @@ func TestDecodeStrictly(t *testing.T) {
 func FuzzDecodeStrictly(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{"endpointUrl":"u"}`, `{"filter":{"includedEventTypes":["a",null]}}`, `{"a":{"b":[{"c":1e999}]}}`,
-		`{"retryPolicy":{"maxDeliveryAttempts":1},"retryPolicy":null}`, "{\"\xff\":1}", `{"deadLetterDestination":{"endpointType":"Rows"}}`,
+		`{"retryPolicy":{"maxDeliveryAttempts":1},"retryPolicy":null}`, "{\"\xff\":1}", `{"deadLetterDestination":{"endpointType":"Rows"}}`, "\f{}", "\u00a0{}",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -151,6 +151,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"deliveryAttributeMappings": []any{},
 		"behavior":                  "safe", "honorRetryAfter": true, "probationAction": "hold", "retryTransportErrors": true,
 		"labels": []any{}, "expirationTimeUtc": nil, "etag": made["etag"],
+		"minimumTlsVersionAllowed": "1.2", "certificateAuthorities": nil, "clientCertificate": nil, "oauth2": nil,
 	}
 	maps.Copy(want, times)
 	require.Equal(t, want, made)

@@ -98,11 +98,14 @@ func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*Subscription
 		DeadLetter  struct {
 			EndpointType DeadLetterDestinationEndpointType
 		} `json:"deadLetterDestination"`
+		ClientCertificate struct{ Certificate *string }
+		OAuth2            struct{ TokenURL, ClientID *string }
 	}
 	_ = json.Unmarshal(patch, &named)
 	if named.EndpointURL != nil && *named.EndpointURL != spec.EndpointURL {
 		stated.EndpointValidation = nil
 	}
+	withholdSecrets(stated, named.OAuth2.TokenURL, named.OAuth2.ClientID, named.ClientCertificate.Certificate)
 	if kind := named.DeadLetter.EndpointType; kind != "" && stated.DeadLetterDestination != nil && kind != stated.DeadLetterDestination.EndpointType {
 		stated.DeadLetterDestination.Properties = nil // those of another kind of destination
 	}
@@ -134,6 +137,7 @@ func statedSettings(s *store.SubscriptionSpec) *SubscriptionSettings {
 		EndpointValidation: &validation, Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: (*ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
 		Labels: &s.Labels, Signing: &SigningSettings{Enabled: &s.Signed}, DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
 	}
+	stateConnection(stated, &s.Connection)
 	if s.DeadLetter != store.DeadLetterUnset {
 		destination := destinationJSON(s.DeadLetter, s.DeadLetterProperties)
 		stated.DeadLetterDestination = &destination

@@ -68,6 +68,10 @@ func TestStatedSettingsAreComplete(t *testing.T) {
 		DeliveryAttributes: []policy.DeliveryAttribute{
 			{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true}, {Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.a"},
 		},
+		Connection: policy.Connection{
+			MinimumTLSVersion: policy.TLS13, CertificateAuthorities: "ca", ClientCertificate: &policy.ClientCertificate{Certificate: "c", PrivateKey: "k"},
+			OAuth2: &policy.OAuth2{TokenURL: "https://login.example.com", ClientID: "i", ClientSecret: "s", Scope: "o"},
+		},
 	})
 	// Of two names of one limit the other one is stated; another kind of dead-letter destination has these members.
 	requireStated(t, reflect.ValueOf(*stated), "", "RetryPolicy.MaxDeliveryCount", "RetryPolicy.EventTimeToLive", "DeadLetterDestination.Properties.ResourceId",

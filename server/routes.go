@@ -35,7 +35,7 @@ type route struct {
 // routes are all there are.
 func (s *Server) routes() []route {
 	m := &management{
-		store: s.store, allow: s.options.AllowCIDR, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
+		store: s.store, allow: s.options.AllowCIDR, allowHTTP: s.options.AllowHTTP, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
 		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
 	}
 	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}

@@ -24,6 +24,8 @@ type Options struct {
 	AdminToken string
 	// AllowCIDR are the address ranges that endpoints may be in although they are refused by default, such as 10.0.0.0/8.
 	AllowCIDR []netip.Prefix
+	// AllowHTTP lets endpoints at public addresses have http URLs. Those in AllowCIDR always may.
+	AllowHTTP bool
 	// FilterLimits bounds the filter of an event subscription; zero for policy.DefaultFilterLimits.
 	FilterLimits policy.FilterLimits
 	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
@@ -41,6 +43,13 @@ type Options struct {
 	// database that was made by dev may later be served to the world.
 	DevKey      string
 	AllowDevKey bool
+	// TrustedProxies are the addresses of proxies before this service, which say whom a request came from in ForwardedHeader. None:
+	// a request comes from whoever has connected.
+	TrustedProxies []netip.Prefix
+	// ForwardedHeader is the header that those proxies write; default XForwardedFor.
+	ForwardedHeader ForwardedHeader
+	// RequestsPerSecond is how many requests one credential may make on this node; 0 = as many as it likes.
+	RequestsPerSecond int
 	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a NotReadyError
 	// says. Default: the store's Ping.
 	Ready func(context.Context) error
@@ -75,6 +84,7 @@ type Server struct {
 	log     *slog.Logger
 	echo    *echo.Echo
 	guesses *guesses
+	rate    *rate // nil = no limit
 }
 
 // New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a
@@ -94,10 +104,13 @@ func New(o Options) (*Server, error) {
 	if o.ValidationWait == 0 {
 		o.ValidationWait = defaultValidationWait
 	}
+	if o.ForwardedHeader == "" {
+		o.ForwardedHeader = XForwardedFor
+	}
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)
 	}
-	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses()}
+	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond)}
 	s.setUp()
 	return s, nil
 }
@@ -120,7 +133,13 @@ func (s *Server) setUp() {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Binder = strictBinder{}
 	e.HTTPErrorHandler = s.answerError
-	e.Pre(s.recoverAndLog, notStored)
+	if len(s.options.TrustedProxies) > 0 {
+		e.Pre(s.knowClient)
+	}
+	e.Pre(s.recoverAndLog, guarded, notStored)
+	if s.rate != nil {
+		e.Pre(s.limitRate)
+	}
 	for _, r := range s.routes() {
 		r.addTo(e, s)
 	}

@@ -48,6 +48,9 @@ func (m *management) subscriptionSpec(ctx context.Context, t *store.Topic, name 
 	if spec.DeliveryAttributes, err = m.deliveryAttributes(ctx, &found, t.Name, name, b.DeliveryAttributeMappings); err != nil {
 		return spec, err
 	}
+	if spec.Connection, err = m.connection(ctx, &found, t.Name, name, b); err != nil {
+		return spec, err
+	}
 	spec.DeadLetter, spec.DeadLetterProperties = m.deadLetterDestination(&found, b.DeadLetterDestination)
 	found.behavior(b)
 	found.labels(spec.Labels)
@@ -69,6 +72,9 @@ func (m *management) endpoint(found *problems, spec store.SubscriptionSpec) (bas
 	if err != nil {
 		found.check(err)
 		return ""
+	}
+	if !m.allowHTTP {
+		found.check(policy.PlainEndpoint(u, m.allow))
 	}
 	return policy.BaseURL(u)
 }

@@ -144,7 +144,7 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		destination = store.DeadLetterRows
 	}
 	batch := s.Batch()
-	return Subscription{
+	shown := Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: EndpointKind(s.EndpointKind),
 		EventDeliverySchema: DeliverySchema(s.EventDeliverySchema), RetryPolicy: retryPolicyJSON(s, rules.Limits), Filter: filterJSON(s.Filter),
 		DeadLetterDestination: destinationJSON(destination, s.DeadLetterProperties),
@@ -156,6 +156,8 @@ func (m *management) subscriptionJSON(s *store.Subscription) Subscription {
 		Signing:                   m.signingJSON(s),
 		ProvisioningState:         SubscriptionProvisioningState(s.ProvisioningState), EndpointValidation: EndpointValidation(s.EndpointValidation), Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
+	showConnection(&shown, &s.Connection)
+	return shown
 }
 
 // rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its limits were set.

@@ -20,6 +20,7 @@ import (
 type management struct {
 	store        *store.Store
 	allow        []netip.Prefix
+	allowHTTP    bool
 	filterLimits policy.FilterLimits
 	headerLimits policy.HeaderLimits
 	locations    policy.ExportLocations

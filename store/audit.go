@@ -75,6 +75,7 @@ const (
 	auditPolicyMade           auditAction = "policy_made"
 	auditPolicyReplaced       auditAction = "policy_replaced"
 	auditPolicyDeleted        auditAction = "policy_deleted"
+	auditKeysRetired          auditAction = "encryption_keys_retired"
 	auditKeyMade              auditAction = "api_key_made"
 	auditKeyRevoked           auditAction = "api_key_revoked"
 	auditUserMade             auditAction = "user_made"
@@ -149,14 +150,15 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 // settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
 var settingNames = map[string]string{
 	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination", "DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
-	"ExpirationTimeUTC": "expirationTimeUtc",
-	"RetryPolicy":       "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
+	"ExpirationTimeUTC": "expirationTimeUtc", "Connection": "", "MinimumTLSVersion": "minimumTlsVersionAllowed", "OAuth2": "oauth2",
+	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
 	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
 }
 
 // differentSettings names the settings that differ, as the REST API spells them. A struct's own fields are looked at one by one.
 func differentSettings(old, fresh *SubscriptionSpec) []string {
-	return differing(reflect.ValueOf(*old), reflect.ValueOf(*fresh), "", []string{})
+	found := differing(reflect.ValueOf(*old), reflect.ValueOf(*fresh), "", []string{})
+	return differing(reflect.ValueOf(old.Connection), reflect.ValueOf(fresh.Connection), "", found) // settings of the first rank
 }
 
 func differing(old, fresh reflect.Value, path string, found []string) []string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"postrider/event"
+	"postrider/policy"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -87,6 +88,7 @@ type Handshake struct {
 	// Topic and Subscription are names: there need be no event subscription yet, or any more.
 	Topic, Subscription          string
 	EndpointURL, EndpointBaseURL string
+	Connection                   policy.Connection
 	// Schema is what it speaks: event.EventGrid or event.CloudEvents.
 	Schema event.Schema
 	// Code is what the endpoint, or a person, shows; "" of a deletion.
@@ -130,8 +132,9 @@ func handshakeSchema(delivery event.Schema) event.Schema {
 }
 
 const (
-	handshakeEndpointColumn = "handshakes.endpoint_sealed"
-	handshakeCodeColumn     = "handshakes.code_sealed"
+	handshakeEndpointColumn   = "handshakes.endpoint_sealed"
+	handshakeCodeColumn       = "handshakes.code_sealed"
+	handshakeConnectionColumn = "handshakes.connection_sealed"
 )
 
 func (s *Store) endpointHash(endpoint string) []byte { return s.sealer.Mac("endpoint " + endpoint) }
@@ -141,8 +144,8 @@ func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("hand
 // after both: somebody waits for the first.
 const insertHandshakeStatement = `
 WITH handshake AS (
-    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, job_id)
-    VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, nextval('postrider_internal.river_job_id_seq'))
+    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection, connection_sealed, job_id)
+    VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection, @connection_sealed, nextval('postrider_internal.river_job_id_seq'))
     RETURNING id, job_id
 ), job AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
@@ -185,7 +188,9 @@ func (s *Store) validationArgs(topic *Topic, name string, spec *SubscriptionSpec
 }
 
 func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
+	open, sealed := s.sealConnection(handshakeConnectionColumn, &spec.Connection)
 	return pgx.NamedArgs{
+		"connection": open, "connection_sealed": sealed,
 		"purpose": purpose, "topic": topic, "subscription": name, "endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL),
 		"base_url": spec.EndpointBaseURL, "hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
 		"subscription_id": nil, "code": nil, "code_hash": nil, "callback": false, "public_url": "",
@@ -262,10 +267,12 @@ type handshakeRow struct {
 	ReadAt              time.Time
 	EndpointHash        []byte
 	JobID               *int64
+	Connection          *policy.Connection
+	ConnectionSealed    []byte
 }
 
 const handshakeColumns = `SELECT id, purpose, topic, subscription, endpoint_sealed, endpoint_base_url, schema, code_sealed, callback, public_url, state, tries,
-	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id FROM postrider_internal.handshakes `
+	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id, connection, connection_sealed FROM postrider_internal.handshakes `
 
 func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, args ...any) (*Handshake, *handshakeRow, error) {
 	rows, err := db.Query(ctx, handshakeColumns+where, args...)
@@ -285,6 +292,9 @@ func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, ar
 		CallbackExpiresAt: r.CallbackExpiresAt, CreatedAt: r.CreatedAt, ConcludedAt: r.ConcludedAt, ReadAt: r.ReadAt,
 	}
 	if h.EndpointURL, err = s.sealer.Open(handshakeEndpointColumn, r.EndpointSealed); err != nil {
+		return nil, nil, err
+	}
+	if h.Connection, err = s.openConnection(handshakeConnectionColumn, r.Connection, r.ConnectionSealed); err != nil {
 		return nil, nil, err
 	}
 	if r.CodeSealed != nil {

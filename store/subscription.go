@@ -62,6 +62,8 @@ type SubscriptionSpec struct {
 	ExpirationTimeUTC *time.Time
 	// Signed: deliveries are signed, with secrets of the event subscription's own; see policy.Signing.
 	Signed bool
+	// Connection is how the endpoint is connected to.
+	Connection policy.Connection
 	// EndpointValidation says whether the endpoint must be validated before anything is delivered.
 	EndpointValidation EndpointValidation
 }
@@ -168,6 +170,8 @@ type subscriptionRow struct {
 	DeletedAt                         *time.Time
 	EndpointValidation                string
 	HandshakeID                       int64
+	Connection                        *policy.Connection
+	ConnectionSealed                  []byte
 }
 
 const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s.endpoint_sealed, s.endpoint_base_url, s.endpoint_hash, s.endpoint_kind,
@@ -178,7 +182,7 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        s.behavior, s.honor_retry_after, s.probation_action, s.retry_transport_errors, s.labels, s.expiration_time_utc,
        coalesce(t.event_retention_in_days, 0) AS event_retention_in_days,
        s.signing_sealed,
-       s.endpoint_validation, coalesce(s.handshake_id, 0) AS handshake_id,
+       s.endpoint_validation, coalesce(s.handshake_id, 0) AS handshake_id, s.connection, s.connection_sealed,
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
        CASE WHEN st.hold IS NULL THEN coalesce(r.cause, '') ELSE '' END AS hold_cause, CASE WHEN st.hold IS NULL THEN r.until END AS hold_until,
@@ -244,6 +248,9 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 		return nil, fmt.Errorf("read its filter: %w", err)
 	}
 	if sub.DeliveryAttributes, err = s.openAttributes(r.DeliveryHeadersSealed); err != nil {
+		return nil, err
+	}
+	if sub.Connection, err = s.openConnection(connectionColumn, r.Connection, r.ConnectionSealed); err != nil {
 		return nil, err
 	}
 	sub.Headers, sub.Secrets = policy.NewHeaderSet(sub.DeliveryAttributes), policy.NewSecrets(sub.DeliveryAttributes, sub.EndpointURL)
@@ -325,6 +332,9 @@ func (s *Store) putSubscription(ctx context.Context, topic, name string, spec Su
 		if spec.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
 			return err
 		}
+		if spec.Connection, err = keepConnection(spec.Connection, existing); err != nil {
+			return err
+		}
 		if by, err = s.validationOf(ctx, tx, &spec, existing, c); err != nil {
 			return err
 		}
@@ -355,13 +365,13 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
 		delivery_headers_sealed,
 		behavior, honor_retry_after, probation_action, retry_transport_errors, labels, expiration_time_utc, signing_sealed,
-		endpoint_validation, provisioning_state, handshake_id)
+		endpoint_validation, provisioning_state, handshake_id, connection, connection_sealed)
 		VALUES (@topic_id, @name, @endpoint_sealed, @endpoint_base_url, @endpoint_hash, @endpoint_kind, @schema, @policy, @attempts, @ttl, @filter,
 			CASE WHEN @dead_letter::text = '' THEN NULL ELSE jsonb_strip_nulls(jsonb_build_object('endpointType', @dead_letter::text, 'properties', @dead_letter_properties::jsonb)) END,
 			@batch_events, @batch_kilobytes, @concurrent,
 			@headers,
 			coalesce(nullif(@behavior, ''), 'safe'), @honor_retry_after, @probation_action, @retry_transport_errors, @labels, @expiration, @signing,
-			@validation, @provisioning, @handshake)`
+			@validation, @provisioning, @handshake, @connection, @connection_sealed)`
 	const update = `UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = @endpoint_sealed, endpoint_base_url = @endpoint_base_url,
 		endpoint_hash = @endpoint_hash, endpoint_kind = @endpoint_kind, event_delivery_schema = @schema, retry_policy = @policy, max_delivery_attempts = @attempts,
 		event_time_to_live_in_minutes = @ttl, filter = @filter,
@@ -371,7 +381,8 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		behavior = coalesce(nullif(@behavior, ''), 'safe'), honor_retry_after = @honor_retry_after, probation_action = @probation_action,
 		retry_transport_errors = @retry_transport_errors, labels = @labels, expiration_time_utc = @expiration,
 		signing_sealed = CASE WHEN @signing::bytea IS NOT NULL THEN coalesce(signing_sealed, @signing::bytea) END,
-		endpoint_validation = @validation, provisioning_state = @provisioning, handshake_id = @handshake
+		endpoint_validation = @validation, provisioning_state = @provisioning, handshake_id = @handshake,
+		connection = @connection, connection_sealed = @connection_sealed
 		WHERE id = @id`
 	filter, err := json.Marshal(spec.Filter)
 	if err != nil {
@@ -388,6 +399,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		"signing": nil, "dead_letter_properties": spec.DeadLetterProperties,
 		"validation": string(by.setting), "provisioning": string(by.state), "handshake": nullInt(by.handshake),
 	}
+	args["connection"], args["connection_sealed"] = s.sealConnection(connectionColumn, &spec.Connection)
 	if spec.Signed {
 		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.secretTime()))
 	}
@@ -439,7 +451,7 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why au
 			return err
 		}
 	}
-	const deleted = "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), signing_sealed = NULL WHERE id = $1"
+	const deleted = "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), signing_sealed = NULL, connection_sealed = NULL WHERE id = $1"
 	if _, err := tx.Exec(ctx, deleted, sub.ID); err != nil {
 		return fmt.Errorf("delete event subscription %q of topic %q: %w", sub.Name, sub.Topic, err)
 	}

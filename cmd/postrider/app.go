@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -34,7 +33,8 @@ type appOptions struct {
 	listener       net.Listener
 	secureListener net.Listener
 	certificate    *certificate
-	allowCIDR      []netip.Prefix
+	egress         egress
+	ingress        ingress
 	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
 	filterLimits policy.FilterLimits
 	// retention is how long what is over is kept; zero for ever, as in dev.
@@ -122,7 +122,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 
 func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
-		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.allowCIDR, StopTimeout: o.stopTimeout,
+		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
 		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
@@ -139,8 +139,9 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 
 func (a *app) listen(run context.Context, o appOptions) error {
 	srv, err := server.New(server.Options{
-		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.allowCIDR, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
+		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
 		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation,
 	})
 	if err != nil {

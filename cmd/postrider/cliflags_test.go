@@ -316,7 +316,7 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 	t.Parallel()
 	var found findings
 	judgeEgress(t.Context(), &found, "http://127.0.0.1:1/?code=secret", nil)
-	allowed, err := parsePrefixes([]string{"127.0.0.0/8"})
+	allowed, err := parsePrefixes("--allow-cidr", []string{"127.0.0.0/8"})
 	require.NoError(t, err)
 	judgeEgress(t.Context(), &found, "http://127.0.0.1:1/?code=secret", allowed)
 	judgeEgress(t.Context(), &found, "ftp://a", nil)

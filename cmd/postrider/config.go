@@ -133,27 +133,16 @@ func (f webhookFlags) parse() (publicURL string, err error) {
 	return strings.TrimRight(f.PublicURL, "/"), nil
 }
 
-func parsePrefixes(values []string) ([]netip.Prefix, error) {
+func parsePrefixes(flag string, values []string) ([]netip.Prefix, error) {
 	prefixes := make([]netip.Prefix, 0, len(values))
 	for _, value := range values {
 		prefix, err := netip.ParsePrefix(value)
 		if err != nil {
-			return nil, usagef("--allow-cidr %q: not an address range such as 10.0.0.0/8", value)
+			return nil, usagef("%s %q: not an address range such as 10.0.0.0/8", flag, value)
 		}
 		prefixes = append(prefixes, prefix)
 	}
 	return prefixes, nil
-}
-
-func parseSealer(key string) (*store.Sealer, error) {
-	if key == "" {
-		return nil, usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
-	}
-	raw, err := store.ParseKey(key)
-	if err != nil {
-		return nil, usagef("POSTRIDER_ENCRYPTION_KEY: %v", err)
-	}
-	return store.NewSealer(raw)
 }
 
 // newSecret is 32 random bytes in base64: a token or an encryption key.

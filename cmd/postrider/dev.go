@@ -174,7 +174,7 @@ func (d *dev) startService(ctx context.Context) error {
 	d.app, err = startApp(ctx, appOptions{
 		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken,
 		listener: d.api, secureListener: d.secure, certificate: certificate,
-		allowCIDR:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		egress:      egress{allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, allowHTTP: true},
 		stopTimeout: devStopTimeout, log: log,
 		defaultValidation: validation,
 		deadLetters:       deadLetters,

@@ -19,10 +19,10 @@ import (
 type doctorCmd struct {
 	databaseFlags
 	outputFlag
-	EncryptionKey string   `help:"The service's key, to see whether it opens what is sealed." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
-	MaxConns      int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
-	Endpoint      []string `help:"Also judge whether the service may call this URL, from this machine's view of names." placeholder:"URL"`
-	AllowCIDR     []string `name:"allow-cidr" help:"Address ranges that the service may call although they are not public, as of serve." env:"POSTRIDER_ALLOW_CIDR" placeholder:"RANGE"`
+	encryptionFlags
+	MaxConns  int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	Endpoint  []string `help:"Also judge whether the service may call this URL, from this machine's view of names." placeholder:"URL"`
+	AllowCIDR []string `name:"allow-cidr" help:"Address ranges that the service may call although they are not public, as of serve." env:"POSTRIDER_ALLOW_CIDR" placeholder:"RANGE"`
 }
 
 // Help is shown by doctor --help.
@@ -75,7 +75,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	allow, err := parsePrefixes(c.AllowCIDR)
+	allow, err := parsePrefixes("--allow-cidr", c.AllowCIDR)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.P
 		found.warn("encryption key", "not tried: POSTRIDER_ENCRYPTION_KEY is not set here", "set it to the service's key to see whether it opens what is sealed")
 		return
 	}
-	sealer, err := parseSealer(c.EncryptionKey)
+	sealer, err := c.sealer()
 	if err != nil {
 		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with")
 		return

@@ -18,6 +18,7 @@ type cli struct {
 	Dev     devCmd     `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
 	Serve   serveCmd   `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or show how far it is."`
+	Keys    keysCmd    `cmd:"" help:"Rotate the key that secrets in the database are sealed with."`
 	Policy  policyCmd  `cmd:"" help:"Show the retry policies, explain what they do, and make your own. The built-in ones need no database."`
 	SQL     sqlCmd     `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
 	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"postrider/store"
 )
 
@@ -18,16 +20,17 @@ const stopGrace = 10 * time.Second
 type serveCmd struct {
 	databaseFlags
 	logFlags
-	Role          role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz and /readyz)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
-	EncryptionKey string        `help:"Base64 of 32 random bytes; seals endpoints, custom headers and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
-	AdminToken    string        `help:"Token for /v1; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
-	Listen        string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
-	AllowCIDR     []string      `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
-	MaxConns      int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
-	MaxWorkers    int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
-	StopTimeout   time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
-	ReadyFile     string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
+	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz and /readyz)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
+	AdminToken  string        `help:"Token for /v1; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
+	Listen      string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
+	MaxConns    int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
+	StopTimeout time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
+	ReadyFile   string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
+	encryptionFlags
+	ingressFlags
 	tlsFlags
+	egressFlags
 	filterFlags
 	retentionFlags
 	headerFlags
@@ -87,6 +90,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
+	listener = netutil.LimitListener(listener, o.ingress.maxConnections)
 	if o.certificate == nil {
 		o.listener = listener
 		return "http://" + listener.Addr().String(), nil
@@ -111,15 +115,19 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err := c.require(); err != nil {
 		return appOptions{}, err
 	}
-	sealer, err := parseSealer(c.EncryptionKey)
+	sealer, err := c.sealer()
 	if err != nil {
 		return appOptions{}, err
 	}
-	allow, err := parsePrefixes(c.AllowCIDR)
+	egress, err := c.egressFlags.parse()
 	if err != nil {
 		return appOptions{}, err
 	}
 	limits, err := c.filterFlags.limits()
+	if err != nil {
+		return appOptions{}, err
+	}
+	ingress, err := c.ingressFlags.parse()
 	if err != nil {
 		return appOptions{}, err
 	}
@@ -153,7 +161,7 @@ func (c *serveCmd) options() (appOptions, error) {
 		return appOptions{}, usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
 	}
 	return appOptions{
-		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), allowCIDR: allow,
+		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), egress: egress, ingress: ingress,
 		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
 		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
 		publicURL: publicURL, webhook: c.webhookFlags, deadLetters: deadLetters,

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"postrider/store"
+)
+
+// encryptionFlags are shared by every verb that seals or opens secrets.
+type encryptionFlags struct {
+	EncryptionKey          string   `help:"Base64 of 32 random bytes; seals endpoints, custom headers and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
+	PreviousEncryptionKeys []string `help:"Further keys that only open what they have sealed, during a rotation." env:"POSTRIDER_PREVIOUS_ENCRYPTION_KEYS" placeholder:"KEY"`
+}
+
+func (f encryptionFlags) sealer() (*store.Sealer, error) {
+	if f.EncryptionKey == "" {
+		return nil, usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
+	}
+	key, err := store.ParseKey(f.EncryptionKey)
+	if err != nil {
+		return nil, usagef("POSTRIDER_ENCRYPTION_KEY: %v", err)
+	}
+	also := make([][]byte, len(f.PreviousEncryptionKeys))
+	for i, text := range f.PreviousEncryptionKeys {
+		if also[i], err = store.ParseKey(strings.TrimSpace(text)); err != nil {
+			return nil, usagef("POSTRIDER_PREVIOUS_ENCRYPTION_KEYS: number %d: %v", i+1, err)
+		}
+	}
+	return store.NewSealer(key, also...)
+}
+
+type keysCmd struct {
+	Rotate keysRotateCmd `cmd:"" help:"Seal everything in the database with the encryption key, and retire the keys before it."`
+}
+
+type keysRotateCmd struct {
+	databaseFlags
+	encryptionFlags
+	logFlags
+}
+
+// Help is shown by keys rotate --help.
+func (keysRotateCmd) Help() string {
+	return `The service runs on meanwhile. By then each node must have been restarted with the new key as POSTRIDER_ENCRYPTION_KEY; see docs/security.md.
+
+Example:
+  export POSTRIDER_ENCRYPTION_KEY=$NEW POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=$OLD
+  postrider keys rotate --database-url postgres://postrider:secret@db:5432/postrider`
+}
+
+// Run executes keys rotate.
+func (c *keysRotateCmd) Run(ctx context.Context) error {
+	if err := c.require(); err != nil {
+		return err
+	}
+	sealer, err := c.sealer()
+	if err != nil {
+		return err
+	}
+	pool, err := openDatabase(ctx, c.databaseFlags, 2, c.logger())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := requireSchema(ctx, pool); err != nil {
+		return err
+	}
+	if err := sealer.CheckKey(ctx, pool); err != nil {
+		return err
+	}
+	sealed := map[string]int{}
+	retired, err := store.RotateKeys(ctx, pool, sealer, func(table string, rows int) { sealed[table] += rows })
+	if err != nil {
+		return err
+	}
+	return tellRotation(os.Stdout, sealer.KeyID(), sealed, retired)
+}
+
+func tellRotation(out io.Writer, key string, sealed map[string]int, retired []string) error {
+	text := fmt.Sprintf("Sealed with key %s: %d topics, %d event subscriptions, %d handshakes.\n", key, sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"])
+	if len(retired) == 0 {
+		text += "No other key was in use.\n"
+	} else {
+		text += fmt.Sprintf("Retired: %s. POSTRIDER_PREVIOUS_ENCRYPTION_KEYS is needed no longer.\n", strings.Join(retired, ", "))
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is said to be defended is: each row of the page names tests, and they are there.
+func TestDefencesNameTheirTests(t *testing.T) {
+	t.Parallel()
+	tests := testsOf(t, filepath.Join("..", ".."))
+	page := fromRoot(t, "docs/security.md")
+	rows := 0
+	for line := range strings.Lines(page) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 6 || strings.Contains(line, "---") || strings.Contains(line, "| Test |") {
+			continue
+		}
+		rows++
+		named := namedTest.FindAllStringSubmatch(cells[4], -1)
+		require.NotEmpty(t, named, line)
+		for _, test := range named {
+			require.True(t, tests[test[1]+"/"+test[2]], "there is no test %s/%s", test[1], test[2])
+		}
+	}
+	require.Greater(t, rows, 25)
+}

@@ -1,0 +1,236 @@
+package jobs_test
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// secureEndpoint serves TLS as the configuration says, and counts what got through.
+func secureEndpoint(t *testing.T, config *tls.Config, handler http.HandlerFunc) (url string, served *atomic.Int64) {
+	t.Helper()
+	served = new(atomic.Int64)
+	e := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		handler(w, r)
+	}))
+	e.TLS, e.EnableHTTP2, e.Config.ErrorLog = config, true, log.New(io.Discard, "", 0)
+	e.StartTLS()
+	t.Cleanup(e.Close)
+	return e.URL, served
+}
+
+func connecting(c policy.Connection) func(*store.SubscriptionSpec) {
+	return func(s *store.SubscriptionSpec) { s.Connection, s.MaxDeliveryAttempts = c, new(1) }
+}
+
+// Each event subscription trusts whom it names, shows the certificate that is its own, and takes no less than the TLS it asks for, at
+// the same endpoint and the same time.
+func TestConnectionSettings(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ours, theirs := newAuthority(t), newAuthority(t)
+	own, ownKey := ours.issue(t, "postrider")
+	strange, strangeKey := theirs.issue(t, "somebody else")
+	open, _ := secureEndpoint(t, ours.server(t), func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 { // a pool of its own loses nothing that the others have
+			w.WriteHeader(http.StatusHTTPVersionNotSupported)
+		}
+	})
+	old := ours.server(t)
+	old.MaxVersion = tls.VersionTLS12
+	oldURL, _ := secureEndpoint(t, old, func(http.ResponseWriter, *http.Request) {})
+	asking := ours.server(t)
+	asking.ClientAuth = tls.RequireAndVerifyClientCert
+	shown := make(chan string, 10)
+	mutual, admitted := secureEndpoint(t, asking, func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
+
+	// An endpoint looks at the certificate when the handshake is over for the client (RFC 8446, 4.4): which of them ends the connection first is open.
+	const notAdmitted = "certificate|could not be established|reset|EOF|broken pipe|closed"
+	rows := map[string]struct {
+		url   string
+		by    policy.Connection
+		fails string // the error, as an expression; "" = delivered
+	}{
+		"not trusted":           {open, policy.Connection{}, "certificate"},
+		"trusted":               {open, policy.Connection{CertificateAuthorities: ours.pem}, ""},
+		"another authority":     {open, policy.Connection{CertificateAuthorities: theirs.pem}, "certificate"},
+		"both authorities":      {open, policy.Connection{CertificateAuthorities: theirs.pem + ours.pem}, ""},
+		"TLS 1.3":               {open, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, ""},
+		"TLS 1.2 at an old one": {oldURL, policy.Connection{CertificateAuthorities: ours.pem}, ""},
+		"TLS 1.3 at an old one": {oldURL, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, "protocol version"},
+		"no client certificate": {mutual, policy.Connection{CertificateAuthorities: ours.pem}, notAdmitted},
+		"ours":                  {mutual, policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{Certificate: own, PrivateKey: ownKey}}, ""},
+		"a stranger's":          {mutual, policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{Certificate: strange, PrivateKey: strangeKey}}, notAdmitted},
+	}
+	for name, row := range rows {
+		b.subscribe(t, strings.ReplaceAll(name, " ", "-"), row.url, connecting(row.by))
+	}
+	b.start(t, nil)
+	b.publishOne(t, "e")
+	b.attemptsMade(t, len(rows))
+	for name, row := range rows {
+		var outcome, problem string
+		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT outcome, coalesce(error, '') FROM postrider.delivery_attempts WHERE subscription = $1",
+			strings.ReplaceAll(name, " ", "-")).Scan(&outcome, &problem), name)
+		if row.fails == "" {
+			require.Equal(t, "Delivered", outcome, "%s: %s", name, problem)
+			continue
+		}
+		require.Equal(t, "SocketError", outcome, name)
+		require.Regexp(t, row.fails, problem, name)
+	}
+	require.EqualValues(t, 1, admitted.Load())
+	require.Equal(t, "postrider", <-shown)
+}
+
+// tokenServer is an OAuth server that knows one client.
+type tokenServer struct {
+	url     string
+	asked   atomic.Int64
+	issued  atomic.Int64
+	failing atomic.Int64 // status of the next answers; 0 = tokens
+	life    atomic.Int64 // seconds
+}
+
+// tokenPatience is longer than a token server is left in peace that has failed.
+const tokenPatience = 1500 * time.Millisecond
+
+const plantedClientSecret = "pl@nted client/secret+1"
+
+func newTokenServer(t *testing.T) *tokenServer {
+	t.Helper()
+	s := &tokenServer{}
+	s.life.Store(3600)
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		id, secret, _ := r.BasicAuth()
+		switch body, _ := io.ReadAll(r.Body); {
+		case s.failing.Load() != 0:
+			w.WriteHeader(int(s.failing.Load()))
+			_, _ = io.WriteString(w, `{"error":"temporarily_unavailable","error_description":"pl4nted description"}`)
+		case id != "the%2Fclient" || secret != "pl%40nted+client%2Fsecret%2B1" || string(body) != "grant_type=client_credentials&scope=orders%2Fwrite":
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":"invalid_client"}`)
+		default:
+			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("planted-token-%d", s.issued.Add(1)), "token_type": "Bearer", "expires_in": s.life.Load()})
+		}
+	}))
+	t.Cleanup(e.Close)
+	s.url = e.URL + "/token"
+	return s
+}
+
+func (s *tokenServer) credentials() policy.Connection {
+	return policy.Connection{OAuth2: &policy.OAuth2{TokenURL: s.url, ClientID: "the/client", ClientSecret: plantedClientSecret, Scope: "orders/write"}}
+}
+
+// Deliveries carry a token, that is asked for once, and nothing that an endpoint repeats of it is kept.
+func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withoutProbation(t)
+	tokens := newTokenServer(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "you said "+r.header.Get("Authorization"))
+	})
+	b.subscribe(t, "billing", e.URL, connecting(tokens.credentials()))
+	b.subscribe(t, "batched", e.URL, func(s *store.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
+	b.start(t, nil)
+	const events = 20
+	for n := range events {
+		b.publishOne(t, fmt.Sprint(n))
+	}
+	b.become(t, 2*events, "SELECT count(*) FROM postrider.dead_letters")
+	for _, r := range e.requests() {
+		require.Equal(t, "Bearer planted-token-1", r.header.Get("Authorization"))
+	}
+	require.EqualValues(t, 1, tokens.asked.Load(), "all of them share one")
+	for _, view := range []string{"delivery_attempts", "dead_letters", "event_subscriptions", "audit"} {
+		text, err := json.Marshal(b.everything(t, view))
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "planted-token", view)
+		require.NotContains(t, string(text), "pl@nted", view)
+	}
+	require.NotZero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt = 'you said Bearer ***'`))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE oauth2_token_url = $1", tokens.url))
+}
+
+// A token server that fails is an outcome of the attempt, that the policy retries; the endpoint is not called, and whoever needs no
+// token does not notice.
+func TestATokenServerThatFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.withoutProbation(t)
+	tokens := newTokenServer(t)
+	tokens.failing.Store(http.StatusServiceUnavailable)
+	e, other := newEndpoint(t, func(http.ResponseWriter, request) {}), newEndpoint(t, func(http.ResponseWriter, request) {})
+	b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.Connection = tokens.credentials() })
+	wrong := tokens.credentials()
+	wrong.OAuth2.ClientSecret = "another"
+	b.subscribe(t, "wrong", e.URL, func(s *store.SubscriptionSpec) { s.Connection = wrong })
+	b.subscribe(t, "other", other.URL, nil)
+	b.start(t, nil)
+	const events = 50
+	for n := range events {
+		b.publishOne(t, fmt.Sprint(n))
+	}
+	b.become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts")
+	require.Empty(t, e.requests())
+	require.Len(t, other.requests(), events)
+	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized' AND status IS NULL AND verdict = 'retry'
+		AND error = 'no token from `+tokens.url+`: it answered 503 temporarily_unavailable'`))
+	require.Less(t, tokens.asked.Load(), int64(40), "it is left in peace for a second after each failure")
+
+	tokens.failing.Store(0)
+	require.Eventually(t, func() bool {
+		b.travel(t)
+		return len(e.requests()) == events
+	}, patience, tokenPatience)
+	require.NotZero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong' AND error LIKE '%it answered 401 invalid_client'`))
+	require.Equal(t, events, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'"))
+}
+
+// Who answers nobody it does not know answers a handshake no other way.
+func TestHandshakesCarryAToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tokens := newTokenServer(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+		if r.header.Get("Authorization") != "Bearer planted-token-1" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		sendsBack(w, r)
+	})
+	b.startShaking(t, nil)
+	spec := asking(e.URL, event.EventGrid)
+	require.Equal(t, store.HandshakeFailed, b.shake(t, "unknown", spec).State)
+	spec.Connection = tokens.credentials()
+	require.Equal(t, store.HandshakeSucceeded, b.shake(t, "known", spec).State)
+	tokens.failing.Store(500)
+	spec.Connection.OAuth2.Scope = "another"
+	failed := b.shake(t, "failing", spec)
+	require.Equal(t, store.HandshakeFailed, failed.State)
+	require.Contains(t, failed.Message, "no token from")
+	text, err := json.Marshal(b.everything(t, "handshake_steps"))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "planted-token")
+	require.NotContains(t, string(text), base64.StdEncoding.EncodeToString([]byte(plantedClientSecret)))
+}

@@ -1,0 +1,193 @@
+package jobs
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"postrider/policy"
+)
+
+// nameServer answers every name with an address of the test's choice, anew for each question.
+func nameServer(t *testing.T, answer func(name string) netip.Addr) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		buffer := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buffer[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			_, _ = conn.WriteTo(answered(m, answer), from)
+		}
+	})
+	t.Cleanup(func() { conn.Close(); serving.Wait() })
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+func answered(m dnsmessage.Message, answer func(string) netip.Addr) []byte {
+	q := m.Questions[0]
+	m.Response, m.Authoritative, m.Additionals = true, true, nil
+	addr := answer(strings.TrimSuffix(q.Name.String(), "."))
+	header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: dnsmessage.ClassINET}
+	switch {
+	case q.Type == dnsmessage.TypeA && addr.Is4():
+		m.Answers = []dnsmessage.Resource{{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}}}
+	case q.Type == dnsmessage.TypeAAAA && addr.Is6():
+		m.Answers = []dnsmessage.Resource{{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}}}
+	}
+	packed, _ := m.Pack()
+	return packed
+}
+
+// told makes one request and returns what it came to.
+func told(t *testing.T, c *endpointClient, endpoint string) answer {
+	t.Helper()
+	met, err := c.post(newCall(endpoint, http.Header{}, newPayload([]byte("{}"), func() {})), 5*time.Second)
+	require.NoError(t, err)
+	return met
+}
+
+// A name that leads inside is refused when it is dialled, whatever form its address has, also where the range around a metadata
+// service was opened.
+func TestNamesThatLeadInsideAreRefused(t *testing.T) {
+	t.Parallel()
+	rows := map[string]string{ // address: what the refusal names
+		"127.0.0.1": "loopback", "127.8.8.8": "loopback", "0.0.0.0": "this network", "10.0.0.1": "private", "172.16.0.1": "private", "192.168.1.1": "private",
+		"100.64.0.1": "CGNAT", "192.0.0.1": "IETF", "198.18.0.1": "benchmarking", "224.0.0.1": "multicast", "240.0.0.1": "class E", "255.255.255.255": "broadcast",
+		"169.254.1.1": "link-local", "169.254.169.254": "cloud metadata", "169.254.170.2": "cloud metadata (ECS)", "168.63.129.16": "Azure WireServer", "100.100.100.200": "cloud metadata (Alibaba)",
+		"::1": "loopback", "::": "unspecified", "::ffff:127.0.0.1": "loopback", "::ffff:169.254.169.254": "cloud metadata", "::127.0.0.1": "loopback",
+		"64:ff9b::7f00:1": "NAT64", "64:ff9b:1::1": "local-use NAT64", "2002:7f00:1::": "6to4", "2001::1": "Teredo", "fc00::1": "unique local", "fd00:ec2::254": "cloud metadata",
+		"fe80::1": "link-local", "fec0::1": "site-local", "ff02::1": "multicast", "5f00::1": "segment routing",
+	}
+	names := map[string]netip.Addr{}
+	for address := range rows {
+		names[nameOf(address)] = netip.MustParseAddr(address)
+	}
+	resolver := nameServer(t, func(name string) netip.Addr { return names[name] })
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	opened := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver, AllowCIDR: []netip.Prefix{
+		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.0/24"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd00::/8"),
+	}})
+	for address, why := range rows {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			for _, scheme := range []string{"http", "https"} {
+				met := told(t, c, scheme+"://"+nameOf(address)+":9/")
+				require.Equal(t, policy.ErrorArgument, met.result.Err, met.errText)
+				require.Contains(t, met.errText, why)
+			}
+			if strings.Contains(why, "metadata") || strings.Contains(why, "WireServer") {
+				met := told(t, opened, "http://"+nameOf(address)+":9/")
+				require.Equal(t, policy.ErrorArgument, met.result.Err, met.errText)
+				require.Contains(t, met.errText, why)
+			}
+		})
+	}
+}
+
+func nameOf(address string) string {
+	return strings.NewReplacer(".", "-", ":", "x").Replace(address) + ".example.test"
+}
+
+// A name that leads outside when it is judged and inside when it is called (DNS rebinding) reaches nothing: each connection is judged
+// by the address that it is made to.
+func TestRebindingReachesNothing(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer inside.Close()
+	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
+	var asked atomic.Int64
+	resolver := nameServer(t, func(string) netip.Addr {
+		if asked.Add(1) == 1 {
+			return netip.MustParseAddr("93.184.215.14")
+		}
+		return netip.MustParseAddr("127.0.0.1")
+	})
+	endpoint := "http://rebind.example.test" + port + "/"
+	_, err := policy.EndpointURL(endpoint, nil)
+	require.NoError(t, err, "nothing is wrong with its name")
+	found, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example.test")
+	require.NoError(t, err)
+	require.NoError(t, policy.Address(found[0], nil), "nor with its address, then")
+
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	for range 3 {
+		met := told(t, c, endpoint)
+		require.Equal(t, policy.ErrorArgument, met.result.Err)
+		require.Contains(t, met.errText, "loopback")
+	}
+	require.Zero(t, reached.Load())
+	require.Greater(t, asked.Load(), int64(1))
+}
+
+// Without TLS only networks are called that the operator opened.
+func TestPlainHTTPStaysInOpenedNetworks(t *testing.T) {
+	t.Parallel()
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer inside.Close()
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: loopback})
+	require.Equal(t, http.StatusOK, told(t, c, inside.URL).result.Status)
+	c.transports.close()
+	met := told(t, c, "http://1.2.3.4:9/")
+	require.Equal(t, policy.ErrorArgument, met.result.Err)
+	require.Contains(t, met.errText, "--allow-http")
+}
+
+// Through a proxy names are its business, and what is written in a URL is judged here as ever.
+func TestDeliveryProxy(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked <- r.Method + " " + r.RequestURI + " " + string(body)
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer proxy.Close()
+	at, err := url.Parse(proxy.URL)
+	require.NoError(t, err)
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, Proxy: at})
+	require.Equal(t, http.StatusAccepted, told(t, c, "http://endpoint.example.test/hook").result.Status)
+	require.Equal(t, "POST http://endpoint.example.test/hook {}", <-asked)
+	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").result.Err, "this proxy makes no tunnel")
+	require.Equal(t, "CONNECT endpoint.example.test:443 ", <-asked)
+	for _, literal := range []string{"http://127.0.0.1:9/", "https://[::1]:9/", "http://169.254.169.254/", "http://metadata.google.internal/"} {
+		met := told(t, c, literal)
+		require.Equal(t, policy.ErrorArgument, met.result.Err, literal)
+		require.Contains(t, met.errText, "refused address")
+	}
+	c.transports.close()
+	require.Empty(t, asked)
+}
+
+// Nothing in the environment makes requests go another way.
+func TestNoProxyFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10})
+	require.Nil(t, c.transports.secure.Proxy)
+	require.Nil(t, c.transports.plain.Proxy)
+}

@@ -1,0 +1,211 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// issuing is a client of a token server that answers what answer says.
+func issuing(t *testing.T, answer http.HandlerFunc) (*endpointClient, *policy.Connection) {
+	t.Helper()
+	e := httptest.NewServer(answer)
+	t.Cleanup(e.Close)
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(c.transports.close)
+	return c, &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
+}
+
+func TestOneRequestForAToken(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	begun, go_ := make(chan struct{}), make(chan struct{})
+	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		close(begun)
+		<-go_
+		fmt.Fprint(w, `{"access_token":"abc","token_type":"bearer","expires_in":"3600"}`)
+	})
+	var waiting sync.WaitGroup
+	for range 50 {
+		waiting.Go(func() {
+			text, err := c.token(by)
+			if err != nil || text != "abc" {
+				t.Errorf("got %q, %v", text, err)
+			}
+		})
+	}
+	<-begun
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := c.tokens.get(gone, by)
+	require.ErrorIs(t, err, context.Canceled, "who gives up does not end the request for the others")
+	close(go_)
+	waiting.Wait()
+	require.EqualValues(t, 1, asked.Load())
+}
+
+func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%d}`, asked.Add(1), 0)
+	})
+	for n := range 3 {
+		text, err := c.token(by)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "one that ends at once serves one request")
+	}
+	for given, life := range map[string]time.Duration{"3600": time.Hour, `"60"`: time.Minute, "": tokenLifetime, "null": tokenLifetime, "1e30": maxTokenLifetime, "-5": 0, "1.5": 1500 * time.Millisecond, `"NaN"`: tokenLifetime} {
+		require.Equal(t, life, lifetimeOf([]byte(given)), given)
+	}
+}
+
+// A token server that fails when a token is to be renewed costs nothing as long as the token holds.
+func TestATokenHoldsUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+		if failing.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, `{"access_token":"abc","expires_in":3600}`)
+	})
+	_, err := c.token(by)
+	require.NoError(t, err)
+	failing.Store(true)
+	age := func(change func(*token)) {
+		c.tokens.mu.Lock()
+		defer c.tokens.mu.Unlock()
+		change(c.tokens.held[credentialsOf(by)])
+	}
+	age(func(k *token) { k.until = time.Now() })
+	text, err := c.token(by)
+	require.NoError(t, err)
+	require.Equal(t, "abc", text)
+	age(func(k *token) { k.until, k.ends = time.Now(), time.Now() })
+	_, err = c.token(by)
+	require.ErrorContains(t, err, "it answered 500")
+}
+
+func TestWhatATokenServerMayAnswer(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		status  int
+		body    string
+		problem string
+	}{
+		{200, `{"access_token":"a.b-c"}`, ""},
+		{200, `{"access_token":"a b"}`, "no access_token that a header can carry"},
+		{200, `{"access_token":"a\r\nX: y"}`, "no access_token that a header can carry"},
+		{200, `{"access_token":""}`, "no access_token"},
+		{200, `{"access_token":"a","token_type":"mac"}`, "not Bearer"},
+		{200, `<html>`, "no JSON object"},
+		{200, `[]`, "no JSON object"},
+		{400, `{"error":"invalid_scope"}`, "it answered 400 invalid_scope"},
+		{400, `{"error":"Planted <script>"}`, "it answered 400"},
+		{302, ``, "it answered 302"},
+	} {
+		text, _, problem := readToken(row.status, []byte(row.body))
+		require.Equal(t, row.problem == "", problem == "", row.body)
+		require.Equal(t, row.problem == "", text != "", row.body)
+		require.Contains(t, problem, row.problem)
+		require.NotContains(t, problem, "lanted")
+	}
+}
+
+// A token server is dialled by the rules for endpoints, and no redirect carries the secret elsewhere.
+func TestTokenServersAreGuarded(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer other.Close()
+	c, by := issuing(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	})
+	_, err := c.token(by)
+	require.ErrorContains(t, err, "it answered 307")
+	closed := newEndpointClient(t.Context(), Options{MaxWorkers: 10})
+	_, err = closed.token(by)
+	require.ErrorContains(t, err, "refused address")
+	require.NotContains(t, err.Error(), "secret")
+	require.Zero(t, reached.Load())
+}
+
+// An endpoint's 401 is asked once more with a new token, unless the one it has refused was new already.
+func TestARefusedTokenIsReplacedOnce(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, asked.Add(1))
+	})
+	var valid atomic.Value
+	valid.Store("token-1")
+	var seen atomic.Int64
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Add(1)
+		if r.Header.Get("Authorization") != "Bearer "+valid.Load().(string) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer e.Close()
+	var released atomic.Int64
+	try := func() int {
+		a := &attempt{engine: &Engine{endpoint: c}, policy: &policy.Policy{AckTimeout: 5 * time.Second}, sub: &store.Subscription{SubscriptionSpec: store.SubscriptionSpec{EndpointURL: e.URL, Connection: *by}}}
+		sent := newPayload([]byte("{}"), func() { released.Add(1) })
+		met, late, err := a.send(http.Header{}, sent)
+		sent.drop()
+		require.NoError(t, err)
+		require.Nil(t, late)
+		return met.result.Status
+	}
+	require.Equal(t, 200, try())
+	valid.Store("token-2")
+	require.Equal(t, 401, try(), "a token that was got just now is not what is wrong")
+	require.EqualValues(t, 2, seen.Load())
+	c.tokens.minAge = 0
+	require.Equal(t, 200, try())
+	require.EqualValues(t, 4, seen.Load())
+	require.EqualValues(t, 2, asked.Load())
+	valid.Store("nobody's")
+	require.Equal(t, 401, try())
+	require.EqualValues(t, 6, seen.Load(), "twice at most")
+	require.EqualValues(t, 3, asked.Load())
+	require.EqualValues(t, 4, released.Load(), "each body's share of the memory is given back once")
+}
+
+// The pools of connections are bounded, and one for each set of settings.
+func TestOwnTransportsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newTransports(Options{MaxWorkers: 10})
+	first, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
+	require.NoError(t, err)
+	same, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13, OAuth2: &policy.OAuth2{ClientID: "x"}})
+	require.NoError(t, err)
+	require.Same(t, first, same, "a token belongs to a request and to no connection")
+	require.NotSame(t, c.secure, first)
+	for n := range maxOwnTransports + 10 {
+		c.own[[32]byte{byte(n), byte(n >> 8), 1}] = &ownTransport{Transport: &http.Transport{}, used: uint64(n) + 10}
+		if len(c.own) > maxOwnTransports {
+			c.forget()
+		}
+	}
+	require.Len(t, c.own, maxOwnTransports)
+	again, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
+	require.NoError(t, err)
+	require.NotSame(t, first, again, "it was the one that was not used longest")
+	_, err = c.of(&policy.Connection{CertificateAuthorities: "x"})
+	require.ErrorIs(t, err, errUnreadable)
+}

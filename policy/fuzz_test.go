@@ -1,0 +1,149 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzParseMinutes: what is read is printed as something that reads the same.
+func FuzzParseMinutes(f *testing.F) {
+	for _, text := range []string{"P1D", "PT1H30M", "P7DT23H59M", "PT", "P", "PT-1M", "P99999999999D", "PT1.5H", "p1d", "P1DT", "PT1M1H", "PT0M", "P1W"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		minutes, err := policy.ParseMinutes(text)
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		require.GreaterOrEqual(t, minutes, 0)
+		again, err := policy.ParseMinutes(policy.FormatMinutes(minutes))
+		require.NoError(t, err)
+		require.Equal(t, minutes, again)
+	})
+}
+
+// FuzzValidateFilter: a filter that is accepted is the same filter after it was stored, and decides about any event without a panic.
+func FuzzValidateFilter(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `{"includedEventTypes":["a"],"subjectBeginsWith":"b"}`, `{"advancedFilters":[{"operatorType":"NumberInRange","key":"data.a","values":[[1,2]]}]}`,
+		`{"advancedFilters":[{"operatorType":"StringContains","key":"data.a.b","values":["x"]}],"enableAdvancedFilteringOnArrays":true}`,
+		`{"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.n","value":1e400}]}`, `{"advancedFilters":[{"operatorType":"IsNotNull","key":"\u0000"}]}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var filter policy.Filter
+		if json.Unmarshal([]byte(text), &filter) != nil {
+			return
+		}
+		if err := filter.Validate(); err != nil {
+			return
+		}
+		stored, err := json.Marshal(filter)
+		require.NoError(t, err)
+		var again policy.Filter
+		require.NoError(t, json.Unmarshal(stored, &again))
+		require.NoError(t, again.Validate(), string(stored))
+		printed, err := json.Marshal(again)
+		require.NoError(t, err)
+		require.Equal(t, string(stored), string(printed))
+	})
+}
+
+// FuzzConnection: settings of a connection are judged without a panic and without their secrets, and what is accepted comes back whole
+// from where it is stored.
+func FuzzConnection(f *testing.F) {
+	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	f.Add("1.3", certificate, certificate, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "https://a.example/t", "id", "pl4nted-secret", "s")
+	f.Add("", "", "", "", "", "", "", "")
+	f.Add("1.0", "x", certificate+certificate, "", "http://127.0.0.1", "\x00", "pl4nted-secret\r\n", "é")
+	endpoint, _ := url.Parse("https://example.com/")
+	f.Fuzz(func(t *testing.T, version, authorities, certificate, key, tokenURL, id, secret, scope string) {
+		c := policy.Connection{MinimumTLSVersion: policy.TLSVersion(version), CertificateAuthorities: authorities}
+		if certificate != "" {
+			c.ClientCertificate = &policy.ClientCertificate{Certificate: certificate, PrivateKey: key}
+		}
+		if tokenURL != "" {
+			c.OAuth2 = &policy.OAuth2{TokenURL: tokenURL, ClientID: id, ClientSecret: secret, Scope: scope}
+		}
+		mistakes := c.Mistakes(endpoint, nil)
+		for _, m := range mistakes {
+			require.NotContains(t, m.Error(), "pl4nted", "the seeds' secret, and most that is made of it")
+		}
+		open, secrets := c.Split()
+		require.Empty(t, secretsOf(open))
+		open.Join(secrets)
+		require.Equal(t, c, open)
+		kept, err := policy.KeepConnectionSecrets(c, &c)
+		if err == nil {
+			require.Equal(t, c, kept)
+		}
+	})
+}
+
+func secretsOf(c policy.Connection) (secrets string) {
+	if c.ClientCertificate != nil {
+		secrets += c.ClientCertificate.PrivateKey
+	}
+	if c.OAuth2 != nil {
+		secrets += c.OAuth2.ClientSecret
+	}
+	return secrets
+}
+
+// FuzzParseSigningSecret: what is accepted is written as something that reads the same.
+func FuzzParseSigningSecret(f *testing.F) {
+	for _, text := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!", "whsec_" + strings.Repeat("A", 200)} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		key, err := policy.ParseSigningSecret(text)
+		if err != nil {
+			if len(text) > 12 {
+				require.NotContains(t, err.Error(), text)
+			}
+			return
+		}
+		again, err := policy.ParseSigningSecret(policy.SigningSecret{Key: key}.Text())
+		require.NoError(t, err)
+		require.Equal(t, key, again)
+	})
+}
+
+// FuzzParseLocation: a location that is accepted reads the same from what it is written as, and does not leave its folder.
+func FuzzParseLocation(f *testing.F) {
+	for _, text := range []string{"file:///var/letters", "s3://bucket/prefix", "https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := policy.ParseLocation(text)
+		if err != nil {
+			return
+		}
+		again, err := policy.ParseLocation(l.String())
+		require.NoError(t, err, l.String())
+		require.Equal(t, l, again)
+		require.NotContains(t, strings.Split(l.String(), "/"), "..")
+	})
+}
+
+// FuzzRedact: no secret of some length is left in a text, however it got there.
+func FuzzRedact(f *testing.F) {
+	f.Add("Bearer pl4nted-token", "you said ", " to me")
+	f.Add("pl4nted\"secret", `{"a":"`, `"}`)
+	f.Add("aaaaaaaa", "aaa", "aaaaaaaaaaaa")
+	f.Fuzz(func(t *testing.T, secret, before, after string) {
+		if len(secret) < 8 {
+			return
+		}
+		secrets := (*policy.Secrets)(nil).With(secret)
+		require.NotContains(t, strings.ReplaceAll(secrets.Redact(before+secret+after), "***", "\x00"), secret)
+	})
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	proofText   = "postrider"
+	proofColumn = "encryption_keys.proof"
+	macColumn   = "encryption_keys.mac_sealed"
+)
+
+// sealedBy is a key that has sealed something here.
+type sealedBy struct {
+	KeyID   string
+	Proof   []byte
+	Mac     []byte `db:"mac_sealed"`
+	Retired bool
+}
+
+// CheckKey fails where something in this database may be sealed with a key that is not known here; else it leaves a proof of the one
+// that is sealed with, and takes over what keyed hashes are made with. A node with the wrong key must stop at its start and not
+// at its first delivery.
+func (s *Sealer) CheckKey(ctx context.Context, pool *pgxpool.Pool) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // locked: of two first nodes with different keys, one must fail
+		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return fmt.Errorf("lock the encryption keys' proofs: %w", err)
+		}
+		rows, err := tx.Query(ctx, "SELECT key_id, proof, mac_sealed, retired_at IS NOT NULL AS retired FROM postrider_internal.encryption_keys ORDER BY created_at, key_id")
+		if err != nil {
+			return readError("the encryption keys' proofs", err)
+		}
+		keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[sealedBy])
+		if err != nil {
+			return readError("the encryption keys' proofs", err)
+		}
+		if err := s.accept(keys); err != nil {
+			return err
+		}
+		const insert = "INSERT INTO postrider_internal.encryption_keys (key_id, proof, mac_sealed) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+		if _, err := tx.Exec(ctx, insert, s.KeyID(), s.Seal(proofColumn, proofText), s.Seal(macColumn, hex.EncodeToString(s.mac[:]))); err != nil {
+			return fmt.Errorf("store the encryption key's proof: %w", err)
+		}
+		return nil
+	})
+}
+
+// accept judges the keys of a database, and takes over what its hashes are made with.
+func (s *Sealer) accept(keys []sealedBy) error {
+	own := s.keyIDs()
+	known := slices.ContainsFunc(keys, func(k sealedBy) bool { return !k.Retired && slices.Contains(own, k.KeyID) })
+	for _, k := range keys {
+		switch {
+		case k.Retired && k.KeyID == s.KeyID():
+			return fmt.Errorf("encryption key %s is retired: set POSTRIDER_ENCRYPTION_KEY to the one that took its place", k.KeyID)
+		case k.Retired:
+			continue
+		case !known:
+			return fmt.Errorf("this database was set up with another encryption key than %s: set the key it was set up with", s.KeyID())
+		case !slices.Contains(own, k.KeyID):
+			return fmt.Errorf("something may still be sealed with encryption key %s: name it in POSTRIDER_PREVIOUS_ENCRYPTION_KEYS until `postrider keys rotate` is through", k.KeyID)
+		}
+		if _, err := s.Open(proofColumn, k.Proof); err != nil {
+			return err
+		}
+		mac, err := s.Open(macColumn, k.Mac)
+		if err != nil {
+			return err
+		}
+		if n, err := hex.Decode(s.mac[:], []byte(mac)); err != nil || n != len(s.mac) {
+			return fmt.Errorf("open sealed column %s: unknown format", macColumn)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// sealedTables are all columns that hold something sealed, but for the keys' own proofs.
+var sealedTables = []sealedTable{
+	{"topics", []string{"key1_sealed", "key2_sealed"}},
+	{"event_subscriptions", []string{"endpoint_sealed", "delivery_headers_sealed", "signing_sealed", "connection_sealed"}},
+	{"handshakes", []string{"endpoint_sealed", "code_sealed", "connection_sealed"}},
+}
+
+type sealedTable struct {
+	name    string
+	columns []string
+}
+
+// resealStep is how many rows are locked at a time: a change of one of them waits for some milliseconds.
+const resealStep = 100
+
+// retireTries is how often what was sealed meanwhile, by nodes that still seal with another key, is sealed anew.
+const retireTries = 20
+
+// errSealedMeanwhile: a node has sealed something with another key since it was looked for.
+var errSealedMeanwhile = errors.New("something was sealed with another key meanwhile")
+
+// RotateKeys seals anew what other keys have sealed, and retires those: nothing may be sealed with them any more, and no node needs them.
+// Deliveries go on meanwhile. tell is told of each step. It may be cut at any time and begun again. Every node must know the key
+// of this sealer by then, see docs/security.md.
+func RotateKeys(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, tell func(table string, rows int)) (retired []string, err error) {
+	for range retireTries {
+		for _, table := range sealedTables {
+			if err := reseal(ctx, pool, sealer, table, tell); err != nil {
+				return nil, err
+			}
+		}
+		if retired, err = retire(ctx, pool, sealer); !errors.Is(err, errSealedMeanwhile) {
+			return retired, err
+		}
+	}
+	return nil, fmt.Errorf("retire the other keys: %w again and again: a node still seals with it", errSealedMeanwhile)
+}
+
+// reseal goes through a table by id.
+func reseal(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, table sealedTable, tell func(string, int)) error {
+	for after, more := int64(0), true; more; {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+			// What is sealed says the same as before: no publisher need filter again, and no etag changes.
+			if _, err := tx.Exec(ctx, "SET LOCAL postrider.resealing = 'on'"); err != nil {
+				return err
+			}
+			var rows int
+			if after, rows, err = resealRows(ctx, tx, sealer, table, after); rows > 0 {
+				tell(table.name, rows)
+			}
+			more = rows == resealStep
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("seal %s anew: %w", table.name, err)
+		}
+	}
+	return nil
+}
+
+// resealRows does one step after a row's id, and returns the last one's.
+func resealRows(ctx context.Context, tx pgx.Tx, sealer *Sealer, table sealedTable, after int64) (last int64, n int, err error) {
+	query := fmt.Sprintf("SELECT id, ARRAY[%s] FROM postrider_internal.%s WHERE id > $1 AND (%s) ORDER BY id LIMIT %d FOR NO KEY UPDATE",
+		strings.Join(table.columns, ", "), table.name, table.sealedByOthers("$2"), resealStep)
+	rows, err := tx.Query(ctx, query, after, sealer.key.id[:])
+	if err != nil {
+		return after, 0, err
+	}
+	type row struct {
+		ID     int64
+		Values [][]byte
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	if err != nil {
+		return after, 0, err
+	}
+	batch := &pgx.Batch{}
+	for _, r := range list {
+		args := []any{r.ID}
+		var set []string
+		for i, sealed := range r.Values {
+			if sealed == nil {
+				continue
+			}
+			plain, err := sealer.Open(table.name+"."+table.columns[i], sealed)
+			if err != nil {
+				return after, 0, err
+			}
+			args = append(args, sealer.Seal(table.name+"."+table.columns[i], plain))
+			set = append(set, fmt.Sprintf("%s = $%d", table.columns[i], len(args)))
+		}
+		batch.Queue(fmt.Sprintf("UPDATE postrider_internal.%s SET %s WHERE id = $1", table.name, strings.Join(set, ", ")), args...)
+		after = r.ID
+	}
+	return after, len(list), tx.SendBatch(ctx, batch).Close()
+}
+
+// sealedByOthers is the condition that something in a row was sealed with another key than this one: its id is bytes 2 to 9.
+func (t sealedTable) sealedByOthers(key string) string {
+	var any []string
+	for _, column := range t.columns {
+		any = append(any, fmt.Sprintf("substr(%s, 2, %d) <> %s", column, keyIDBytes, key))
+	}
+	return strings.Join(any, " OR ")
+}
+
+// retire closes the other keys. Whoever is sealing with one holds its row, so that the look afterwards sees what came of it; whoever
+// comes later is refused.
+func retire(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer) (retired []string, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, "UPDATE postrider_internal.encryption_keys SET retired_at = now() WHERE key_id <> $1 AND retired_at IS NULL RETURNING key_id", sealer.KeyID())
+		if err != nil {
+			return err
+		}
+		if retired, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			return err
+		}
+		for _, table := range sealedTables {
+			var left bool
+			query := fmt.Sprintf("SELECT EXISTS (SELECT FROM postrider_internal.%s WHERE %s)", table.name, table.sealedByOthers("$1"))
+			if err := tx.QueryRow(ctx, query, sealer.key.id[:]).Scan(&left); err != nil {
+				return err
+			}
+			if left {
+				return errSealedMeanwhile
+			}
+		}
+		return audit(ctx, tx, auditEntry{action: auditKeysRetired, details: map[string]any{"retired": retired, "key": sealer.KeyID()}})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("retire the other encryption keys: %w", err)
+	}
+	return retired, nil
+}
