@@ -188,8 +188,8 @@ func (a *batchAttempt) post() error {
 		return err
 	}
 	header := a.headerOf()
-	a.events = len(a.batch.Members)
-	a.work.Event = event.Event{ID: a.batch.Members[0].Event.ID, Type: a.batch.Members[0].Event.Type} // for the report
+	a.events, a.ids = len(a.batch.Members), firstIDs(a.batch.Members)
+	a.work.Event = event.Event{ID: a.batch.Members[0].Event.ID, Type: a.batch.Members[0].Event.Type, Trace: event.TraceOf(events(a.batch.Members))} // for the report
 	for i := range a.batch.Members {
 		a.batch.Members[i].Event = event.Event{} // the request has its own copy
 	}
@@ -281,7 +281,7 @@ func (a *batchAttempt) conclude(started time.Time, met answer, size int) error {
 	if err := a.engine.store.RecordBatch(context.Background(), result); err != nil {
 		return err
 	}
-	a.report(result.Number, met, verdict, now)
+	a.report(&result.Result, met, now, false)
 	return nil
 }
 
@@ -332,6 +332,6 @@ func (a *batchAttempt) concludeLate(started time.Time, met answer, verdict polic
 	case err != nil:
 		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "batch", a.batch.ID, "result", met.result.String(), "error", err)
 	case ended:
-		a.report(result.Number, met, verdict, a.work.Now())
+		a.report(&result, met, a.work.Now(), true)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -36,19 +35,6 @@ type DeliverArgs struct {
 
 // Kind implements river.JobArgs.
 func (DeliverArgs) Kind() string { return store.DeliverKind }
-
-// AttemptReport is what dev prints of an attempt.
-type AttemptReport struct {
-	Topic, Subscription string
-	// EventID and EventType are the first event's, of a batch of several Events.
-	EventID, EventType string
-	Events             int
-	Number             int
-	Result             policy.Result
-	Duration           time.Duration
-	Verdict            policy.Verdict
-	Now                time.Time
-}
 
 // deliverer is the River worker. Its job is one delivery attempt: one HTTP request.
 type deliverer struct {
@@ -105,6 +91,7 @@ type attempt struct {
 	token  string         // that its request carried; "" = none
 	leave  func()         // gives the place at the endpoint back, once
 	events int            // of a batch
+	ids    []string       // of the first few of them
 }
 
 func (a *attempt) run(ctx context.Context) error {
@@ -308,13 +295,12 @@ func setIfValid(h http.Header, name, value string) {
 // conclude lets the policy decide and records what it decided.
 func (a *attempt) conclude(started time.Time, met answer) error {
 	now := a.work.Now()
-	number := a.work.Attempts + 1
 	a.learn(met)
-	verdict := policy.Decide(a.policy, a.judged(started, now, met))
-	if err := a.engine.store.Record(context.Background(), a.attempted(verdict, started, met)); err != nil {
+	result := a.attempted(policy.Decide(a.policy, a.judged(started, now, met)), started, met)
+	if err := a.engine.store.Record(context.Background(), result); err != nil {
 		return err
 	}
-	a.report(number, met, verdict, now)
+	a.report(&result, met, now, false)
 	return nil
 }
 
@@ -385,24 +371,6 @@ func (a *attempt) result(verdict policy.Verdict) store.Result {
 		r.RetryPolicy = a.policy.Name
 	}
 	return r
-}
-
-func (a *attempt) report(number int, met answer, verdict policy.Verdict, now time.Time) {
-	if a.engine.log.Enabled(context.Background(), slog.LevelDebug) {
-		a.log(number, met, verdict)
-	}
-	if a.engine.options.OnAttempt == nil {
-		return
-	}
-	a.engine.options.OnAttempt(AttemptReport{
-		Topic: a.sub.Topic, Subscription: a.sub.Name, EventID: a.work.Event.ID, EventType: a.work.Event.Type, Events: max(a.events, 1),
-		Number: number, Result: met.result, Duration: met.duration, Verdict: verdict, Now: now,
-	})
-}
-
-func (a *attempt) log(number int, met answer, verdict policy.Verdict) {
-	a.engine.log.Debug("delivery attempted", "topic", a.sub.Topic, "subscription", a.sub.Name, "event_id", a.work.Event.ID,
-		"attempt", number, "result", met.result.String(), "duration", met.duration, "verdict", verdict.Action, "why", verdict.Why.String())
 }
 
 // retryAfter reads both forms of the header (RFC 9110, 10.2.3): seconds, or a date. 0 when absent or unreadable.

@@ -75,6 +75,8 @@ type Options struct {
 	MaxHeaderBytes int
 	// DeadLetters are the locations outside that dead letters may be written to; zero for none.
 	DeadLetters policy.ExportLocations
+	// LogAttempts says which attempts leave a line in the log at level info; default LogFailed. At level debug all do.
+	LogAttempts LogAttempts
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 }
@@ -91,6 +93,9 @@ func (o *Options) withDefaults() {
 	}
 	if o.StopTimeout == 0 {
 		o.StopTimeout = 20 * time.Second
+	}
+	if o.LogAttempts == "" {
+		o.LogAttempts = LogFailed
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = "postrider"
@@ -123,6 +128,7 @@ type Engine struct {
 	gate      *gate
 	host      string
 
+	lines       ration
 	interrupted *held // attempts that Stop cut
 
 	endpoint *endpointClient

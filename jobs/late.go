@@ -114,6 +114,12 @@ func (l *lateCalls) keep(k *call, rest time.Duration) bool {
 	return true
 }
 
+func (l *lateCalls) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
+}
+
 // done gives a call's place to another.
 func (l *lateCalls) done(k *call) {
 	l.mu.Lock()
@@ -158,7 +164,7 @@ func (a *attempt) concludeLate(started time.Time, met answer, verdict policy.Ver
 	case err != nil:
 		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "delivery", a.work.DeliveryID, "result", met.result.String(), "error", err)
 	case ended:
-		a.report(result.Number, met, verdict, a.work.Now())
+		a.report(&result, met, a.work.Now(), true)
 	}
 }
 

@@ -18,6 +18,23 @@ func (s *Server) specification(c echo.Context) error {
 // healthz answers as long as the process lives. It asks nobody: a database that is away is no reason to restart.
 func (s *Server) healthz(c echo.Context) error { return c.String(http.StatusOK, "ok") }
 
+// scrapers are who may ask for metrics: they have the names of topics in them.
+func (s *Server) scrapers() access {
+	if s.options.OpenMetrics {
+		return anyone
+	}
+	return viewers
+}
+
+// metrics answers in Prometheus' text format.
+func (s *Server) metrics(c echo.Context) error {
+	if s.options.Metrics == nil {
+		return echo.ErrNotFound
+	}
+	s.options.Metrics.ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
 // readyz answers whether requests can be served.
 func (s *Server) readyz(c echo.Context) error {
 	err := s.options.Ready(c.Request().Context())

@@ -27,7 +27,7 @@ func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		s.log.Debug("request answered", "method", c.Request().Method, "path", c.Request().URL.Path, "status", c.Response().Status,
 			"duration", time.Since(began), "client", c.RealIP())
-		return nil
+		return err
 	}
 }
 

@@ -131,7 +131,7 @@ func TestExamples(t *testing.T) {
 		"eraseEvent": func() { b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1", exampleEvent) },
 	}
 	for _, id := range []string{
-		"health", "readiness", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
+		"health", "readiness", "metrics", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
 		"getDelivery", "listDeliveryAttempts",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
 		"retryDelivery", "cancelDelivery", "deadLetterDelivery",

@@ -60,7 +60,7 @@ func (s *Server) publishToNamespace(c echo.Context) error {
 // The body is read on the raw bytes and not by the generated handlers: those refuse the content type of a CloudEvents
 // batch and would turn large numbers into floating point.
 func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
-	r := c.Request()
+	r, began := c.Request(), time.Now()
 	credential, err := s.credential(r)
 	if err != nil {
 		return err
@@ -103,15 +103,17 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	if !credential.person {
 		s.guesses.opened(topic, credential.digest)
 	}
+	took := time.Since(began)
+	s.stats.stored(topic, receipt, took)
 	if s.options.OnPublish != nil && !receipt.Repeated {
-		s.options.OnPublish(reportOf(topic, receipt))
+		s.options.OnPublish(reportOf(topic, receipt, took))
 	}
 	return nil
 }
 
 // reportOf leaves duplicates out.
-func reportOf(topic string, r *store.Receipt) PublishReport {
-	report := PublishReport{Topic: topic, Events: r.Events, Matched: r.Matched}
+func reportOf(topic string, r *store.Receipt, took time.Duration) PublishReport {
+	report := PublishReport{Topic: topic, Events: r.Events, Matched: r.Matched, Took: took, Commit: r.Commit}
 	if r.Duplicates == nil {
 		return report
 	}

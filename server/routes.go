@@ -32,7 +32,7 @@ type route struct {
 	handle       echo.HandlerFunc
 }
 
-// routes are all there are.
+// routes are what people and publishers use; machineRoutes is the rest.
 func (s *Server) routes() []route {
 	m := &management{
 		store: s.store, allow: s.options.AllowCIDR, allowHTTP: s.options.AllowHTTP, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
@@ -40,8 +40,8 @@ func (s *Server) routes() []route {
 	}
 	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}
 	return append(accessRoutes(&v1), []route{
-		{http.MethodPost, "/topics/:topic/api/events", publishers, s.publish},
-		{http.MethodPost, "/topics/:operation", publishers, s.publishToNamespace},
+		{http.MethodPost, publishRoute, publishers, s.publish},
+		{http.MethodPost, publishToNamespaceRoute, publishers, s.publishToNamespace},
 		{http.MethodGet, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
 		{http.MethodPost, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
 
@@ -89,11 +89,17 @@ func (s *Server) routes() []route {
 		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
 		{http.MethodGet, "/v1/policies/:policy", viewers, v1.GetPolicy},
 		{http.MethodDelete, "/v1/policies/:policy", administrators, v1.DeletePolicy},
+	}...)
+}
 
+// machineRoutes are for what watches the service.
+func (s *Server) machineRoutes() []route {
+	return []route{
 		{http.MethodGet, "/healthz", anyone, s.healthz},
 		{http.MethodGet, "/readyz", anyone, s.readyz},
+		{http.MethodGet, "/metrics", s.scrapers(), s.metrics},
 		{http.MethodGet, "/openapi.yaml", anyone, s.specification},
-	}...)
+	}
 }
 
 // accessRoutes are those that let others in.

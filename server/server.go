@@ -53,6 +53,9 @@ type Options struct {
 	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a NotReadyError
 	// says. Default: the store's Ping.
 	Ready func(context.Context) error
+	// Metrics answers /metrics; nil for nothing there. OpenMetrics lets everybody ask, as in dev; else whoever may read.
+	Metrics     http.Handler
+	OpenMetrics bool
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// OnPublish is told of every stored publication before the publisher is answered, so it must be quick; nil for nobody.
@@ -67,6 +70,8 @@ type PublishReport struct {
 	Events []event.Event
 	// Matched counts the event subscriptions that want each event, in the events' order.
 	Matched []int
+	// Took is how long the request took until it was stored, and Commit how long the transaction did that stored it, and others with it.
+	Took, Commit time.Duration
 }
 
 // NotReadyError is an error of Options.Ready whose text may be shown to anybody, such as "migrations are missing".
@@ -85,6 +90,7 @@ type Server struct {
 	echo    *echo.Echo
 	guesses *guesses
 	rate    *rate // nil = no limit
+	stats   *stats
 }
 
 // New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a
@@ -110,7 +116,7 @@ func New(o Options) (*Server, error) {
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)
 	}
-	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond)}
+	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats()}
 	s.setUp()
 	return s, nil
 }
@@ -133,6 +139,7 @@ func (s *Server) setUp() {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Binder = strictBinder{}
 	e.HTTPErrorHandler = s.answerError
+	e.Pre(s.counted)
 	if len(s.options.TrustedProxies) > 0 {
 		e.Pre(s.knowClient)
 	}
@@ -140,7 +147,7 @@ func (s *Server) setUp() {
 	if s.rate != nil {
 		e.Pre(s.limitRate)
 	}
-	for _, r := range s.routes() {
+	for _, r := range append(s.routes(), s.machineRoutes()...) {
 		r.addTo(e, s)
 	}
 }

@@ -95,7 +95,7 @@ func setup(t *testing.T, change ...func(*server.Options)) *bundle {
 	t.Helper()
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
 	b.store = openStore(t, b.dbURL)
-	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond}
+	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond, Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	for _, c := range change {
 		c(&options)
 	}

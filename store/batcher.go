@@ -68,10 +68,12 @@ func (b *batcher[T]) run(ctx context.Context, newFits func() func(T) bool, flush
 	}
 }
 
-func (b *batcher[T]) empty() bool {
+func (b *batcher[T]) empty() bool { return b.len() == 0 }
+
+func (b *batcher[T]) len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting) == 0
+	return len(b.waiting)
 }
 
 // isolate hands the group to do. When the database blames the data, the group is halved until the guilty item stands

@@ -137,6 +137,7 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	}
 	n += operations
 	if n > 0 {
+		s.stats.reclaimed.Add(int64(n))
 		s.notifier.poke()
 	}
 	return n, nil

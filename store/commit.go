@@ -183,6 +183,8 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 		return errStale
 	}
 	c.store.Reach(PointPublishAfter)
+	took := time.Since(began)
+	c.store.stats.published(eventsIn(group), took)
 	c.store.traffic.add(admitted)
 	hand.done(&handed)
 	switch {
@@ -192,6 +194,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 		c.store.notifier.poke()
 	}
 	for _, req := range group {
+		req.receipt.Commit = took
 		req.answer(nil)
 	}
 	return nil
@@ -207,14 +210,18 @@ func deliveriesOf(group []*publishRequest) (n int) {
 	return n
 }
 
+// eventsIn counts what a group publishes.
+func eventsIn(group []*publishRequest) (n int) {
+	for _, req := range group {
+		n += len(req.receipt.Events)
+	}
+	return n
+}
+
 // publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription may
 // have a job at once.
 func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions, hand *handover) []any {
-	events := 0
-	for _, req := range group {
-		events += len(req.receipt.Events)
-	}
-	e, d := newEventColumns(events), newOwedColumns(deliveriesOf(group))
+	e, d := newEventColumns(eventsIn(group)), newOwedColumns(deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.receipt.Events {
 			e.add(req, i)

@@ -56,3 +56,15 @@ var LastEventsWithin = lastEvents
 func (s *Store) Written(ctx context.Context, table string, day time.Time) (bool, error) {
 	return s.written(ctx, dayTable{Name: table, Day: day})
 }
+
+// ForgetReadings makes a meter ask the database the next time.
+func ForgetReadings(m *Meter) { m.at = time.Time{} }
+
+// Elapse makes a meter believe that everything was so many minutes ago.
+func Elapse(m *Meter, minutes int) {
+	m.began = m.began.Add(-time.Duration(minutes) * time.Minute)
+	m.from = m.from.Add(-time.Duration(minutes) * time.Minute)
+}
+
+// TellApart bounds what a meter tells apart.
+func TellApart(m *Meter, keys int) { m.limit = keys }

@@ -179,6 +179,13 @@ func (l *loader) spare(bytes int64) (release func()) {
 	return l.giveBack(bytes)
 }
 
+// bytes is what the bodies in flight take.
+func (l *loader) bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used
+}
+
 func (l *loader) giveBack(bytes int64) func() {
 	return sync.OnceFunc(func() {
 		l.mu.Lock()

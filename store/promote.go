@@ -116,6 +116,7 @@ func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 		err = errors.Join(s.wake(ctx, DeliverQueue, &total), s.wake(ctx, RouteQueue, &total))
 	}
 	if total > 0 {
+		s.stats.promoted.Add(int64(total))
 		s.Reach(PointPromote)
 		s.notifier.poke()
 	}

@@ -40,6 +40,8 @@ type Receipt struct {
 	Repeated bool
 	// Duplicates says of each event whether it was published before, within its topic's DuplicateWindow, and is not stored again; nil: none.
 	Duplicates []bool
+	// Commit is how long the transaction took that stored them.
+	Commit time.Duration
 }
 
 // Deliveries is how many deliveries the publication owes.

@@ -199,7 +199,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 	// In the order of ids, so that two transactions seldom wait for one another in a circle; reclaiming and canceling
 	// skip what is locked and never wait.
 	slices.SortFunc(group, byJob)
-	pause := recordMinPause
+	began, pause := time.Now(), recordMinPause
 	r.store.Reach(PointRecordBefore)
 	if r.aside.any() {
 		group, _ = r.setAside(ctx, group)
@@ -219,6 +219,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 			}
 		}
 		r.setHealthy(false)
+		r.store.stats.recordFailures.Add(1)
 		r.store.log.Warn("results could not be recorded and are kept in memory; no new requests until they are", "results", len(group), "retry_in", pause, "error", err)
 		select {
 		case <-ctx.Done():
@@ -228,6 +229,9 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 		pause = min(pause*2, recordMaxPause)
 	}
 	r.setHealthy(true)
+	if len(group) > 0 {
+		r.store.stats.recorded(len(group), time.Since(began))
+	}
 	r.recorded(group)
 }
 

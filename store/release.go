@@ -80,6 +80,7 @@ func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit
 	}
 	s.traffic.addOne(subscription, members+n)
 	if n += members + together; n > 0 {
+		s.stats.released.Add(int64(n))
 		s.Reach(PointRefill)
 		s.notifier.poke()
 	}
@@ -118,6 +119,7 @@ func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Ti
 func (s *Store) released(subscription int64, n, limit int) {
 	s.traffic.released(subscription, n, limit)
 	if n > 0 {
+		s.stats.released.Add(int64(n))
 		s.Reach(PointRefill)
 		s.notifier.poke()
 	}

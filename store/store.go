@@ -57,6 +57,7 @@ type Store struct {
 	failing   failing
 	lease     *lease
 	sweeper   sweeper
+	stats     *stats
 
 	router         *router
 	routeThreshold int
@@ -84,7 +85,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool)}
+	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
 	s.confirmer.reload = s.Reload
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.access = AccessOf(o.Pool)

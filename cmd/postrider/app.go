@@ -46,17 +46,20 @@ type appOptions struct {
 	maxWorkers  int
 	stopTimeout time.Duration
 	log         *slog.Logger
+	logAttempts jobs.LogAttempts
 
 	publicURL string
 	webhook   webhookFlags
 	// defaultValidation is endpointValidation of who states none; nil for required.
 	defaultValidation func(host string) store.EndpointValidation
 
-	openUI    bool   // dashboard without login: dev on loopback
-	devKey    string // well-known access key, refused unless allowDevKey
-	allowDev  bool
-	onPublish func(server.PublishReport)
-	onAttempt func(jobs.AttemptReport)
+	openUI   bool   // dashboard without login: dev on loopback
+	devKey   string // well-known access key, refused unless allowDevKey
+	allowDev bool
+	// openMetrics answers /metrics to everybody: dev.
+	openMetrics bool
+	onPublish   func(server.PublishReport)
+	onAttempt   func(jobs.AttemptReport)
 }
 
 // app is one running service. Parts are started in the order of the fields and stopped in reverse.
@@ -65,9 +68,11 @@ type app struct {
 	store   *store.Store
 	engine  *jobs.Engine
 	http    *http.Server
+	tracing *tracing // nil where it is off
 	stopRun context.CancelFunc
 	running sync.WaitGroup
 	ready   atomic.Bool
+	looked  lastLook
 	failed  chan error
 }
 
@@ -85,13 +90,17 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 			_ = a.stop(context.WithoutCancel(ctx))
 		}
 	}()
+	node := nodeName()
+	if err = a.startTracing(ctx, node, &o); err != nil {
+		return nil, err
+	}
 	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
 		return nil, err
 	}
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: nodeName(), Version: version()})); err != nil {
+	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version()})); err != nil {
 		return nil, err
 	}
 	if err = a.store.EnsureSystemTopic(ctx); err != nil {
@@ -110,6 +119,15 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	return a, a.listen(run, o)
 }
 
+// startTracing has what is done told to a collector, where there is one.
+func (a *app) startTracing(ctx context.Context, node string, o *appOptions) (err error) {
+	if a.tracing, err = startTracing(ctx, node); err != nil || a.tracing == nil {
+		return err
+	}
+	o.onPublish, o.onAttempt = both(o.onPublish, a.tracing.published), both(o.onAttempt, a.tracing.attempted)
+	return nil
+}
+
 func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error {
 	if err := requireSchema(ctx, pool); err != nil {
 		return err
@@ -123,7 +141,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
-		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), OnAttempt: o.onAttempt, Retention: o.retention,
+		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
 		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
 	})
@@ -138,15 +156,17 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 }
 
 func (a *app) listen(run context.Context, o appOptions) error {
+	m := &metrics{store: a.store, meter: a.store.NewMeter(), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
 		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
 		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
-		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation,
+		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.handler(), OpenMetrics: o.openMetrics,
 	})
 	if err != nil {
 		return err
 	}
+	m.server = srv
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {
@@ -185,16 +205,6 @@ func (a *app) serve(listen func() error) {
 	})
 }
 
-func (a *app) isReady(ctx context.Context) error {
-	if !a.ready.Load() {
-		return server.NotReadyError("this node is starting or stopping")
-	}
-	if err := a.store.Ping(ctx); err != nil {
-		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
-	}
-	return nil
-}
-
 // wait returns when ctx ends or the service cannot go on.
 func (a *app) wait(ctx context.Context) error {
 	select {
@@ -221,6 +231,9 @@ func (a *app) stop(ctx context.Context) error {
 		a.stopRun()
 	}
 	a.running.Wait()
+	if a.tracing != nil {
+		a.tracing.stop(ctx)
+	}
 	if a.pool != nil {
 		a.pool.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"postrider/jobs"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -32,6 +33,11 @@ func (f databaseFlags) require() error {
 type logFlags struct {
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"info" env:"POSTRIDER_LOG_LEVEL"`
 	LogFormat string     `help:"json or text." enum:"json,text" default:"json" env:"POSTRIDER_LOG_FORMAT"`
+}
+
+// attemptLogFlag chooses which attempts are logged.
+type attemptLogFlag struct {
+	LogAttempts jobs.LogAttempts `help:"Which delivery attempts leave a line in the log: none, failed or all." enum:"none,failed,all" default:"failed" env:"POSTRIDER_LOG_ATTEMPTS"`
 }
 
 func (f logFlags) logger() *slog.Logger {

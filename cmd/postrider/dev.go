@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"postrider/bench"
+	"postrider/jobs"
 	"postrider/pgdev"
 	"postrider/policy"
 	"postrider/server"
@@ -175,10 +176,10 @@ func (d *dev) startService(ctx context.Context) error {
 		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken,
 		listener: d.api, secureListener: d.secure, certificate: certificate,
 		egress:      egress{allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, allowHTTP: true},
-		stopTimeout: devStopTimeout, log: log,
+		stopTimeout: devStopTimeout, log: log, logAttempts: jobs.LogNone, // dev prints them itself
 		defaultValidation: validation,
 		deadLetters:       deadLetters,
-		openUI:            local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
+		openUI:            local, openMetrics: local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
 	})
 	return err
 }

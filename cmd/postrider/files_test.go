@@ -38,10 +38,14 @@ func TestContainerFilesNameWhatExists(t *testing.T) {
 	}{
 		{
 			"compose.yaml",
-			[]string{"services:", "  postgres:", "  migrate:", "  postrider:", "  sink:", "        condition: service_completed_successfully"},
+			[]string{"services:", "  postgres:", "  migrate:", "  postrider: &node", "  postrider-2:", "  sink:", "        condition: service_completed_successfully"},
 			[]string{"migrate up", "serve", "sink --listen 0.0.0.0:7481"},
 		},
-		{"Dockerfile", []string{`ENTRYPOINT ["/postrider"]`, "USER nonroot:nonroot"}, []string{"serve"}},
+		{
+			"Dockerfile",
+			[]string{`ENTRYPOINT ["/postrider"]`, "USER nonroot:nonroot", `HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/postrider", "ready"]`},
+			[]string{"dev --listen 0.0.0.0:7480 --sink-listen 0.0.0.0:7481 --keep /var/lib/postrider/data", "serve"},
+		},
 	} {
 		t.Run(row.file, func(t *testing.T) {
 			t.Parallel()

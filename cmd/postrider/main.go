@@ -23,6 +23,7 @@ type cli struct {
 	SQL     sqlCmd     `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
 	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
+	Ready   readyCmd   `cmd:"" help:"Ask a node on this machine whether it is ready, for health checks of containers."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
 
 	Topic   topicCmd   `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
@@ -38,6 +39,7 @@ type cli struct {
 	Subscription subscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
 	Delivery     deliveryCmd     `cmd:"" help:"Show, cancel, retry or give up a delivery."`
 	Event        eventCmd        `cmd:"" help:"Erase events."`
+	ShowVersion  versionFlag     `name:"version" help:"Print version and build."`
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
 
 	Apikey apikeyCmd `cmd:"" help:"Make, list and revoke the keys that programs send."`

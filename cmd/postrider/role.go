@@ -30,11 +30,12 @@ func (a *app) keepPartitions(ctx, run context.Context, o appOptions) error {
 	return nil
 }
 
-// healthOnly is a worker's door: what an orchestrator asks, and for everybody else a word on where to go.
+// healthOnly is a worker's door: what an orchestrator and a monitor ask, and for everybody else a word on where to go.
 func healthOnly(full http.Handler) http.Handler {
 	doors := http.NewServeMux()
 	doors.Handle("GET /healthz", full)
 	doors.Handle("GET /readyz", full)
+	doors.Handle("GET /metrics", full)
 	doors.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)

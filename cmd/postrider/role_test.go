@@ -63,6 +63,7 @@ func requireHealthOnly(t *testing.T, n *node) {
 	}{
 		{http.MethodGet, "/healthz", http.StatusOK},
 		{http.MethodGet, "/readyz", http.StatusOK},
+		{http.MethodGet, "/metrics", http.StatusOK},
 		{http.MethodPost, "/healthz", http.StatusNotFound},
 		{http.MethodGet, "/v1/topics", http.StatusNotFound},
 		{http.MethodPost, "/topics/orders/api/events", http.StatusNotFound},

@@ -20,7 +20,8 @@ const stopGrace = 10 * time.Second
 type serveCmd struct {
 	databaseFlags
 	logFlags
-	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz and /readyz)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
+	attemptLogFlag
+	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
 	AdminToken  string        `help:"Token for /v1; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen      string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
 	MaxConns    int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
@@ -162,7 +163,7 @@ func (c *serveCmd) options() (appOptions, error) {
 	}
 	return appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), egress: egress, ingress: ingress,
-		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, devKey: devAccessKey,
+		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, logAttempts: c.LogAttempts, devKey: devAccessKey,
 		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
 		publicURL: publicURL, webhook: c.webhookFlags, deadLetters: deadLetters,
 	}, nil

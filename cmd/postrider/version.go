@@ -1,10 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 // release is set by the linker in released builds.
@@ -15,23 +18,81 @@ func version() string {
 	if release != "" {
 		return release
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" && len(setting.Value) >= 12 {
-				return "dev-" + setting.Value[:12]
-			}
-		}
+	if revision := built("vcs.revision"); len(revision) >= 12 {
+		return "dev-" + revision[:12]
 	}
 	return "dev"
 }
 
-type versionCmd struct{}
+// built says what the build knows of its source: setting vcs.revision, vcs.time or vcs.modified; "" for nothing.
+func built(setting string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == setting {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// build is what the program knows of how it was made.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	// Time is the revision's, not the build's: the same source makes the same program.
+	Time     string `json:"time,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // there were changes beside the revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func buildOf() build {
+	return build{
+		Version: version(), Revision: built("vcs.revision"), Time: built("vcs.time"), Modified: built("vcs.modified") == "true",
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// String is one line: "postrider 1.0.0 go1.26.1 linux/amd64, revision 0123456789abcdef of 2026-11-22T09:00:00Z".
+func (b build) String() string {
+	line := fmt.Sprintf("postrider %s %s %s", b.Version, b.Go, b.Platform)
+	if b.Revision != "" {
+		line += ", revision " + b.Revision
+	}
+	if b.Time != "" {
+		line += " of " + b.Time
+	}
+	if b.Modified {
+		line += ", with changes"
+	}
+	return line
+}
+
+// versionFlag is --version, which is understood without a verb.
+type versionFlag bool
+
+// BeforeReset is called by kong as soon as it has met the flag.
+func (versionFlag) BeforeReset(app *kong.Kong) error { //nolint:unparam // the signature is kong's
+	fmt.Fprintln(app.Stdout, buildOf())
+	app.Exit(0)
+	return nil
+}
+
+type versionCmd struct {
+	Output string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+}
 
 // Help is shown by version --help.
-func (versionCmd) Help() string { return "Example:\n  postrider version" }
+func (versionCmd) Help() string { return "Example:\n  postrider version -o json" }
 
 // Run executes version.
-func (versionCmd) Run() error {
-	_, err := fmt.Fprintf(os.Stdout, "postrider %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+func (c versionCmd) Run() error {
+	if c.Output == "json" {
+		return json.NewEncoder(os.Stdout).Encode(buildOf())
+	}
+	_, err := fmt.Fprintln(os.Stdout, buildOf())
 	return err
 }

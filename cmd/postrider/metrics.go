@@ -1,0 +1,120 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"postrider/jobs"
+	"postrider/server"
+	"postrider/store"
+)
+
+// metrics answers /metrics. It counts nothing itself: store, jobs and server have counted, and the database has.
+type metrics struct {
+	store  *store.Store
+	meter  *store.Meter
+	engine *jobs.Engine // nil on a node that delivers nothing
+	server *server.Server
+	role   role
+	log    *slog.Logger
+}
+
+// meterPatience is less than the 10 s that Prometheus waits for a scrape: an outage is to be a metric and not a gap.
+const meterPatience = 5 * time.Second
+
+// handler serves them in Prometheus' text format, or in OpenMetrics where that is asked for.
+func (m *metrics) handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)})
+}
+
+// Describe implements prometheus.Collector. It names nothing, because what there is depends on what is subscribed to what.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	out := series(to)
+	m.collectService(out)
+	collectStore(out, m.store)
+	if m.engine != nil {
+		collectEngine(out, m.engine.Stats())
+	}
+	collectServer(out, m.server.Stats())
+	out.gauge(buildInfo, 1, version(), built("vcs.revision"), runtime.Version(), string(m.role))
+}
+
+// series takes metrics of which only the values are known when somebody asks.
+type series chan<- prometheus.Metric
+
+func (s series) counter(what *prometheus.Desc, value float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(what, prometheus.CounterValue, value, labels...)
+}
+
+func (s series) gauge(what *prometheus.Desc, value float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(what, prometheus.GaugeValue, value, labels...)
+}
+
+// histogram divides the values by what makes one of the metric's unit.
+func (s series) histogram(what *prometheus.Desc, d store.Distribution, unit float64, labels ...string) {
+	count, below := uint64(0), make(map[float64]uint64, len(d.Bounds))
+	for i, n := range d.Counts {
+		if count += uint64(n); i < len(d.Bounds) {
+			below[float64(d.Bounds[i])/unit] = count
+		}
+	}
+	s <- prometheus.MustNewConstHistogram(what, count, float64(d.Sum)/unit, below, labels...)
+}
+
+// collectService is what the database knows.
+func (m *metrics) collectService(out series) {
+	ctx, cancel := context.WithTimeout(context.Background(), meterPatience)
+	defer cancel()
+	r, err := m.meter.Read(ctx)
+	if err != nil {
+		m.log.Warn("the database could not be asked for metrics", "error", err)
+		out.gauge(databaseUp, 0)
+		return
+	}
+	out.gauge(databaseUp, 1)
+	out.gauge(databaseRead, r.Took.Seconds())
+	collectTotals(out, r.Totals)
+	for _, b := range r.Backlogs {
+		out.gauge(backlog, float64(b.Owed), b.Topic, b.Subscription)
+		out.gauge(oldestOwed, b.OldestSeconds, b.Topic, b.Subscription)
+	}
+	for _, held := range r.Held {
+		out.gauge(heldDeliveries, float64(held.Count), held.Name)
+	}
+	collectVitals(out, &r.Vitals)
+	for hold, n := range m.heldSubscriptions() {
+		out.gauge(heldSubscribers, float64(n), hold)
+	}
+	out.gauge(queuedDeliveries, float64(m.store.Traffic().QueuedInAll))
+}
+
+// heldSubscriptions counts by hold, those that have none just now included: a series that comes and goes is hard to alert on.
+func (m *metrics) heldSubscriptions() map[string]int {
+	counts := map[string]int{store.HoldPaused: 0, store.HoldNotValidated: 0, store.HoldProbation: 0, store.HoldAdmission: 0}
+	for _, w := range m.store.Traffic().Waiting {
+		counts[cmp.Or(w.Hold, store.HoldAdmission)]++
+	}
+	return counts
+}
+
+func collectVitals(out series, v *store.Vitals) {
+	out.gauge(liveNodes, float64(v.Nodes))
+	out.gauge(oldestBeat, v.OldestBeatSeconds)
+	out.gauge(partitionDays, float64(v.PartitionDays))
+	out.gauge(databaseSize, float64(v.DatabaseBytes))
+	out.gauge(deadJobs, float64(v.DeadJobs))
+	out.gauge(openTransaction, v.OldestTransactionSeconds)
+}

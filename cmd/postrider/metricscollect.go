@@ -1,0 +1,110 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/server"
+	"postrider/store"
+)
+
+// ends are the metrics of deliveries that ended without a success, by kind.
+var ends = map[string]*prometheus.Desc{"dead_lettered": deadLettered, "dropped": droppedEvents, "canceled": canceledEvents}
+
+// addressee is an event subscription by its names.
+type addressee struct{ topic, subscription string }
+
+// collectTotals adds up what several rows make one series of: deliveries that needed one attempt or more, requests of all outcomes.
+func collectTotals(out series, totals []store.Total) {
+	matched, delivered, times := map[addressee]int64{}, map[addressee]int64{}, map[addressee]*store.Latency{}
+	for i := range totals {
+		t := &totals[i]
+		to := addressee{t.Topic, t.Subscription}
+		switch t.Kind {
+		case "published":
+			out.counter(publishSuccess, float64(t.Count), t.Topic)
+		case "duplicate":
+			out.counter(duplicateEvents, float64(t.Count), t.Topic)
+		case "owed":
+			matched[to] += t.Count
+			delivered[to] += 0 // a series from the first event on: an alert must see it stand still
+		case "delivered":
+			delivered[to] += t.Count
+		case "attempt":
+			if t.Detail != string(policy.OutcomeDelivered) {
+				out.counter(attemptFailures, float64(t.Count), t.Topic, t.Subscription, t.Detail)
+			}
+			times[to] = times[to].Plus(t.Latency)
+		case "dead_lettered", "dropped", "canceled":
+			out.counter(ends[t.Kind], float64(t.Count), t.Topic, t.Subscription, t.Detail)
+		}
+	}
+	for to, n := range matched {
+		out.counter(matchedEvents, float64(n), to.topic, to.subscription)
+	}
+	for to, n := range delivered {
+		out.counter(deliverySuccess, float64(n), to.topic, to.subscription)
+	}
+	for to, l := range times {
+		out.histogram(endpointDuration, l.Distribution(), perSecond, to.topic, to.subscription)
+	}
+}
+
+func collectStore(out series, s *store.Store) {
+	n := s.Stats()
+	out.histogram(publishGroup, n.PublishGroups, 1)
+	out.histogram(publishTime, n.PublishTime, perSecond)
+	out.histogram(recordFlush, n.RecordFlushes, 1)
+	out.histogram(recordTime, n.RecordTime, perSecond)
+	out.counter(recordFailures, float64(n.RecordFailures))
+	out.counter(promotedJobs, float64(n.Promoted))
+	out.counter(releasedHolds, float64(n.Released))
+	out.counter(reclaimedJobs, float64(n.Reclaimed))
+	out.counter(sweeperFinds, float64(n.SweeperFinds))
+	out.gauge(waitingPublish, float64(n.WaitingPublishes))
+	out.gauge(waitingBytes, float64(n.WaitingPublishBytes))
+	out.gauge(waitingResults, float64(n.WaitingResults))
+	out.gauge(bodyBytes, float64(n.BodyBytes))
+	pool := s.Pool().Stat()
+	out.gauge(poolConnections, float64(pool.AcquiredConns()), "acquired")
+	out.gauge(poolConnections, float64(pool.IdleConns()), "idle")
+	out.gauge(poolConnections, float64(pool.ConstructingConns()), "made")
+	out.gauge(poolMax, float64(pool.MaxConns()))
+	out.counter(poolAcquires, float64(pool.AcquireCount()))
+	out.counter(poolWaits, float64(pool.EmptyAcquireCount()))
+	out.counter(poolWaited, pool.EmptyAcquireWaitTime().Seconds())
+}
+
+func collectEngine(out series, n jobs.Stats) {
+	out.gauge(inFlight, float64(n.InFlight))
+	out.gauge(maxInFlight, float64(n.MaxWorkers))
+	out.gauge(openCalls, float64(n.OpenCalls))
+}
+
+func collectServer(out series, n server.Stats) {
+	out.histogram(publishLatency, n.Published, perSecond)
+	for key, times := range n.Answers {
+		out.histogram(httpRequests, times, perSecond, key.Method, key.Route, strconv.Itoa(key.Status))
+	}
+	for key, count := range n.PublishFailures {
+		out.counter(publishFailures, float64(count), key.Topic, errorType(key.Status), key.Code)
+	}
+	for topic, count := range n.Unmatched {
+		out.counter(unmatchedEvents, float64(count), topic)
+	}
+}
+
+// errorType says whose fault it is.
+func errorType(status int) string {
+	if status >= 500 {
+		return "server"
+	}
+	return "client"
+}
+
+// perSecond makes seconds of nanoseconds.
+const perSecond = float64(time.Second)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"postrider/server"
+	"postrider/store"
+)
+
+const (
+	// readyAge is how long an answer holds: anybody may ask, without a credential, as often as they like.
+	readyAge = 500 * time.Millisecond
+	// silentTooLong is amply what it takes to be thought dead (four seconds), and to come back from a restart of PostgreSQL.
+	silentTooLong = 30 * time.Second
+)
+
+// lastLook is the latest answer.
+type lastLook struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// isReady says what is missing. What its error says as a server.NotReadyError may be shown to anybody.
+func (a *app) isReady(ctx context.Context) error {
+	if !a.ready.Load() {
+		return server.NotReadyError("this node is starting or stopping")
+	}
+	a.looked.mu.Lock()
+	defer a.looked.mu.Unlock()
+	if time.Since(a.looked.at) >= readyAge {
+		a.looked.err = a.look(ctx)
+		a.looked.at = time.Now()
+	}
+	return a.looked.err
+}
+
+func (a *app) look(ctx context.Context) error {
+	if err := a.store.Ping(ctx); err != nil {
+		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
+	}
+	r, err := a.store.Readiness(ctx)
+	if err != nil {
+		if schema := requireSchema(ctx, a.pool); schema != nil {
+			return fmt.Errorf("%w: %w", server.NotReadyError("the database's schema is missing, or older than this program: run postrider migrate up"), schema)
+		}
+		return err
+	}
+	return a.missing(r)
+}
+
+// missing judges what was found. A node without an engine has no heartbeat.
+func (a *app) missing(r store.Readiness) error {
+	switch {
+	case !r.KeyKnown:
+		return server.NotReadyError("the database was set up with another encryption key than this node's")
+	case !r.PartitionsToday:
+		return server.NotReadyError("the database has no partition for today's events; a node makes them every minute, and its log says why it cannot")
+	case a.engine != nil && !r.Registered:
+		return server.NotReadyError("this node is not registered: it has written no heartbeat yet, or was thought dead a moment ago")
+	case a.engine != nil && r.Silent > silentTooLong:
+		return server.NotReadyError(fmt.Sprintf("this node wrote its last heartbeat %s ago", r.Silent.Round(time.Second)))
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// readyCmd is for who has no curl: the image has nothing but this program in it.
+type readyCmd struct {
+	Listen string `help:"Address that the node listens on." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
+	TLS    bool   `name:"tls" help:"It answers with TLS; its certificate is not looked at, because it is not for this name."`
+}
+
+// Help is shown by ready --help.
+func (readyCmd) Help() string {
+	return "Exit code 0 where it is, 1 where it is not; the reason is printed.\n\nExample:\n  postrider ready --listen 127.0.0.1:7480"
+}
+
+const readyPatience = 3 * time.Second
+
+// Run executes ready.
+func (c *readyCmd) Run(ctx context.Context) error {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return usagef("--listen %q: not an address such as 127.0.0.1:7480", c.Listen)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // it listens on all addresses
+	}
+	scheme := "http"
+	if c.TLS {
+		scheme = "https"
+	}
+	return askReady(ctx, scheme+"://"+net.JoinHostPort(host, port)+"/readyz")
+}
+
+func askReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nothing is sent, and this machine is asked
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("not ready: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	if answer.StatusCode != http.StatusOK {
+		return errors.New("not ready: " + strings.TrimSpace(string(text)))
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package jobs
+
+import (
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// What a line of the log costs, and what it costs where nobody wants it.
+func BenchmarkReport(b *testing.B) {
+	for _, says := range []LogAttempts{LogAll, LogNone} {
+		b.Run(string(says), func(b *testing.B) {
+			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // to nobody, but written
+			e := &Engine{log: log, options: Options{LogAttempts: says}, store: &store.Store{}}
+			a := &attempt{engine: e, sub: &store.Subscription{Topic: "orders", Name: "billing"}, work: &store.Work{}}
+			a.sub.EndpointBaseURL, a.work.Event = "https://billing.example.com/hook", event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
+			r := store.Result{DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond, RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
+			for b.Loop() {
+				a.report(&r, answer{}, time.Time{}, false)
+			}
+		})
+	}
+}
+
+func TestLinesAreRationed(t *testing.T) {
+	t.Parallel()
+	var q ration
+	now, granted := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), 0
+	for range 3 * failedLines {
+		if ok, leftOut := q.take(now); ok {
+			granted++
+			require.Zero(t, leftOut)
+		}
+	}
+	require.Equal(t, failedLines, granted)
+	ok, leftOut := q.take(now.Add(time.Second))
+	require.True(t, ok)
+	require.Equal(t, 2*failedLines, leftOut)
+	_, leftOut = q.take(now.Add(time.Second))
+	require.Zero(t, leftOut)
+}

@@ -1,0 +1,14 @@
+package jobs
+
+// Stats is what this node's engine has in its hands.
+type Stats struct {
+	// InFlight counts the jobs that are being worked on; MaxWorkers is how many there may be.
+	InFlight, MaxWorkers int
+	// OpenCalls counts the requests whose ack timeout is over and whose answer is still waited for.
+	OpenCalls int
+}
+
+// Stats reads the counts.
+func (e *Engine) Stats() Stats {
+	return Stats{InFlight: e.held.len(), MaxWorkers: e.options.MaxWorkers, OpenCalls: e.endpoint.late.len()}
+}

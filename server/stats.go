@@ -1,0 +1,152 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// AnswerKey names answers that are counted together. Route is the route's pattern, "" where there is none: what strangers ask for must not
+// become series of their own.
+type AnswerKey struct {
+	Method, Route string
+	Status        int
+}
+
+// FailureKey names refused publish requests that are counted together. Topic is "" where there is no such topic.
+type FailureKey struct {
+	Topic, Code string
+	Status      int
+}
+
+// Stats is what this node's server has answered since it was made.
+type Stats struct {
+	// Answers are the requests by how long they took, in nanoseconds.
+	Answers map[AnswerKey]store.Distribution
+	// Published are the publish requests that were stored, by how long that took, in nanoseconds.
+	Published store.Distribution
+	// PublishFailures counts publish requests that were not.
+	PublishFailures map[FailureKey]int64
+	// Unmatched counts events that no event subscription wants, by topic.
+	Unmatched map[string]int64
+}
+
+// stats counts answers: a look into a map and two atomic additions for each request.
+type stats struct {
+	published *store.Histogram
+
+	mu        sync.RWMutex
+	answers   map[AnswerKey]*store.Histogram
+	failures  map[FailureKey]int64
+	unmatched map[string]int64
+}
+
+func newStats() *stats {
+	return &stats{published: newTimes(), answers: map[AnswerKey]*store.Histogram{}, failures: map[FailureKey]int64{}, unmatched: map[string]int64{}}
+}
+
+// newTimes has bounds from what a lone publish takes to what a publisher waits for at most.
+func newTimes() *store.Histogram {
+	ms := int64(time.Millisecond)
+	return store.NewHistogram(1*ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 10_000*ms)
+}
+
+// counted counts each answer by its route. It answers errors, as echo would after it: only then there is a status.
+func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		began := time.Now()
+		if err := next(c); err != nil {
+			c.Error(err)
+			if topic, publishes := publishTopic(c); publishes {
+				s.stats.failed(s.failureKey(c, topic, err))
+			}
+		}
+		s.stats.times(AnswerKey{known(c.Request().Method), c.Path(), c.Response().Status}).Observe(int64(time.Since(began)))
+		return nil
+	}
+}
+
+// known keeps methods that somebody made up from becoming series.
+func known(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return ""
+}
+
+func (s *stats) times(key AnswerKey) *store.Histogram {
+	s.mu.RLock()
+	h := s.answers[key]
+	s.mu.RUnlock()
+	if h != nil {
+		return h
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers[key] == nil {
+		s.answers[key] = newTimes()
+	}
+	return s.answers[key]
+}
+
+func (s *stats) failed(key FailureKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[key]++
+}
+
+// stored counts a publish request that was answered after its commit.
+func (s *stats) stored(topic string, receipt *store.Receipt, took time.Duration) {
+	s.published.Observe(int64(took))
+	for i, matched := range receipt.Matched {
+		if matched == 0 && !receipt.Repeated && (receipt.Duplicates == nil || !receipt.Duplicates[i]) {
+			s.mu.Lock()
+			s.unmatched[topic]++
+			s.mu.Unlock()
+		}
+	}
+}
+
+const publishRoute, publishToNamespaceRoute = "/topics/:topic/api/events", "/topics/:operation"
+
+// publishTopic is the topic that a request would publish to; false where it would not.
+func publishTopic(c echo.Context) (name string, publishes bool) {
+	switch c.Path() {
+	case publishRoute:
+		return pathValue(c, "topic"), true
+	case publishToNamespaceRoute:
+		return strings.CutSuffix(pathValue(c, "operation"), ":publish")
+	}
+	return "", false
+}
+
+// failureKey has the code that the publisher was told.
+func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey {
+	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: codeInternal}
+	if _, exists := s.store.Catalogue().Topic(topic); !exists {
+		key.Topic = ""
+	}
+	if answer := answerTo(err, c.Request()); answer != nil {
+		key.Code = answer.code
+	}
+	return key
+}
+
+// Stats reads the counts.
+func (s *Server) Stats() Stats {
+	n := s.stats
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	answers := make(map[AnswerKey]store.Distribution, len(n.answers))
+	for key, times := range n.answers {
+		answers[key] = times.Read()
+	}
+	return Stats{Answers: answers, Published: n.published.Read(), PublishFailures: maps.Clone(n.failures), Unmatched: maps.Clone(n.unmatched)}
+}

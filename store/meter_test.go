@@ -1,0 +1,137 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// totals are what a meter has counted, by topic, event subscription, kind and detail.
+func totals(t *testing.T, m *store.Meter) (map[[4]string]int64, *store.Reading) {
+	t.Helper()
+	r, err := m.Read(t.Context())
+	require.NoError(t, err)
+	counts := map[[4]string]int64{}
+	for _, total := range r.Totals {
+		key := [4]string{total.Topic, total.Subscription, total.Kind, total.Detail}
+		require.NotContains(t, counts, key, "one of each")
+		counts[key] = total.Count
+	}
+	return counts, r
+}
+
+// Each minute is counted once, whether it is over, may still be added to, or was over before anybody asked; merged or not.
+func TestMeterCountsEachMinuteOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.publish(t, "orders", "before", 3)
+	b.exec(t, `UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id, subscription_id, kind, detail, bucket, count)::postrider_internal.rollup_entry FROM unnest(entries))`)
+	_, err := b.store.MergeRollups(t.Context())
+	require.NoError(t, err)
+
+	meter := b.store.NewMeter()
+	store.ForgetReadings(meter)
+	counts, _ := totals(t, meter)
+	require.Empty(t, counts, "what was before the process began is not its own to count")
+
+	want := map[[4]string]int64{}
+	for range 3 {
+		b.publish(t, "orders", "e", 2)
+		want[[4]string{"orders", "", "published", ""}] += 2
+		want[[4]string{"orders", "billing", "owed", ""}] += 2
+		for range 2 { // appended, then merged
+			store.ForgetReadings(meter)
+			counts, _ = totals(t, meter)
+			require.Equal(t, want, counts)
+			_, err := b.store.MergeRollups(t.Context())
+			require.NoError(t, err)
+		}
+		store.Elapse(meter, 3) // as if all that was three minutes ago
+		b.exec(t, `UPDATE postrider_internal.rollups SET minute = minute - interval '3 minutes'`)
+	}
+
+	d, j := b.fetched(t, "node-1")
+	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})
+	require.NoError(t, b.store.Record(t.Context(), r))
+	store.ForgetReadings(meter)
+	counts, reading := totals(t, meter)
+	want[[4]string{"orders", "billing", "delivered", "FirstAttempt"}] = 1
+	want[[4]string{"orders", "billing", "attempt", string(r.Outcome)}] = 1
+	require.Equal(t, want, counts)
+	require.Len(t, reading.Backlogs, 1)
+	require.Equal(t, int64(8), reading.Backlogs[0].Owed, "also what was before")
+	require.Equal(t, int64(8), reading.Vitals.OwedDeliveries)
+	require.Positive(t, reading.Vitals.OldestOwedSeconds)
+	require.Equal(t, 8, reading.Vitals.PartitionDays)
+	require.Positive(t, reading.Vitals.DatabaseBytes)
+}
+
+// However many ask, and however often, the database is asked once in a while; its refusal is kept as long.
+func TestMeterAsksSeldom(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	meter := b.store.NewMeter()
+	first, err := meter.Read(t.Context())
+	require.NoError(t, err)
+	b.publish(t, "orders", "e", 1)
+	second, err := meter.Read(t.Context())
+	require.NoError(t, err)
+	require.Same(t, first, second)
+	store.ForgetReadings(meter)
+	third, err := meter.Read(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, first.Totals, third.Totals)
+}
+
+// A catalogue that grows without end must not: what comes too late is counted for all others together, and nothing twice.
+func TestMeterBoundsWhatItTellsApart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	meter := b.store.NewMeter()
+	store.TellApart(meter, 3)
+	for i := range 5 {
+		b.subscription(t, "orders", fmt.Sprint("billing-", i), nil)
+	}
+	for i := range 2 {
+		b.publish(t, "orders", "e", 1)
+		store.ForgetReadings(meter)
+		counts, _ := totals(t, meter)
+		require.LessOrEqual(t, len(counts), 5, "three of their own, published or owed, and the others of either kind at most")
+		var owed int64
+		for key, n := range counts {
+			if key[2] == "owed" {
+				owed += n
+			}
+		}
+		require.Equal(t, int64(5*(i+1)), owed)
+		require.GreaterOrEqual(t, counts[[4]string{store.Others, store.Others, "owed", ""}], int64(2*(i+1)))
+	}
+}
+
+// Stats count what the transactions of this node hold.
+func TestStatsCountTransactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.publish(t, "orders", "e", 7)
+	d, j := b.fetched(t, "node-1")
+	require.NoError(t, b.store.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	stats := b.store.Stats()
+	require.Equal(t, int64(7), stats.PublishGroups.Sum)
+	require.Equal(t, int64(1), stats.RecordFlushes.Sum)
+	require.Positive(t, stats.PublishTime.Sum)
+	require.Positive(t, stats.RecordTime.Sum)
+	require.Zero(t, stats.RecordFailures+stats.SweeperFinds+stats.WaitingPublishes+stats.WaitingPublishBytes+stats.WaitingResults)
+	n, err := b.store.Reclaim(t.Context(), j[1:3])
+	require.NoError(t, err)
+	require.Equal(t, int64(n), b.store.Stats().Reclaimed)
+}
