@@ -1,6 +1,6 @@
 # `make dev` and `make test` need Go and make, nothing else: PostgreSQL is found or installed by the programs themselves.
 .DEFAULT_GOAL := help
-.PHONY: help build dev test test-race test-faults test-long lint fmt generate bench clean
+.PHONY: help build dev test test-race test-faults test-long lint fmt generate bench screenshots clean
 
 GO ?= go
 BIN := bin/postrider
@@ -48,6 +48,10 @@ generate: ## Generate the REST API's types from server/openapi.yaml, and the pol
 
 bench: build ## Measure published and delivered events per second on this machine
 	$(BIN) bench throughput
+
+screenshots: ## Make the pictures in docs/img of a demo shop, which needs Chromium
+	@mkdir -p docs/img
+	$(GO) test ./web -run TestScreenshots -count=1 -timeout 15m -args -screenshots $(CURDIR)/docs/img
 
 clean: ## Remove what was built
 	rm -rf bin

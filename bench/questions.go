@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/docs"
 	"postrider/migrations"
-	"postrider/pgdev"
 )
 
 const (
@@ -25,9 +22,6 @@ const (
 	leastDeliveries = 10_000
 	// maxDeliveries keep the numbers in an event's id within their digits, and a disk within reason.
 	maxDeliveries = 1_000_000_000
-	// deliveryBytes is what a delivery takes on disk with its share of events, attempts, dead letters, counts and indexes (1.05 KB
-	// measured), and what PostgreSQL's log and sorting take meanwhile.
-	deliveryBytes = 1_700
 )
 
 // QuestionsOptions say how much RunQuestions asks about.
@@ -46,31 +40,17 @@ type QuestionsOptions struct {
 func (o *QuestionsOptions) Prepare() error {
 	o.Rounds = orDefault(o.Rounds, defaultRounds)
 	o.Command = orDefault(o.Command, fmt.Sprintf("postrider bench deadletters --deliveries %d --rounds %d", o.Deliveries, o.Rounds))
-	switch {
-	case o.Deliveries < leastDeliveries || o.Deliveries > maxDeliveries:
-		return fmt.Errorf("there can be %d to %d deliveries, not %d", leastDeliveries, maxDeliveries, o.Deliveries)
-	case o.Rounds < 1:
-		return fmt.Errorf("the questions must be asked once or more, not %d times", o.Rounds)
-	}
-	return nil
+	return checkFilled(o.Deliveries, o.Rounds)
 }
 
 // QuestionsReport is how long the questions of docs/sql.md took.
 type QuestionsReport struct {
 	Command string `json:"command"`
-	// What there was, in rows, and what it took on disk with its indexes.
-	Deliveries    int64 `json:"deliveries"`
-	Owed          int64 `json:"owed"`
-	DeadLetters   int64 `json:"deadLetters"`
-	Events        int64 `json:"events"`
-	Attempts      int64 `json:"attempts"`
-	DatabaseBytes int64 `json:"databaseBytes"`
-	// FillSeconds is how long it took to make.
-	FillSeconds float64         `json:"fillSeconds"`
-	Rounds      int             `json:"rounds"`
-	Questions   []QuestionTimes `json:"questions"`
-	Settings    Settings        `json:"settings"`
-	Machine     Machine         `json:"machine"`
+	Filled
+	Rounds    int             `json:"rounds"`
+	Questions []QuestionTimes `json:"questions"`
+	Settings  Settings        `json:"settings"`
+	Machine   Machine         `json:"machine"`
 }
 
 // QuestionTimes are one question's, in milliseconds, with planning, all rows, and the transaction around it.
@@ -90,8 +70,7 @@ type QuestionTimes struct {
 func (r QuestionsReport) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n%s, %d CPUs %s, PostgreSQL %s\n", r.Command, r.Machine.OS, r.Machine.CPUs, r.Machine.Model, r.Settings.Version)
-	fmt.Fprintf(&out, "%d deliveries, %d of them owed; %d dead letters, %d events, %d attempts; %.1f GB, made in %.0f s\n\n",
-		r.Deliveries, r.Owed, r.DeadLetters, r.Events, r.Attempts, float64(r.DatabaseBytes)/1e9, r.FillSeconds)
+	fmt.Fprintf(&out, "%s\n\n", r.Filled)
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "rows\tfirst ms\tmedian ms\tmax ms\t  question")
 	for _, q := range r.Questions {
@@ -109,7 +88,7 @@ func RunQuestions(ctx context.Context, o QuestionsOptions, log io.Writer) (repor
 	if err := o.Prepare(); err != nil {
 		return report, fmt.Errorf("bench: %w", err)
 	}
-	a := &asking{o: o, url: o.DatabaseURL, log: &lockedWriter{Writer: log}}
+	a := &asking{o: o, filled: filled{what: "deadletters", deliveries: o.Deliveries, url: o.DatabaseURL, log: &lockedWriter{Writer: log}}}
 	a.report = QuestionsReport{Command: o.Command, Rounds: o.Rounds, Machine: thisMachine()}
 	if err := a.try(ctx); err != nil {
 		return report, fmt.Errorf("bench deadletters: %w", err)
@@ -119,16 +98,9 @@ func RunQuestions(ctx context.Context, o QuestionsOptions, log io.Writer) (repor
 
 // asking is one run of RunQuestions.
 type asking struct {
+	filled
 	o      QuestionsOptions
-	url    string
-	log    io.Writer
-	server *pgdev.Server // nil where the database is the user's
-	pool   *pgxpool.Pool
 	report QuestionsReport
-}
-
-func (a *asking) say(format string, args ...any) {
-	fmt.Fprintf(a.log, "deadletters: "+format+"\n", args...)
 }
 
 func (a *asking) try(ctx context.Context) (err error) {
@@ -136,75 +108,13 @@ func (a *asking) try(ctx context.Context) (err error) {
 	if err := a.open(ctx); err != nil {
 		return err
 	}
-	if err := a.fill(ctx); err != nil {
+	if a.report.Filled, err = a.fill(ctx); err != nil {
 		return err
 	}
 	if err := a.restart(ctx); err != nil {
 		return err
 	}
 	return a.askAll(ctx)
-}
-
-// open starts a database, where none is given, and migrates it. Nobody would miss what is in a private one: it need not be durable.
-func (a *asking) open(ctx context.Context) (err error) {
-	if a.url == "" {
-		if err := enoughRoom(os.TempDir(), int64(a.o.Deliveries)*deliveryBytes); err != nil {
-			return err
-		}
-		if a.server, err = pgdev.Start(ctx, pgdev.Options{Log: a.log, Settings: map[string]string{"max_wal_size": "2GB"}}); err != nil {
-			return err
-		}
-		if err := a.server.CreateDatabase(ctx, "postrider"); err != nil {
-			return err
-		}
-		a.url = a.server.URL("postrider")
-	}
-	if a.pool, err = pgxpool.New(ctx, a.url); err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	return migrations.Up(ctx, a.pool, a.log)
-}
-
-// enoughRoom says how much is missing in a folder. Where the system does not tell, there is enough.
-func enoughRoom(dir string, needed int64) error {
-	free, known := freeBytes(dir)
-	if !known || free >= needed {
-		return nil
-	}
-	return fmt.Errorf("that many deliveries need about %.1f GB in %s, where %.1f GB are free: ask for fewer (--deliveries), or set TMPDIR to another folder",
-		float64(needed)/1e9, dir, float64(free)/1e9)
-}
-
-// fill makes what is asked about, and says how much it is.
-func (a *asking) fill(ctx context.Context) error {
-	const totals = `SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) FROM postrider_internal.delivery_history), (SELECT count(*) FROM postrider_internal.deliveries),
-		(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.events), (SELECT count(*) FROM postrider_internal.delivery_attempts), pg_database_size(current_database())`
-	a.say("making %d deliveries of %d days", a.o.Deliveries, fillDays)
-	began, r := time.Now(), &a.report
-	if err := FillWeek(ctx, a.pool, a.o.Deliveries, a.log); err != nil {
-		return err
-	}
-	r.FillSeconds = round(time.Since(began).Seconds(), 1)
-	if err := a.pool.QueryRow(ctx, totals).Scan(&r.Deliveries, &r.Owed, &r.DeadLetters, &r.Events, &r.Attempts, &r.DatabaseBytes); err != nil {
-		return fmt.Errorf("count what there is: %w", err)
-	}
-	a.say("made in %.0f s, %.1f GB", r.FillSeconds, float64(r.DatabaseBytes)/1e9)
-	return nil
-}
-
-// restart empties PostgreSQL's own memory. The caller's server is left alone.
-func (a *asking) restart(ctx context.Context) (err error) {
-	if a.server == nil {
-		return nil
-	}
-	a.pool.Close()
-	if err := a.server.Restart(ctx); err != nil {
-		return err
-	}
-	if a.pool, err = pgxpool.New(ctx, a.url); err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	return nil
 }
 
 // askAll asks all questions in turn, again and again, so that each meets what the others have left in memory.
@@ -261,16 +171,4 @@ func ask(ctx context.Context, conn *pgx.Conn, statement string) (count int, err 
 		return rows.Err()
 	})
 	return count, err
-}
-
-func (a *asking) close() error {
-	if a.pool != nil {
-		a.pool.Close()
-	}
-	if a.server == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopDeadline)
-	defer cancel()
-	return a.server.Stop(ctx)
 }

@@ -117,7 +117,13 @@ SELECT minute, (subscription_id - 1) / 5 + 1, subscription_id, 'attempt', outcom
   FROM (SELECT date_trunc('minute', started_at) AS minute, subscription_id, outcome,
                width_bucket(duration_us, '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000}'::bigint[]) AS bucket, count(*) AS n
           FROM postrider_internal.delivery_attempts WHERE day = today GROUP BY 1, 2, 3, 4) taken
- GROUP BY 1, 2, 3, 5 $$;
+ GROUP BY 1, 2, 3, 5;
+INSERT INTO postrider_internal.rollup_sums
+SELECT CASE WHEN grouping(hour) = 0 THEN 60 WHEN grouping(quarter) = 0 THEN 15 ELSE 1 END, coalesce(hour, quarter, minute), coalesce(topic_id, 0), coalesce(subscription_id, 0), kind, detail, sum(count)::bigint,
+       CASE WHEN kind = 'attempt' THEN ARRAY [{sums}] END
+  FROM (SELECT *, date_bin('15 minutes', minute, 'epoch') AS quarter, date_bin('1 hour', minute, 'epoch') AS hour FROM postrider_internal.rollups WHERE (minute AT TIME ZONE 'UTC')::date = today) a
+ GROUP BY GROUPING SETS ((hour, topic_id, subscription_id, kind, detail), (quarter, topic_id, kind, detail), (quarter, kind, detail), (minute, kind, detail))
+HAVING grouping(subscription_id) = 1 OR subscription_id > 0 $$;
 
 -- What there is once: the catalogue, holds, nodes, batches, the audit, handshakes.
 CREATE PROCEDURE bench.fill_rest(wanted bigint) LANGUAGE plpgsql AS $$

@@ -42,7 +42,7 @@ func TestRunQuestions(t *testing.T) {
 // What is counted from the rows says what the rows say; the questions are asked of both.
 func TestFillWeekIsConsistent(t *testing.T) {
 	t.Parallel()
-	a := &asking{o: QuestionsOptions{Deliveries: leastDeliveries}, log: io.Discard}
+	a := &filled{deliveries: leastDeliveries, log: io.Discard}
 	require.NoError(t, a.open(t.Context()))
 	t.Cleanup(func() { require.NoError(t, a.close()) })
 	pool := a.pool
@@ -52,7 +52,9 @@ func TestFillWeekIsConsistent(t *testing.T) {
 		"counts": `SELECT count(*) FROM (SELECT state, count(*) AS n FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1) d
 			FULL JOIN (SELECT kind AS state, sum(count) AS n FROM postrider.delivery_counts WHERE kind NOT IN ('owed', 'published', 'attempt') GROUP BY 1) c USING (state) WHERE d.n IS DISTINCT FROM c.n`,
 		"dead letters": `SELECT count(*) FROM postrider.deliveries d FULL JOIN postrider.dead_letters l USING (dead_letter_id) WHERE (d.state = 'dead_lettered') IS DISTINCT FROM (l.dead_letter_id IS NOT NULL) AND coalesce(d.state, '') NOT IN ('pending', 'delivered', 'dropped', 'canceled')`,
-		"events":       `SELECT count(*) FROM postrider.deliveries WHERE event_id IS NULL`,
+		"sums": `SELECT count(*) FROM (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollups GROUP BY 1, 2) r
+			FULL JOIN (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollup_sums WHERE span = 1 GROUP BY 1, 2) s USING (kind, detail) WHERE r.n IS DISTINCT FROM s.n`,
+		"events": `SELECT count(*) FROM postrider.deliveries WHERE event_id IS NULL`,
 	} {
 		var wrong int
 		require.NoError(t, pool.QueryRow(t.Context(), query).Scan(&wrong), what)

@@ -80,11 +80,11 @@ func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int, log io.Wr
 
 // start makes the procedures and what there is once, and returns the days by the database's clock.
 func (w week) start(ctx context.Context) (days []time.Time, err error) {
-	buckets := make([]string, latencyBuckets)
+	buckets, sums := make([]string, latencyBuckets), make([]string, latencyBuckets)
 	for i := range buckets {
-		buckets[i] = fmt.Sprintf("coalesce(sum(n) FILTER (WHERE bucket = %d), 0)::bigint", i)
+		buckets[i], sums[i] = fmt.Sprintf("coalesce(sum(n) FILTER (WHERE bucket = %d), 0)::bigint", i), fmt.Sprintf("sum(latency_buckets[%d])::bigint", i+1)
 	}
-	if _, err := w.pool.Exec(ctx, strings.Replace(fillSQL, "{buckets}", strings.Join(buckets, ", "), 1)); err != nil {
+	if _, err := w.pool.Exec(ctx, strings.NewReplacer("{buckets}", strings.Join(buckets, ", "), "{sums}", strings.Join(sums, ", ")).Replace(fillSQL)); err != nil {
 		return nil, fmt.Errorf("prepare the database: %w", err)
 	}
 	if _, err := w.pool.Exec(ctx, "CALL bench.fill_rest($1)", int64(w.deliveries)); err != nil {
@@ -101,7 +101,7 @@ func (w week) start(ctx context.Context) (days []time.Time, err error) {
 func (w week) each(ctx context.Context, steps []string, days []time.Time) error {
 	total := len(steps) * len(days)
 	var done atomic.Int64
-	stop := ticking(ctx, w.log, func() string { return fmt.Sprintf("deadletters: %d of %d parts made", done.Load(), total) })
+	stop := ticking(ctx, w.log, func() string { return fmt.Sprintf("filling: %d of %d parts made", done.Load(), total) })
 	defer stop()
 	return inParallel(ctx, fillers, total, func(ctx context.Context, i int) error {
 		step, day := steps[i%len(steps)], days[i/len(steps)]

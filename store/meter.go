@@ -14,8 +14,8 @@ const (
 	// meterKeys is how many counts are told apart, five to ten of each event subscription; what comes later is counted for all others together.
 	// meterBacklog is how many backlogs are. Both bound what a scrape has to carry.
 	meterKeys, meterBacklog = 10_000, 1000
-	// heldLimit is how far held deliveries are counted: 100,000 take 20 to 40 ms.
-	heldLimit = 100_000
+	// meterHeldLimit is how far held deliveries are counted: 100,000 take 20 to 40 ms.
+	meterHeldLimit = 100_000
 	// Others stands for the topics and event subscriptions that are not told apart. No name has parentheses.
 	Others = "(others)"
 )
@@ -110,7 +110,7 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 		if r.Backlogs, err = rowsOf[Backlog](ctx, tx, meterBacklogs, nil); err != nil {
 			return err
 		}
-		if r.Held, err = rowsOf[Counted](ctx, tx, meterHeld, pgx.NamedArgs{"limit": heldLimit}); err != nil {
+		if r.Held, err = rowsOf[Counted](ctx, tx, meterHeld, pgx.NamedArgs{"limit": meterHeldLimit}); err != nil {
 			return err
 		}
 		vitals, err := rowOf[Vitals](ctx, tx, meterVitals, nil)

@@ -42,8 +42,8 @@ SELECT 0::bigint AS owed_deliveries, 0::float8 AS oldest_owed_seconds,
          WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()) AS oldest_transaction_seconds`
 )
 
-// counted is a row of meterTotals.
-type counted struct {
+// metered is a row of meterTotals.
+type metered struct {
 	Topic, Subscription, Kind, Detail string
 	Over                              bool
 	Count                             int64
@@ -59,7 +59,7 @@ func (m *Meter) readTotals(ctx context.Context, tx pgx.Tx) ([]Total, error) {
 	if !m.from.IsZero() {
 		from = &m.from
 	}
-	rows, err := rowsOf[counted](ctx, tx, meterTotals, pgx.NamedArgs{"from": from, "since": m.since()})
+	rows, err := rowsOf[metered](ctx, tx, meterTotals, pgx.NamedArgs{"from": from, "since": m.since()})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (m *Meter) readTotals(ctx context.Context, tx pgx.Tx) ([]Total, error) {
 }
 
 // add counts a row under its names, or the others'.
-func (m *Meter) add(into map[countKey]*Total, row *counted) {
+func (m *Meter) add(into map[countKey]*Total, row *metered) {
 	key := countKey{row.Topic, row.Subscription, row.Kind, row.Detail}
 	if m.counts[key] == nil {
 		if len(m.counts) >= m.limit {
@@ -93,7 +93,7 @@ func (m *Meter) add(into map[countKey]*Total, row *counted) {
 }
 
 // latency is what was read of attempts; nil of everything else.
-func (row *counted) latency() *Latency {
+func (row *metered) latency() *Latency {
 	if len(row.Latency) != latencyBuckets {
 		return nil
 	}

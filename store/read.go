@@ -110,6 +110,10 @@ func pageBy[T, K any](ctx context.Context, tx pgx.Tx, query string, t Turn[K], a
 	return pageOf(rows, t), err
 }
 
+// lookLimit is how many rows a page looks through for those that its filter wants, where no index knows them: 20,000 are 5 to 15 ms. A page that
+// has found too few by then says how far it has looked, and the next one goes on from there.
+const lookLimit = 20_000
+
 // given passes an unset filter on as NULL.
 func given(text string) *string {
 	if text == "" {

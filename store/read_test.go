@@ -28,7 +28,7 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 		want := map[string]int{"all": 14, "of a topic": 14, "of one event subscription": 7, "of its name alone": 7, "pending": 14, "of an event": 2}[name]
 		var seen []int64
 		turn := store.Turn[int64]{Limit: 3}
-		var last store.Page[store.DeliveryLine]
+		var last store.DeliveryPage
 		for {
 			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
 			require.NoError(t, err, name)

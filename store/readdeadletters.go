@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -34,12 +35,20 @@ const (
 
 	deadLetterLines = deadLetterColumns + `NULL::text AS body_text, NULL::text AS last_response FROM postrider.dead_letters WHERE ` + deadLetterWhere + `
    AND (@cursor::timestamptz IS NULL OR (dead_lettered_at, dead_letter_id) %[2]s (@cursor, @cursor_id::uuid))
+   AND (@end::timestamptz IS NULL OR NOT (dead_lettered_at, dead_letter_id) %[2]s (@end, @end_id::uuid))
  ORDER BY dead_lettered_at %[1]s, dead_letter_id %[1]s LIMIT @limit`
+
+	// deadLetterEnd is where a look of lookLimit dead letters ends, along the index of their time or that of their names; no row where that is all.
+	deadLetterEnd = `SELECT dead_lettered_at, id AS dead_letter_id FROM postrider_internal.dead_letters
+ WHERE (@topic::text IS NULL OR @subscription::text IS NULL OR topic = @topic AND subscription = @subscription)
+   AND (@from::timestamptz IS NULL OR dead_lettered_at >= @from) AND (@until::timestamptz IS NULL OR dead_lettered_at < @until)
+   AND (@cursor::timestamptz IS NULL OR (dead_lettered_at, id) %[2]s (@cursor, @cursor_id::uuid))
+ ORDER BY dead_lettered_at %[1]s, id %[1]s OFFSET @look LIMIT 1`
 
 	deadLetterFacets = `
 WITH few AS MATERIALIZED (
     SELECT reason, coalesce(last_outcome, '') AS outcome, coalesce(last_status, 0) AS status, topic, subscription, (dead_lettered_at AT TIME ZONE 'UTC')::date AS day
-      FROM postrider.dead_letters WHERE ` + deadLetterWhere + ` ORDER BY dead_lettered_at DESC LIMIT @limit
+      FROM postrider.dead_letters WHERE ` + deadLetterWhere + ` AND (@end::timestamptz IS NULL OR (dead_lettered_at, dead_letter_id) >= (@end, @end_id::uuid)) ORDER BY dead_lettered_at DESC LIMIT @limit
 ), grouped AS (
     SELECT CASE WHEN grouping(reason) = 0 THEN 'reason' WHEN grouping(outcome) = 0 THEN 'outcome' WHEN grouping(status) = 0 THEN 'status'
                 WHEN grouping(topic, subscription) = 0 THEN 'subscription' WHEN grouping(day) = 0 THEN 'day' ELSE 'all' END AS facet,
@@ -67,46 +76,90 @@ type DeadLetterPage struct {
 	// Facets by name: reason, outcome, status, subscription (topic/subscription), day; each with its ten most frequent values, of the newest
 	// 10,000 that match.
 	Facets map[string][]Facet
-	// Total counts what matches, up to 10,000.
-	Total int64
+	// Total counts what matches, up to 10,000. Partly: of the newest 20,000 that were looked through alone.
+	Total  int64
+	Partly bool
+	// LookedTo is where a look ended that found no more than Rows; nil where it went on to the end of the list.
+	LookedTo *DeadLetterPlace
 }
 
 func (q *DeadLetterQuery) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"topic": q.Topic, "subscription": q.Subscription, "reason": q.Reason, "outcome": q.LastOutcome, "event_id": q.EventID, "event_type": q.EventType,
 		"status": q.LastStatus, "unanswered": q.Unanswered, "from": q.DeadLetteredFrom, "until": q.DeadLetteredUntil,
+		"cursor": nil, "cursor_id": nil, "end": nil, "end_id": nil, "look": lookLimit,
 	}
+}
+
+// blind: no index knows which dead letters the filter wants.
+func (q *DeadLetterQuery) blind() bool {
+	named := (q.Topic == nil) == (q.Subscription == nil)
+	return q.EventID == nil && (!named || q.Reason != nil || q.LastOutcome != nil || q.EventType != nil || q.LastStatus != nil || q.Unanswered)
+}
+
+// end is where the look from a cursor ends; nil where it meets the end of the list, or where an index answers.
+func (q *DeadLetterQuery) end(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, order, compare string) (*DeadLetterPlace, error) {
+	if !q.blind() {
+		return nil, nil
+	}
+	place, err := rowOf[DeadLetterPlace](ctx, tx, fmt.Sprintf(deadLetterEnd, order, compare), args)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err == nil {
+		args["end"], args["end_id"] = place.DeadLetteredAt, [16]byte(place.DeadLetterID)
+	}
+	return place, err
 }
 
 // ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.
 func (s *Store) ReadDeadLetters(ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace]) (d *DeadLetterPage, err error) {
-	const top = 10
 	d = &DeadLetterPage{Facets: map[string][]Facet{}}
 	err = s.reading(ctx, "dead letters", func(tx pgx.Tx) error {
-		order, compare := t.way()
-		args := q.args()
-		args["limit"] = t.Limit + 1
-		args["cursor"], args["cursor_id"] = nil, nil
-		if key := t.cursor(); key != nil {
-			args["cursor"], args["cursor_id"] = key.DeadLetteredAt, [16]byte(key.DeadLetterID)
-		}
-		rows, err := rowsOf[DeadLetter](ctx, tx, fmt.Sprintf(deadLetterLines, order, compare), args)
-		if err != nil {
+		if err := d.list(ctx, tx, q, t); err != nil {
 			return err
 		}
-		d.Page = pageOf(rows, t)
-		args = q.args()
-		args["limit"], args["top"] = facetSample, top
-		facets, err := rowsOf[Facet](ctx, tx, deadLetterFacets, args)
-		for _, facet := range facets {
-			d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet)
-			if facet.Facet == "all" {
-				d.Total = facet.Count
-			}
-		}
-		return err
+		return d.count(ctx, tx, q)
 	})
 	return d, err
+}
+
+func (d *DeadLetterPage) list(ctx context.Context, tx pgx.Tx, q DeadLetterQuery, t Turn[DeadLetterPlace]) (err error) {
+	order, compare := t.way()
+	args := q.args()
+	args["limit"] = t.Limit + 1
+	if key := t.cursor(); key != nil {
+		args["cursor"], args["cursor_id"] = key.DeadLetteredAt, [16]byte(key.DeadLetterID)
+	}
+	if d.LookedTo, err = q.end(ctx, tx, args, order, compare); err != nil {
+		return err
+	}
+	rows, err := rowsOf[DeadLetter](ctx, tx, fmt.Sprintf(deadLetterLines, order, compare), args)
+	d.Page = pageOf(rows, t)
+	if len(rows) > t.Limit {
+		d.LookedTo = nil
+	}
+	return err
+}
+
+// count counts what the filter finds, wherever in the list the page is.
+func (d *DeadLetterPage) count(ctx context.Context, tx pgx.Tx, q DeadLetterQuery) error {
+	const top = 10
+	args := q.args()
+	args["limit"], args["top"] = facetSample, top
+	end, err := q.end(ctx, tx, args, "DESC", "<")
+	if err != nil {
+		return err
+	}
+	facets, err := rowsOf[Facet](ctx, tx, deadLetterFacets, args)
+	for _, facet := range facets {
+		d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet)
+		if facet.Facet == "all" {
+			d.Total = facet.Count
+		}
+	}
+	d.Partly = end != nil && d.Total < facetSample
+	return err
 }
 
 // ReadDeadLetter reads one dead letter; ErrNotFound.

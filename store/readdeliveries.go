@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -61,57 +62,101 @@ type scope struct {
 	Events                [][16]byte
 }
 
+// topicShare is up to how many event subscriptions a topic's deliveries are read along the index of each of them.
+const topicShare = 50
+
 const scopeStatement = `
 SELECT (SELECT coalesce(array_agg(id), '{}') FROM postrider_internal.topics WHERE name = @topic) AS topics,
-       (SELECT coalesce(array_agg(s.id), '{}') FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
-         WHERE s.name = @subscription AND (@topic = '' OR t.name = @topic)) AS subscriptions,
+       (SELECT coalesce(array_agg(id), '{}') FROM (SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+         WHERE CASE @subscription WHEN '' THEN t.name = @topic ELSE s.name = @subscription AND (@topic = '' OR t.name = @topic) END LIMIT @share) few) AS subscriptions,
        (SELECT coalesce(array_agg(id), '{}') FROM (SELECT id FROM postrider_internal.events WHERE event_id = @event LIMIT 1000) few) AS events`
 
 func (f *DeliveryFilter) scope(ctx context.Context, tx pgx.Tx) (*scope, error) {
-	found, err := rowOf[scope](ctx, tx, scopeStatement, pgx.NamedArgs{"topic": f.Topic, "subscription": f.Subscription, "event": f.Event})
+	share := topicShare + 1
+	if f.Subscription != "" {
+		share = math.MaxInt32
+	}
+	found, err := rowOf[scope](ctx, tx, scopeStatement, pgx.NamedArgs{"topic": f.Topic, "subscription": f.Subscription, "event": f.Event, "share": share})
 	if id, wrong := uuid.Parse(f.Event); wrong == nil && err == nil {
 		found.Events = append(found.Events, id)
 	}
 	return found, err
 }
 
+// search is a filter with what its names stand for.
+type search struct {
+	*DeliveryFilter
+	order, compare string
+	// bySubscription: the rows are read along the index of each event subscription that the filter names.
+	bySubscription bool
+}
+
+func (f *DeliveryFilter) search(names *scope, order, compare string) search {
+	return search{f, order, compare, f.Subscription != "" || f.Topic != "" && len(names.Subscriptions) <= topicShare}
+}
+
+// blind: no index knows which rows the filter wants.
+func (f *search) blind() bool {
+	return f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" || f.Topic != "" && !f.bySubscription)
+}
+
 // statement puts the query together of our own words; what the filter says are its arguments.
-func (f *DeliveryFilter) statement(order, compare string) string {
+func (f *search) statement() string {
 	var parts []string
 	if f.State == "" || f.State == "pending" {
-		parts = append(parts, f.part(pendingPart, "coalesce(d.hold, b.hold)", order, compare))
+		parts = append(parts, f.part(pendingPart, "coalesce(d.hold, b.hold)"))
 	}
 	if f.State != "pending" && f.Hold == "" {
-		parts = append(parts, f.part(finishedPart, "", order, compare))
+		parts = append(parts, f.part(finishedPart, ""))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, pendingPart+" WHERE false")
 	}
-	return fmt.Sprintf(deliveryList, strings.Join(parts, " UNION ALL "), order)
+	return fmt.Sprintf(deliveryList, strings.Join(parts, " UNION ALL "), f.order)
 }
 
-func (f *DeliveryFilter) part(columns, hold, order, compare string) string {
-	where := []string{fmt.Sprintf("(@cursor::bigint IS NULL OR d.id %s @cursor)", compare)}
+// end is the id that a look of lookLimit rows along each index comes to, NULL where that is all of them.
+func (f *search) end() string {
+	which := map[string]string{"DESC": "max", "ASC": "min"}[f.order]
+	look := func(table string) string {
+		from := fmt.Sprintf("SELECT d.id FROM postrider_internal.%s d WHERE (@cursor::bigint IS NULL OR d.id %s @cursor) %%s ORDER BY d.id %s OFFSET @look LIMIT 1", table, f.compare, f.order)
+		if f.bySubscription {
+			return "SELECT (" + fmt.Sprintf(from, "AND d.subscription_id = one.id") + ") AS id FROM unnest(@subscriptions::bigint[]) AS one(id)"
+		}
+		return "SELECT (" + fmt.Sprintf(from, "") + ") AS id"
+	}
+	return fmt.Sprintf("SELECT %s(id) FROM (%s UNION ALL %s) ends", which, look("deliveries"), look("delivery_history"))
+}
+
+func (f *search) part(columns, hold string) string {
+	where := []string{fmt.Sprintf("(@cursor::bigint IS NULL OR d.id %s @cursor) AND (@end::bigint IS NULL OR NOT d.id %s @end)", f.compare, f.compare)}
 	add := func(set bool, condition string) {
 		if set {
 			where = append(where, condition)
 		}
 	}
-	add(f.Topic != "" && f.Subscription == "", "d.topic_id = ANY (@topics)")
+	add(f.Topic != "" && !f.bySubscription, "d.topic_id = ANY (@topics)")
 	add(f.Event != "", "d.event_uuid = ANY (@events)")
 	add(f.Outcome != "", "d.last_outcome = @outcome")
 	add(f.Hold != "" && hold != "", hold+" = @hold")
 	add(f.State != "" && hold == "", "d.state = @state")
-	add(f.Subscription != "", "d.subscription_id = one.id")
-	part := fmt.Sprintf("(%s WHERE %s ORDER BY d.id %s LIMIT @limit)", columns, strings.Join(where, " AND "), order)
-	if f.Subscription != "" {
+	add(f.bySubscription, "d.subscription_id = one.id")
+	part := fmt.Sprintf("(%s WHERE %s ORDER BY d.id %s LIMIT @limit)", columns, strings.Join(where, " AND "), f.order)
+	if f.bySubscription {
 		return "(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL " + part + " x)"
 	}
 	return part
 }
 
+// DeliveryPage is a page of deliveries.
+type DeliveryPage struct {
+	Page[DeliveryLine]
+	// LookedTo is where a look ended that found no more than Rows; nil where it went on to the end of the list.
+	LookedTo *int64
+}
+
 // ReadDeliveries reads a page of deliveries, unfinished and finished, the newest made first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[int64]) (page Page[DeliveryLine], err error) {
+func (s *Store) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[int64]) (page DeliveryPage, err error) {
 	err = s.reading(ctx, "deliveries", func(tx pgx.Tx) error {
 		page, err = readDeliveries(ctx, tx, f, t)
 		return err
@@ -119,15 +164,27 @@ func (s *Store) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[int
 	return page, err
 }
 
-func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[int64]) (page Page[DeliveryLine], err error) {
+func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[int64]) (page DeliveryPage, err error) {
 	names, err := f.scope(ctx, tx)
 	if err != nil {
 		return page, err
 	}
 	order, compare := t.way()
-	rows, err := rowsOf[DeliveryLine](ctx, tx, f.statement(order, compare), t.args(pgx.NamedArgs{
+	one := f.search(names, order, compare)
+	args := t.args(pgx.NamedArgs{
 		"topics": names.Topics, "subscriptions": names.Subscriptions, "events": names.Events,
-		"outcome": f.Outcome, "hold": f.Hold, "state": f.State,
-	}))
-	return pageOf(rows, t), err
+		"outcome": f.Outcome, "hold": f.Hold, "state": f.State, "end": nil, "look": lookLimit / max(1, len(names.Subscriptions)),
+	})
+	if one.blind() {
+		if err := tx.QueryRow(ctx, one.end(), args).Scan(&page.LookedTo); err != nil {
+			return page, err
+		}
+		args["end"] = page.LookedTo
+	}
+	rows, err := rowsOf[DeliveryLine](ctx, tx, one.statement(), args)
+	page.Page = pageOf(rows, t)
+	if len(rows) > t.Limit {
+		page.LookedTo = nil
+	}
+	return page, err
 }

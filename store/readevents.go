@@ -58,39 +58,86 @@ const (
   FROM postrider_internal.events e JOIN postrider_internal.topics t ON t.id = e.topic_id `
 )
 
-// statement is the list's query. Events are found along the index of their ids, which is that of their time; a time span also leaves
-// out whole days.
+// blind: no index knows which events the filter wants.
+func (f *EventFilter) blind() bool {
+	return f.Event == "" && (f.Topic != "" || f.Type != "" || f.SubjectPrefix != "" || f.Unmatched)
+}
+
+// span are the conditions that the index of ids answers, which is that of their time; a time span also leaves out whole days. An id may be
+// idSlack from the time of publishing.
+func (f *EventFilter) span(compare string) string {
+	where := []string{fmt.Sprintf("(@cursor::uuid IS NULL OR e.id %s @cursor)", compare)}
+	if f.From != nil {
+		where = append(where, "e.published_at >= @from AND e.id >= @from_id AND e.day >= (@from AT TIME ZONE 'UTC')::date")
+	}
+	if f.To != nil {
+		where = append(where, "e.published_at < @to AND e.id < @to_id AND e.day <= (@to AT TIME ZONE 'UTC')::date")
+	}
+	return strings.Join(where, " AND ")
+}
+
+// statement is the list's query. The conditions that no index answers stand outside of what is read in order: PostgreSQL takes onceOnly for rare, and would
+// sort all events.
 func (f *EventFilter) statement(order, compare string) string {
-	where := []string{onceOnly, fmt.Sprintf("(@cursor::uuid IS NULL OR e.id %s @cursor)", compare)}
-	add := func(set bool, condition string) {
+	inside := []string{f.span(compare), fmt.Sprintf("(@end::uuid IS NULL OR NOT e.id %s @end)", compare)}
+	outside := []string{onceOnly}
+	add := func(where *[]string, set bool, condition string) {
 		if set {
-			where = append(where, condition)
+			*where = append(*where, condition)
 		}
 	}
-	add(f.Topic != "", "e.topic_id = ANY (@topics)")
-	add(f.Event != "", "e.id = ANY (@events)")
-	add(f.Type != "", "e.event_type = @type")
-	add(f.SubjectPrefix != "", "starts_with(e.subject, @prefix)")
-	add(f.Unmatched, "e.matched = 0")
-	add(f.From != nil, "e.published_at >= @from AND e.day >= (@from AT TIME ZONE 'UTC')::date")
-	add(f.To != nil, "e.published_at < @to AND e.day <= (@to AT TIME ZONE 'UTC')::date")
-	return eventReport + eventFrom + "WHERE " + strings.Join(where, " AND ") + fmt.Sprintf(" ORDER BY e.id %s LIMIT @limit", order)
+	add(&inside, f.Event != "", "e.id = ANY (@events)")
+	add(&outside, f.Topic != "", "e.topic_id = ANY (@topics)")
+	add(&outside, f.Type != "", "e.event_type = @type")
+	add(&outside, f.SubjectPrefix != "", "starts_with(e.subject, @prefix)")
+	add(&outside, f.Unmatched, "e.matched = 0")
+	return fmt.Sprintf(eventReport+` FROM (SELECT e.* FROM (SELECT * FROM postrider_internal.events e WHERE %[2]s ORDER BY e.id %[1]s OFFSET 0) e WHERE %[3]s LIMIT @limit) e
+  JOIN postrider_internal.topics t ON t.id = e.topic_id ORDER BY e.id %[1]s`, order, strings.Join(inside, " AND "), strings.Join(outside, " AND "))
+}
+
+// EventPage is a page of events.
+type EventPage struct {
+	Page[EventLine]
+	// LookedTo is where a look ended that found no more than Rows; nil where it went on to the end of the list.
+	LookedTo *uuid.UUID
 }
 
 // ReadEvents reads a page of events, the newest first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (page Page[EventLine], err error) {
+func (s *Store) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
 	err = s.reading(ctx, "events", func(tx pgx.Tx) error {
-		names, err := (&DeliveryFilter{Topic: f.Topic, Event: f.Event}).scope(ctx, tx)
-		if err != nil {
-			return err
-		}
-		order, compare := t.way()
-		rows, err := rowsOf[EventLine](ctx, tx, f.statement(order, compare), t.args(pgx.NamedArgs{
-			"topics": names.Topics, "events": names.Events, "type": f.Type, "prefix": f.SubjectPrefix, "from": f.From, "to": f.To,
-		}))
-		page = pageOf(rows, t)
+		page, err = readEvents(ctx, tx, f, t)
 		return err
 	})
+	return page, err
+}
+
+func readEvents(ctx context.Context, tx pgx.Tx, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
+	names, err := (&DeliveryFilter{Topic: f.Topic, Event: f.Event}).scope(ctx, tx)
+	if err != nil {
+		return page, err
+	}
+	order, compare := t.way()
+	args := t.args(pgx.NamedArgs{
+		"topics": names.Topics, "events": names.Events, "type": f.Type, "prefix": f.SubjectPrefix, "from": f.From, "to": f.To, "end": nil, "look": lookLimit,
+	})
+	if f.From != nil {
+		args["from_id"] = [16]byte(firstID(f.From.Add(-idSlack)))
+	}
+	if f.To != nil {
+		args["to_id"] = [16]byte(firstID(f.To.Add(idSlack)))
+	}
+	if f.blind() {
+		end := fmt.Sprintf("SELECT (SELECT e.id FROM postrider_internal.events e WHERE %s ORDER BY e.id %s OFFSET @look LIMIT 1)", f.span(compare), order)
+		if err := tx.QueryRow(ctx, end, args).Scan(&page.LookedTo); err != nil {
+			return page, err
+		}
+		args["end"] = page.LookedTo
+	}
+	rows, err := rowsOf[EventLine](ctx, tx, f.statement(order, compare), args)
+	page.Page = pageOf(rows, t)
+	if len(rows) > t.Limit {
+		page.LookedTo = nil
+	}
 	return page, err
 }
 

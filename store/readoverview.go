@@ -10,43 +10,44 @@ import (
 const (
 	// countLimit is how far rows of a table are counted for a page: 100,000 are 20 to 40 ms.
 	countLimit = 100_000
+	// heldLimit is the same for deliveries on hold.
+	heldLimit = 20_000
 	// lagSample is how many finished deliveries the lag is measured on.
 	lagSample = 2000
 )
 
 // Standing is how things are at this moment.
 type Standing struct {
-	// Pending counts unfinished deliveries, and Held those of them on hold, exactly up to 100,000; past that PostgreSQL's estimate of all.
+	// Pending is how many deliveries are unfinished: kept beside the counts, and exact at any size. Held counts those of them on hold, up to 20,000.
 	Pending, Held int64
-	Estimated     bool
 	// OldestOwedSince and OldestID are of the unfinished delivery that was made first; nil where all are finished.
 	OldestOwedSince *time.Time
 	OldestID        *int64
 	// SweeperFinds is what the nodes' sweepers had to mend since they started.
 	SweeperFinds int64
 	Nodes        int
-	// Of the newest 2,000 finished deliveries: how many there were, how many of them were delivered, by the first attempt, and the lag
-	// from being owed to being delivered, in seconds.
-	Sample, SampleDelivered, SampleFirst int
-	LagP50, LagP95                       *float64
+	// The lag from being owed to being delivered, in seconds, of those of the newest 2,000 finished deliveries that were delivered; nil where none was.
+	LagP50, LagP95 *float64
 }
 
 const standingStatement = `
-WITH few AS MATERIALIZED (
-    SELECT count(*) AS pending, count(*) FILTER (WHERE held) AS held
-      FROM (SELECT d.hold IS NOT NULL OR b.hold IS NOT NULL AS held FROM postrider_internal.deliveries d LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id LIMIT @limit) few
+WITH backlog AS (
+    SELECT coalesce(sum(n), 0)::bigint AS pending
+      FROM (SELECT deliveries AS n FROM postrider_internal.owed
+             UNION ALL SELECT CASE kind WHEN 'owed' THEN count ELSE -count END FROM postrider_internal.rollup_deltas, unnest(entries) WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) both_of
+), few AS (
+    SELECT least(@held, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries WHERE hold IS NOT NULL LIMIT @held) alone)
+           + (SELECT coalesce(sum(members), 0) FROM (SELECT members FROM postrider_internal.batches WHERE hold IS NOT NULL LIMIT @held) together))::bigint AS held
 ), oldest AS (
     SELECT id, owed_since FROM postrider_internal.deliveries ORDER BY id LIMIT 1
 ), finished AS (
-    SELECT state, attempts, postrider_internal.seconds(finished_at - owed_since) AS lag FROM postrider_internal.delivery_history ORDER BY id DESC LIMIT @sample
+    SELECT state, postrider_internal.seconds(finished_at - owed_since) AS lag FROM postrider_internal.delivery_history ORDER BY id DESC LIMIT @sample
 )
-SELECT CASE WHEN pending < @limit THEN pending ELSE greatest(pending, (SELECT reltuples::bigint FROM pg_class WHERE oid = 'postrider_internal.deliveries'::regclass)) END AS pending,
-       held, pending >= @limit AS estimated, oldest.owed_since AS oldest_owed_since, oldest.id AS oldest_id,
+SELECT greatest(0, backlog.pending) AS pending, few.held, oldest.owed_since AS oldest_owed_since, oldest.id AS oldest_id,
        (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds, (SELECT count(*)::int FROM postrider.nodes) AS nodes,
-       f.sample, f.sample_delivered, f.sample_first, f.lag_p50, f.lag_p95
-  FROM few LEFT JOIN oldest ON true
- CROSS JOIN (SELECT count(*)::int AS sample, (count(*) FILTER (WHERE state = 'delivered'))::int AS sample_delivered, (count(*) FILTER (WHERE state = 'delivered' AND attempts = 1))::int AS sample_first,
-                    percentile_cont(0.5) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p50,
+       f.lag_p50, f.lag_p95
+  FROM backlog CROSS JOIN few LEFT JOIN oldest ON true
+ CROSS JOIN (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p50,
                     percentile_cont(0.95) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p95 FROM finished) f`
 
 // HoldLine is an event subscription on hold.
@@ -55,7 +56,7 @@ type HoldLine struct {
 	HoldCause                                  *string
 	HoldSince, HoldUntil                       *time.Time
 	Probing                                    bool
-	// HeldDeliveries are counted up to 10,000.
+	// HeldDeliveries are counted up to 20,000.
 	HeldDeliveries int
 	// Validation is how its handshake stands, where that is the hold.
 	Validation *string
@@ -75,18 +76,18 @@ SELECT v.topic, v.subscription, v.endpoint_base_url, v.hold, v.hold_cause, v.hol
 // Overview is what the person on call looks at first, of one moment.
 type Overview struct {
 	Standing Standing
-	// LastHour is by the minute; Day by the hour.
-	LastHour, Day *Counts
+	// LastHour is by the minute, Day by the hour, and Range as was asked for.
+	LastHour, Day, Range *Counts
 	// Holds are the event subscriptions on hold, the newest first, at most 50 of them.
 	Holds []HoldLine
 }
 
-// ReadOverview reads how things stand. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadOverview(ctx context.Context) (o *Overview, err error) {
+// ReadOverview reads how things stand, and what was counted in a span as ReadCounts does. ErrTooSlow, ErrUnavailable.
+func (s *Store) ReadOverview(ctx context.Context, span, step time.Duration) (o *Overview, err error) {
 	const holds = 50
 	o = &Overview{}
 	err = s.reading(ctx, "the overview", func(tx pgx.Tx) error {
-		standing, err := rowOf[Standing](ctx, tx, standingStatement, pgx.NamedArgs{"limit": countLimit, "sample": lagSample})
+		standing, err := rowOf[Standing](ctx, tx, standingStatement, pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
 		if err != nil {
 			return err
 		}
@@ -96,6 +97,12 @@ func (s *Store) ReadOverview(ctx context.Context) (o *Overview, err error) {
 		}
 		if o.Day, err = readCounts(ctx, tx, CountsFilter{}, 24*time.Hour, time.Hour); err != nil {
 			return err
+		}
+		o.Range = o.LastHour
+		if span != time.Hour || step != time.Minute {
+			if o.Range, err = readCounts(ctx, tx, CountsFilter{}, span, step); err != nil {
+				return err
+			}
 		}
 		o.Holds, err = rowsOf[HoldLine](ctx, tx, holdsReport, pgx.NamedArgs{"limit": holds})
 		return err

@@ -33,16 +33,22 @@ type SubscriptionLine struct {
 
 const subscriptionLines = `
 WITH page AS MATERIALIZED (
-    SELECT v.topic, v.subscription, v.endpoint_base_url, v.endpoint_kind, v.event_delivery_schema, v.retry_policy, v.max_delivery_attempts, v.event_time_to_live_in_minutes,
+    SELECT v.topic, v.subscription, v.subscription_id, v.endpoint_base_url, v.endpoint_kind, v.event_delivery_schema, v.retry_policy, v.max_delivery_attempts, v.event_time_to_live_in_minutes,
            v.dead_letter_destination ->> 'endpointType' AS dead_letter_destination, v.provisioning_state, v.hold, v.hold_cause, v.hold_since, v.hold_until, coalesce(v.probing, false) AS probing, v.created_at
       FROM postrider.event_subscriptions v
      WHERE (@topic::text IS NULL OR v.topic = @topic) AND (@name::text IS NULL OR strpos(lower(v.subscription), lower(@name)) > 0)
        AND (@hold::text IS NULL OR v.hold = @hold OR @hold = 'any' AND v.hold IS NOT NULL)
        AND (@cursor_topic::text IS NULL OR (v.topic, v.subscription) %[2]s (@cursor_topic, @cursor_name))
      ORDER BY v.topic %[1]s, v.subscription %[1]s LIMIT @limit
+), fresh AS MATERIALIZED (
+    SELECT e.* FROM postrider_internal.rollup_deltas d, unnest(d.entries) AS e WHERE e.minute >= now() - interval '1 hour'
 ), counted AS (
-    SELECT c.topic, c.subscription, c.kind, c.detail, least(11, floor(extract(epoch FROM c.minute - (now() - interval '1 hour')) / 300))::int AS step, sum(c.count)::bigint AS count
-      FROM postrider.delivery_counts c WHERE c.minute >= now() - interval '1 hour' AND c.kind IN ('attempt', 'delivered', 'dead_lettered') GROUP BY 1, 2, 3, 4, 5
+    SELECT p.topic, p.subscription, m.kind, m.detail, least(11, floor(extract(epoch FROM m.minute - (now() - interval '1 hour')) / 300))::int AS step, sum(m.count)::bigint AS count
+      FROM (SELECT s.topic_id, s.id AS subscription_id, p.topic, p.subscription FROM page p JOIN postrider_internal.event_subscriptions s ON s.id = p.subscription_id) p
+     CROSS JOIN LATERAL (SELECT r.minute, r.kind, r.detail, r.count FROM generate_series(date_trunc('minute', now()) - interval '59 minutes', now(), interval '1 minute') AS g(at)
+                          CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollups r WHERE r.minute = g.at AND r.topic_id = p.topic_id AND r.subscription_id = p.subscription_id OFFSET 0) r
+                          UNION ALL SELECT e.minute, e.kind, e.detail, e.count FROM fresh e WHERE e.topic_id = p.topic_id AND e.subscription_id = p.subscription_id) m
+     WHERE m.kind IN ('attempt', 'delivered', 'dead_lettered') GROUP BY 1, 2, 3, 4, 5
 ), steps AS (
     SELECT topic, subscription, step, coalesce(sum(count) FILTER (WHERE kind = 'attempt' AND detail = 'Delivered'), 0)::bigint AS good, coalesce(sum(count) FILTER (WHERE kind = 'attempt' AND detail <> 'Delivered'), 0)::bigint AS bad,
            coalesce(sum(count) FILTER (WHERE kind = 'delivered'), 0)::bigint AS delivered, coalesce(sum(count) FILTER (WHERE kind = 'dead_lettered'), 0)::bigint AS dead
@@ -53,7 +59,8 @@ WITH page AS MATERIALIZED (
       FROM page p CROSS JOIN generate_series(0, 11) AS g(step) LEFT JOIN steps s ON s.topic = p.topic AND s.subscription = p.subscription AND s.step = g.step
      GROUP BY 1, 2
 )
-SELECT p.*, h.spark_good, h.spark_bad, h.attempts, h.failures, h.delivered, h.dead_letters,
+SELECT p.topic, p.subscription, p.endpoint_base_url, p.endpoint_kind, p.event_delivery_schema, p.retry_policy, p.max_delivery_attempts, p.event_time_to_live_in_minutes, p.dead_letter_destination,
+       p.provisioning_state, p.hold, p.hold_cause, p.hold_since, p.hold_until, p.probing, p.created_at, h.spark_good, h.spark_bad, h.attempts, h.failures, h.delivered, h.dead_letters,
        CASE WHEN p.provisioning_state <> 'Succeeded' THEN
            (SELECT k.message FROM postrider.handshakes k WHERE k.current AND k.topic = p.topic AND k.subscription = p.subscription LIMIT 1) END AS validation
   FROM page p JOIN hour h USING (topic, subscription) ORDER BY p.topic %[1]s, p.subscription %[1]s`
@@ -92,9 +99,9 @@ type HandshakeLine struct {
 
 // SubscriptionCourse is what became of an event subscription.
 type SubscriptionCourse struct {
-	LastHour, Day *Counts
-	Handshakes    []HandshakeLine // the newest first, at most 50 steps
-	Deliveries    []DeliveryLine  // the newest made, at most 10
+	Range, Day *Counts         // what was asked for; by the hour
+	Handshakes []HandshakeLine // the newest first, at most 50 steps
+	Deliveries []DeliveryLine  // the newest made, at most 10
 	// Held counts its deliveries on hold, and Pending all that are unfinished, up to 10,000.
 	Held, Pending int
 	Audit         []AuditLine // the newest ten
@@ -111,13 +118,14 @@ SELECT (SELECT count(*)::int FROM (SELECT FROM postrider_internal.deliveries d W
        (SELECT count(*)::int FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = @id LIMIT 10000) few) AS pending`
 )
 
-// ReadSubscriptionCourse reads what became of an event subscription that exists. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadSubscriptionCourse(ctx context.Context, sub *Subscription) (c *SubscriptionCourse, err error) {
+// ReadSubscriptionCourse reads what became of an event subscription that exists, and what was counted in a span as ReadCounts does. ErrTooSlow,
+// ErrUnavailable.
+func (s *Store) ReadSubscriptionCourse(ctx context.Context, sub *Subscription, span, step time.Duration) (c *SubscriptionCourse, err error) {
 	c = &SubscriptionCourse{}
 	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
 	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
 	err = s.reading(ctx, "an event subscription", func(tx pgx.Tx) error {
-		if c.LastHour, err = readCounts(ctx, tx, counts, time.Hour, time.Minute); err != nil {
+		if c.Range, err = readCounts(ctx, tx, counts, span, step); err != nil {
 			return err
 		}
 		if c.Day, err = readCounts(ctx, tx, counts, 24*time.Hour, time.Hour); err != nil {

@@ -30,7 +30,11 @@ type TailLine struct {
 }
 
 // TailFilter says what to tell of; "" = everything.
-type TailFilter struct{ Topic, Subscription string }
+type TailFilter struct {
+	Topic, Subscription string
+	// Failed: only attempts that were no success.
+	Failed bool
+}
 
 // Tail follows what is published and attempted. It is for one reader at a time.
 type Tail struct {
@@ -68,7 +72,7 @@ SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' 
   LEFT JOIN LATERAL (SELECT d.event_uuid, d.event_day FROM postrider_internal.deliveries d WHERE d.id = a.delivery_id
                       UNION ALL SELECT h.event_uuid, h.event_day FROM postrider_internal.delivery_history h WHERE h.id = a.delivery_id LIMIT 1) d ON true
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
- WHERE (@topic::text IS NULL OR t.name = @topic) AND (@subscription::text IS NULL OR s.name = @subscription)`
+ WHERE (@topic::text IS NULL OR t.name = @topic) AND (@subscription::text IS NULL OR s.name = @subscription) AND (NOT @failed OR a.outcome <> 'Delivered')`
 )
 
 // NewTail begins with what happens from now on.
@@ -94,7 +98,7 @@ func TailOf(ctx context.Context, pool *pgxpool.Pool, f TailFilter) (*Tail, error
 func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	now := t.store.Now()
 	err = t.store.reading(ctx, "what happens", func(tx pgx.Tx) error {
-		if t.filter.Subscription == "" {
+		if t.filter.Subscription == "" && !t.filter.Failed {
 			if lines, err = t.events(ctx, tx); err != nil {
 				return err
 			}
@@ -135,7 +139,7 @@ func (t *Tail) attempts(ctx context.Context, tx pgx.Tx, now time.Time) ([]TailLi
 	}
 	args := pgx.NamedArgs{
 		"place": fmt.Sprintf("(%d,1)", max(0, t.blocks-tailBlocks)), "limit": tailLimit,
-		"topic": given(t.filter.Topic), "subscription": given(t.filter.Subscription),
+		"topic": given(t.filter.Topic), "subscription": given(t.filter.Subscription), "failed": t.filter.Failed,
 	}
 	lines, err := rowsOf[TailLine](ctx, tx, fmt.Sprintf(tailAttempts, table), args)
 	t.blocks = *blocks

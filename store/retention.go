@@ -38,6 +38,7 @@ func (s *Store) Retain(ctx context.Context, r Retention) error {
 		s.trim(ctx, "finished batches", trimBatches, today, r.DeliveredDays),
 		s.trim(ctx, "dead letters", trimDeadLetters, today, r.DeadLettersDays),
 		s.trim(ctx, "counts", trimCounts, today, r.CountsDays),
+		s.trim(ctx, "sums of counts", trimSums, today, r.CountsDays),
 		s.trim(ctx, "the audit", trimAudit, today, r.AuditDays),
 		s.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
 		s.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
@@ -208,6 +209,12 @@ DELETE FROM postrider_internal.dead_letters WHERE id = ANY (ARRAY (
 DELETE FROM postrider_internal.rollups r USING (
     SELECT minute, topic_id, subscription_id, kind, detail FROM postrider_internal.rollups WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED) old
  WHERE (r.minute, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.minute, old.topic_id, old.subscription_id, old.kind, old.detail)`
+
+	trimSums = `
+DELETE FROM postrider_internal.rollup_sums r USING (
+    SELECT span, begins, topic_id, subscription_id, kind, detail FROM unnest(ARRAY [1, 15, 60]::smallint[]) AS each_of(each)
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollup_sums WHERE span = each AND begins < $1 ORDER BY begins LIMIT $2 FOR UPDATE SKIP LOCKED) few LIMIT $2) old
+ WHERE (r.span, r.begins, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.span, old.begins, old.topic_id, old.subscription_id, old.kind, old.detail)`
 
 	trimAudit = `
 DELETE FROM postrider_internal.audit WHERE id = ANY (ARRAY (

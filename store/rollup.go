@@ -60,16 +60,22 @@ var mergeStatement = `
 WITH taken AS (
     DELETE FROM postrider_internal.rollup_deltas
      WHERE ctid = ANY (ARRAY (SELECT ctid FROM postrider_internal.rollup_deltas WHERE slot = $1 LIMIT $2)) RETURNING entries
-), merged AS (
-    INSERT INTO postrider_internal.rollups AS r (minute, topic_id, subscription_id, kind, detail, count, latency_buckets)
-    SELECT minute, topic_id, subscription_id, kind, detail, sum(count), NULL::bigint[]
+), added AS MATERIALIZED (
+    SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count, NULL::bigint[] AS latency_buckets
       FROM taken, unnest(entries) WHERE bucket IS NULL GROUP BY 1, 2, 3, 4, 5
      UNION ALL
-    SELECT minute, topic_id, subscription_id, kind, detail, sum(count), ARRAY [` + eachBucket("coalesce(sum(count) FILTER (WHERE bucket = %[1]d - 1), 0)::bigint") + `]
+    SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint, ARRAY [` + eachBucket("coalesce(sum(count) FILTER (WHERE bucket = %[1]d - 1), 0)::bigint") + `]
       FROM taken, unnest(entries) WHERE bucket IS NOT NULL GROUP BY 1, 2, 3, 4, 5
+), merged AS (
+    INSERT INTO postrider_internal.rollups AS r (minute, topic_id, subscription_id, kind, detail, count, latency_buckets)
+    SELECT minute, topic_id, subscription_id, kind, detail, count, latency_buckets FROM added
         ON CONFLICT (minute, topic_id, subscription_id, kind, detail)
-        DO UPDATE SET count = r.count + excluded.count, latency_buckets = CASE WHEN excluded.latency_buckets IS NOT NULL
-                  THEN ARRAY [` + eachBucket("r.latency_buckets[%[1]d] + excluded.latency_buckets[%[1]d]") + `] END
+        DO UPDATE SET count = r.count + excluded.count, latency_buckets = ` + bucketsAdded + `
+), summed AS (
+    INSERT INTO postrider_internal.rollup_sums AS r (span, begins, topic_id, subscription_id, kind, detail, count, latency_buckets)
+    ` + sumsOf("added") + `
+        ON CONFLICT (span, begins, topic_id, subscription_id, kind, detail)
+        DO UPDATE SET count = r.count + excluded.count, latency_buckets = ` + bucketsAdded + `
 ), owed AS (
     INSERT INTO postrider_internal.owed AS o (subscription_id, deliveries)
     SELECT subscription_id, sum(CASE kind WHEN 'owed' THEN count ELSE -count END) FROM taken, unnest(entries)
@@ -77,6 +83,19 @@ WITH taken AS (
         ON CONFLICT (subscription_id) DO UPDATE SET deliveries = o.deliveries + excluded.deliveries
 )
 SELECT count(*) FROM taken`
+
+var bucketsAdded = `CASE WHEN excluded.latency_buckets IS NOT NULL
+                  THEN ARRAY [` + eachBucket("r.latency_buckets[%[1]d] + excluded.latency_buckets[%[1]d]") + `] END`
+
+// sumsOf adds counts by the minute up to the rows of rollup_sums: of each event subscription by the hour, of each topic by the quarter, and of all
+// together by the minute and the quarter. What belongs to no event subscription (subscription_id 0) is a topic's alone.
+func sumsOf(added string) string {
+	return `SELECT CASE WHEN grouping(hour) = 0 THEN 60 WHEN grouping(quarter) = 0 THEN 15 ELSE 1 END, coalesce(hour, quarter, minute), coalesce(topic_id, 0), coalesce(subscription_id, 0), kind, detail, sum(count)::bigint,
+           CASE WHEN kind = 'attempt' THEN ARRAY [` + eachBucket("sum(latency_buckets[%[1]d])::bigint") + `] END
+      FROM (SELECT *, date_bin('15 minutes', minute, 'epoch') AS quarter, date_bin('1 hour', minute, 'epoch') AS hour FROM ` + added + `) a
+     GROUP BY GROUPING SETS ((hour, topic_id, subscription_id, kind, detail), (quarter, topic_id, kind, detail), (quarter, kind, detail), (minute, kind, detail))
+    HAVING grouping(subscription_id) = 1 OR subscription_id > 0`
+}
 
 // eachBucket prints the expression for each bucket, counted from 1.
 func eachBucket(expression string) string {

@@ -29,6 +29,19 @@ SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coales
        AND truth.kind = told.kind AND truth.detail = told.detail
  WHERE truth.n IS DISTINCT FROM told.n`
 
+// missummedRollups compares the sums that pages read with the minutes.
+const missummedRollups = `
+WITH added AS (
+    SELECT *, (SELECT coalesce(sum(n), 0) FROM unnest(latency_buckets) n) AS timed FROM postrider_internal.rollups
+), truth AS (
+    SELECT 60 AS span, date_bin('1 hour', minute, 'epoch') AS begins, topic_id, subscription_id, kind, detail, sum(count) AS n, sum(timed) AS timed FROM added WHERE subscription_id > 0 GROUP BY 2, 3, 4, 5, 6
+    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), topic_id, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 3, 5, 6
+    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), 0, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 5, 6
+    UNION ALL SELECT 1, minute, 0, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 5, 6
+)
+SELECT count(*) FROM truth FULL JOIN postrider_internal.rollup_sums s USING (span, begins, topic_id, subscription_id, kind, detail)
+ WHERE s.count IS DISTINCT FROM truth.n OR (SELECT coalesce(sum(b), 0) FROM unnest(s.latency_buckets) b) IS DISTINCT FROM truth.timed`
+
 func TestRollupsCountWhatHappened(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -57,6 +70,7 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 
 	for _, when := range []string{"appended", "merged", "merged and appended"} {
 		require.Zero(t, b.count(t, miscountedRollups), when)
+		require.Zero(t, b.count(t, missummedRollups), when)
 		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_counts WHERE kind = 'attempt'
 			AND latency_buckets = '{1,1,0,0,0,0,0,0,1,0,0,0,0,1}'`), when)
 		if when == "merged" {
@@ -101,6 +115,8 @@ func TestRollupsAddUpWhileTheyAreMerged(t *testing.T) {
 	_, err := b.store.MergeRollups(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, b.count(t, miscountedRollups))
+	require.Zero(t, b.count(t, missummedRollups))
+	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_sums"))
 }
 
 func TestLateSuccessIsCountedOnce(t *testing.T) {

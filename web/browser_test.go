@@ -181,7 +181,12 @@ func (w *browser) testFocus(t *testing.T, base string) {
 
 func (w *browser) testChart(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
-	require.Equal(t, "59", w.value(t, `document.querySelectorAll(".twin tbody tr").length - 1`), "the table has each minute that is over")
+	require.Equal(t, "60,60,60", w.value(t, `[...document.querySelectorAll(".numbers")].map((table) => table.tBodies[0].rows.length).join()`), "the tables have each minute that is over")
+	require.Equal(t, "3", w.value(t, `document.querySelectorAll(".chart canvas").length`))
+	w.do(t, chromedp.Navigate(base+"/ui/subscriptions/orders/billing?range=7d"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
+	require.Equal(t, "84", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
+	require.Equal(t, "7 d", w.value(t, `document.querySelector(".ranges [aria-current]").textContent`))
+	w.requireNoComplaints(t, "charts")
 }
 
 // A page asks for itself again; what is open stays open, and a pause is obeyed.

@@ -2,46 +2,168 @@ package web
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
+	"postrider/policy"
 	"postrider/store"
 )
 
-// chart is a table of what happened by the minute or hour; the page's script draws it. Without JavaScript the table is what is there.
+// chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table is what is there.
 type chart struct {
 	Title string
-	First string     // what the first series counts
-	Rows  []chartRow // the oldest first
+	Form  string // lines, or bars: each upon the one before it
+	Unit  string // of the numbers: "ms", or "" for a count
+	// Series have their colours by name: those of app.js and style.css.
+	Series []series
+	Rows   []chartRow // the oldest first
 }
+
+type series struct{ Name, Colour string }
 
 type chartRow struct {
-	Unix                                    int64
-	Machine, Label                          string
-	Count, Delivered, Failures, DeadLetters int64
+	Unix           int64
+	Machine, Label string
+	Values         []string // "" = nothing was measured
 }
 
-// What the first series of a chart may be: events are published to topics, and owed to event subscriptions.
+// span of time that charts show, in steps that are some dozens to a hundred: a bar needs a few pixels.
+type chartRange struct {
+	Name, Text string
+	Span, Step time.Duration
+	Label      string // how a step's beginning is written
+}
+
+var chartRanges = []chartRange{
+	{"1h", "1 h", time.Hour, time.Minute, "15:04"},
+	{"24h", "24 h", 24 * time.Hour, 15 * time.Minute, "15:04"},
+	{"7d", "7 d", 7 * 24 * time.Hour, 2 * time.Hour, "Mon 2 Jan 15:04"},
+}
+
+// step is what one of its steps is called.
+func (r *chartRange) step() string {
+	return map[string]string{"1h": "minute, last hour", "24h": "quarter of an hour, last 24 hours", "7d": "two hours, last 7 days"}[r.Name]
+}
+
+// rangeOf reads the range from the address; the first where there is none.
+func rangeOf(q *query) *chartRange {
+	names := make([]string, len(chartRanges))
+	for i := range chartRanges {
+		names[i] = chartRanges[i].Name
+	}
+	name := q.oneOf("range", names)
+	return &chartRanges[max(0, slices.Index(names, name))]
+}
+
+// rangeLink is one of the ranges to choose from.
+type rangeLink struct {
+	Text, Href string
+	Here       bool
+}
+
+func rangeLinks(c echo.Context, here *chartRange) []rangeLink {
+	links := make([]rangeLink, len(chartRanges))
+	for i, r := range chartRanges {
+		value := r.Name
+		if i == 0 {
+			value = "" // the page's own
+		}
+		links[i] = rangeLink{r.Text, with(c, "range", value), r.Name == here.Name}
+	}
+	return links
+}
+
+// What the first series of a chart of traffic may be: events are published to topics, and owed to event subscriptions.
 const (
 	publishedSeries = "Published"
 	owedSeries      = "Owed"
 )
 
-// chartOf leaves the last step out, which is not over: it would show a fall that is none.
-func chartOf(title, first string, steps []store.Minute) chart {
-	c := chart{Title: title, First: first}
-	for _, m := range steps[:max(0, len(steps)-1)] {
-		at := m.At.UTC()
-		count := m.Published
-		if first == owedSeries {
-			count = m.Owed
-		}
-		c.Rows = append(c.Rows, chartRow{
-			Unix: at.Unix(), Machine: at.Format(time.RFC3339), Label: at.Format("15:04"), Count: count,
-			Delivered: m.Delivered, Failures: m.Failures, DeadLetters: m.DeadLetters,
-		})
+// rowsOf makes a row of each step but the last, which is not over: it would show a fall that is none.
+func (r *chartRange) rowsOf(steps []store.Minute, values func(m *store.Minute) []string) (rows []chartRow) {
+	for i := range steps[:max(0, len(steps)-1)] {
+		at := steps[i].At.UTC()
+		rows = append(rows, chartRow{Unix: at.Unix(), Machine: at.Format(time.RFC3339), Label: at.Format(r.Label), Values: values(&steps[i])})
 	}
-	return c
+	return rows
+}
+
+// trafficChart shows what came, what was delivered and what failed.
+func trafficChart(r *chartRange, first string, steps []store.Minute) chart {
+	return chart{
+		Title: "Per " + r.step(), Form: "lines",
+		Series: []series{{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"}},
+		Rows: r.rowsOf(steps, func(m *store.Minute) []string {
+			count := m.Published
+			if first == owedSeries {
+				count = m.Owed
+			}
+			return numbers(count, m.Delivered, m.Failures, m.DeadLetters)
+		}),
+	}
+}
+
+func numbers(list ...int64) []string {
+	texts := make([]string, len(list))
+	for i, n := range list {
+		texts[i] = strconv.FormatInt(n, 10)
+	}
+	return texts
+}
+
+// outcomeColours are those of the most frequent failures; what is rarer shares the last.
+var outcomeColours = []string{"bad-mark", "waiting-mark", "series-violet", "series-blue", "calm-mark"}
+
+// outcomeChart shows what the attempts met: successes at the bottom, upon them each kind of failure.
+func outcomeChart(r *chartRange, counts *store.Counts) chart {
+	ch := chart{Title: "Attempts by outcome, per " + r.step(), Form: "bars", Series: []series{{"Delivered", "accent"}}}
+	var failures []string
+	for _, outcome := range counts.Outcomes {
+		if outcome.Name != string(policy.OutcomeDelivered) {
+			failures = append(failures, outcome.Name)
+		}
+	}
+	own := failures
+	if len(failures) > len(outcomeColours) {
+		own = failures[:len(outcomeColours)-1]
+	}
+	for i, name := range own {
+		ch.Series = append(ch.Series, series{name, outcomeColours[i]})
+	}
+	if len(own) < len(failures) {
+		ch.Series = append(ch.Series, series{"other failures", outcomeColours[len(outcomeColours)-1]})
+	}
+	ch.Rows = r.rowsOf(counts.Minutes, func(m *store.Minute) []string {
+		list := []int64{m.Outcomes[string(policy.OutcomeDelivered)]}
+		rest := m.Failures
+		for _, name := range own {
+			list, rest = append(list, m.Outcomes[name]), rest-m.Outcomes[name]
+		}
+		if len(own) < len(failures) {
+			list = append(list, rest)
+		}
+		return numbers(list...)
+	})
+	return ch
+}
+
+// latencyChart shows how long attempts took, where there were any.
+func latencyChart(r *chartRange, steps []store.Minute) chart {
+	return chart{
+		Title: "How long an attempt takes, per " + r.step(), Form: "lines", Unit: "ms", Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
+		Rows: r.rowsOf(steps, func(m *store.Minute) []string {
+			half, ok := m.Latency.Quantile(0.5)
+			most, _ := m.Latency.Quantile(0.95)
+			if !ok {
+				return []string{"", ""}
+			}
+			return []string{strconv.FormatFloat(half, 'f', 1, 64), strconv.FormatFloat(most, 'f', 1, 64)}
+		}),
+	}
 }
 
 // spark is a small chart of bars, as SVG: what succeeded, and on top of it what failed.

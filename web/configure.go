@@ -132,7 +132,7 @@ func (p *pages) deleteSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	course, err := p.store.ReadSubscriptionCourse(ctx, sub)
+	course, err := p.store.ReadSubscriptionCourse(ctx, sub, time.Hour, time.Minute)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type deadLettersView struct {
 	Status   string
 	From, To string
 	Total    string
+	Partly   bool // of the newest that were looked through alone
 	Filtered bool
 	Facets   []facetGroup
 	Rows     []deadLetterRow
@@ -85,10 +86,15 @@ func (p *pages) deadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	looked := ""
+	if found.LookedTo != nil {
+		looked = deadLetterPlace(*found.LookedTo)
+	}
 	view := deadLettersView{
+		Partly: found.Partly,
 		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom), To: fieldTime(f.DeadLetteredUntil),
 		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(), Facets: facetsOf(c, found.Facets),
-		Paging: pagingOf(c, found.Page, func(l store.DeadLetter) string { return deadLetterPlace(l.Place()) }),
+		Paging: pagingOf(c, found.Page, func(l store.DeadLetter) string { return deadLetterPlace(l.Place()) }).further(c, looked),
 		SQL:    deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
 	}
 	if !f.Unanswered {
@@ -204,11 +210,16 @@ func deadLetterSQL(q store.DeadLetterQuery) string {
 	if q.DeadLetteredUntil != nil {
 		add("dead_lettered_at < ", quoteSQL(q.DeadLetteredUntil.UTC().Format("2006-01-02 15:04:05Z")))
 	}
-	statement := "select * from postrider.dead_letters"
+	return selectSQL("dead_letters", where, "dead_lettered_at desc, dead_letter_id desc")
+}
+
+// selectSQL is the statement that asks a view for what a page shows.
+func selectSQL(view string, where []string, order string) string {
+	statement := "select * from postrider." + view
 	if len(where) > 0 {
 		statement += "\n where " + strings.Join(where, "\n   and ")
 	}
-	return statement + "\n order by dead_lettered_at desc, dead_letter_id desc"
+	return statement + "\n order by " + order
 }
 
 // met is what the last attempt met: an HTTP status with its name, or nothing.

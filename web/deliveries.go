@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/policy"
@@ -28,6 +29,23 @@ type deliveriesView struct {
 	Rows                    []deliveryRow
 	Paging                  paging
 	Filtered                bool
+	SQL                     string
+}
+
+// deliverySQL asks for what the page lists.
+func deliverySQL(f *store.DeliveryFilter) string {
+	var where []string
+	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"subscription", f.Subscription}, {"state", f.State}, {"hold", f.Hold}, {"last_outcome", f.Outcome}} {
+		if c.value != "" {
+			where = append(where, c.column+" = "+quoteSQL(c.value))
+		}
+	}
+	if id, err := uuid.Parse(f.Event); err == nil {
+		where = append(where, "system_id = "+quoteSQL(id.String()))
+	} else if f.Event != "" {
+		where = append(where, "event_id = "+quoteSQL(f.Event))
+	}
+	return selectSQL("deliveries", where, "delivery_id desc") + " limit 50"
 }
 
 // choice is a word of a list to choose from.
@@ -78,9 +96,13 @@ func (p *pages) deliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	looked := ""
+	if found.LookedTo != nil {
+		looked = idText(*found.LookedTo)
+	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
 		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
-		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found, deliveryPlace), Filtered: f != store.DeliveryFilter{},
+		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found.Page, deliveryPlace).further(c, looked), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
 	})
 }
 

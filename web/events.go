@@ -20,6 +20,36 @@ type eventsView struct {
 	Rows     []store.EventLine
 	Paging   paging
 	Filtered bool
+	SQL      string
+}
+
+// eventSQL asks for what the page lists.
+func eventSQL(f *store.EventFilter) string {
+	var where []string
+	add := func(set bool, condition, value string) {
+		if set {
+			where = append(where, condition+quoteSQL(value))
+		}
+	}
+	const form = "2006-01-02 15:04:05Z"
+	id, err := uuid.Parse(f.Event)
+	add(err == nil, "system_id = ", id.String())
+	add(f.Event != "" && err != nil, "event_id = ", f.Event)
+	add(f.Topic != "", "topic = ", f.Topic)
+	add(f.Type != "", "event_type = ", f.Type)
+	if f.SubjectPrefix != "" {
+		where = append(where, "starts_with(subject, "+quoteSQL(f.SubjectPrefix)+")")
+	}
+	if f.From != nil {
+		add(true, "published_at >= ", f.From.UTC().Format(form))
+	}
+	if f.To != nil {
+		add(true, "published_at < ", f.To.UTC().Format(form))
+	}
+	if f.Unmatched {
+		where = append(where, "matched = 0")
+	}
+	return selectSQL("events", where, "system_id desc") + " limit 50"
 }
 
 func (p *pages) events(c echo.Context) error {
@@ -38,9 +68,13 @@ func (p *pages) events(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	looked := ""
+	if found.LookedTo != nil {
+		looked = found.LookedTo.String()
+	}
 	return p.show(c, "events", "Events", true, eventsView{
-		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != store.EventFilter{},
-		Paging: pagingOf(c, found, func(l store.EventLine) string { return l.SystemID.String() }),
+		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != store.EventFilter{}, SQL: eventSQL(&f),
+		Paging: pagingOf(c, found.Page, func(l store.EventLine) string { return l.SystemID.String() }).further(c, looked),
 	})
 }
 

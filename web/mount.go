@@ -74,6 +74,12 @@ func Mount(e *echo.Echo, o Options) error {
 	return nil
 }
 
+// Handler is the dashboard alone, for who does not serve the REST API beside it; see Mount.
+func Handler(o Options) (http.Handler, error) {
+	e := echo.New()
+	return e, Mount(e, o)
+}
+
 func (p *pages) load() (err error) {
 	if p.files, p.assets, err = loadAssets(); err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 // overviewView is what overview.html shows.
 type overviewView struct {
 	Tiles    []tile
-	Chart    chart
+	Ranges   []rangeLink
+	Charts   []chart
 	Problems []problemRow
 	Holds    []holdRow
 	Reasons  []share
@@ -40,12 +41,17 @@ type holdRow struct {
 }
 
 // overviewProblems are how many groups of failures the overview shows.
-const overviewProblems = 6
+const overviewProblems = 5
 
 func (p *pages) overview(c echo.Context) error {
+	q := queryOf(c)
+	r := rangeOf(q)
+	if q.err != nil {
+		return q.err
+	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	o, err := p.store.ReadOverview(ctx)
+	o, err := p.store.ReadOverview(ctx, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
@@ -54,7 +60,7 @@ func (p *pages) overview(c echo.Context) error {
 		return err
 	}
 	view := overviewView{
-		Tiles: tilesOf(o, p.now()), Chart: chartOf("Per minute, last hour", publishedSeries, o.LastHour.Minutes),
+		Tiles: tilesOf(o, p.now()), Ranges: rangeLinks(c, r), Charts: []chart{trafficChart(r, publishedSeries, o.Range.Minutes), outcomeChart(r, o.Range), latencyChart(r, o.Range.Minutes)},
 		Problems: problemRows(problems[:min(len(problems), overviewProblems)]), Holds: holdRows(o.Holds),
 		Reasons: sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
@@ -77,20 +83,20 @@ func tilesOf(o *store.Overview, now time.Time) []tile {
 		{Label: "Delivered", Figure: perSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s", Note: grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered"},
 		backlogTile(st),
 		oldestTile(st, now),
-		{Label: "Delivered at first attempt", Figure: percent(int64(st.SampleFirst), int64(st.Sample)), Note: "of the newest " + grouped(st.Sample) + " that ended"},
+		{Label: "Delivered at first attempt", Figure: percent(day.FirstAttempt, day.Ended), Note: "of " + grouped(day.Ended) + " that ended in 24 h"},
 		finalTile(day),
 		{Label: "Lag, median", Figure: p50, Note: p95},
 		sweeperTile(st),
 	}
 }
 
+// standingHeld is how far all deliveries on hold are counted.
+const standingHeld = 20_000
+
 func backlogTile(st *store.Standing) tile {
 	t := tile{Label: "Backlog", Figure: grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending"}
 	if st.Held > 0 {
-		t.Note = grouped(st.Held) + " on hold"
-	}
-	if st.Estimated {
-		t.Figure = "≈ " + t.Figure
+		t.Note = atMost(int(st.Held), standingHeld) + " on hold"
 	}
 	return t
 }
@@ -140,6 +146,7 @@ func total(minutes []store.Minute) (sum store.Minute) {
 		sum.Attempts += m.Attempts
 		sum.Failures += m.Failures
 		sum.Delivered += m.Delivered
+		sum.FirstAttempt += m.FirstAttempt
 		sum.DeadLetters += m.DeadLetters
 		sum.Ended += m.Ended
 	}

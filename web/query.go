@@ -161,7 +161,23 @@ func parseDeadLetterPlace(text string) (key store.DeadLetterPlace, ok bool) {
 }
 
 // paging is the links below a list; "" = there is no such page.
-type paging struct{ Newest, Newer, Older string }
+type paging struct {
+	Newest, Newer, Older string
+	// Further goes on where the look for rows ended that no index knows.
+	Further string
+}
+
+// further adds the link that goes on from a place that was looked to; "" adds none.
+func (l paging) further(c echo.Context, place string) paging {
+	switch {
+	case place == "":
+	case c.QueryParams().Has("after"):
+		l.Further, l.Newer = with(c, "before", "", "after", place), ""
+	default:
+		l.Further, l.Older = with(c, "before", place, "after", ""), ""
+	}
+	return l
+}
 
 // pagingOf makes them from the page's own address: the filters stay.
 func pagingOf[T any](c echo.Context, page store.Page[T], place func(T) string) paging {

@@ -68,7 +68,8 @@ type subscriptionView struct {
 	Success                      string
 	P50, P95                     string
 	Held, Pending                string
-	Hour                         chart
+	Ranges                       []rangeLink
+	Charts                       []chart
 	Outcomes, Reasons            []share
 	Latency                      []share
 	Deliveries                   []deliveryRow
@@ -98,18 +99,24 @@ type explainedAttempt struct {
 const explainedShown = 40
 
 func (p *pages) subscription(c echo.Context) error {
+	q := queryOf(c)
+	r := rangeOf(q)
+	if q.err != nil {
+		return q.err
+	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	sub, err := p.store.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
 	if err != nil {
 		return err
 	}
-	course, err := p.store.ReadSubscriptionCourse(ctx, sub)
+	course, err := p.store.ReadSubscriptionCourse(ctx, sub, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
 	view := subscriptionView{
-		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes), Hour: chartOf("Per minute, last hour", owedSeries, course.LastHour.Minutes),
+		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes),
+		Ranges: rangeLinks(c, r), Charts: []chart{outcomeChart(r, course.Range), latencyChart(r, course.Range.Minutes), trafficChart(r, owedSeries, course.Range.Minutes)},
 		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit), Deliveries: deliveryRows(course.Deliveries),
 		CanPause: sub.Hold.Reason != store.HoldPaused, Batching: sub.Batching(), CanProbe: sub.Hold.Reason == store.HoldProbation, HoldText: holdText(sub.Hold.Reason),
 		MaxEvents: sub.Batch().MaxEvents, BatchKilobytes: sub.Batch().PreferredKilobytes,
@@ -224,17 +231,23 @@ func (p *pages) topics(c echo.Context) error {
 type topicView struct {
 	store.TopicCourse
 	Day           store.Minute
-	Hour          chart
+	Ranges        []rangeLink
+	Charts        []chart
 	Subscriptions []subscriptionRow
 	More          bool
 	Events        []store.EventLine
 }
 
 func (p *pages) topic(c echo.Context) error {
+	q := queryOf(c)
+	r := rangeOf(q)
+	if q.err != nil {
+		return q.err
+	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	name := c.Param("topic")
-	course, err := p.store.ReadTopicCourse(ctx, name)
+	course, err := p.store.ReadTopicCourse(ctx, name, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
@@ -246,7 +259,10 @@ func (p *pages) topic(c echo.Context) error {
 	if err != nil && !errors.Is(err, store.ErrTooSlow) { // the topic may have been silent while very many others were published to
 		return err
 	}
-	view := topicView{TopicCourse: *course, Day: total(course.Day.Minutes), Hour: chartOf("Per minute, last hour", publishedSeries, course.LastHour.Minutes), More: subs.Older, Events: events.Rows}
+	view := topicView{
+		TopicCourse: *course, Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
+		Ranges: rangeLinks(c, r), Charts: []chart{trafficChart(r, publishedSeries, course.Range.Minutes), outcomeChart(r, course.Range)},
+	}
 	for _, line := range subs.Rows {
 		view.Subscriptions = append(view.Subscriptions, subscriptionRow{
 			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: sparkOf(line.SparkGood, line.SparkBad), Success: percent(line.Attempts-line.Failures, line.Attempts),

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -78,6 +79,7 @@ func (p *pages) storage(c echo.Context) error {
 		return err
 	}
 	view := storageView{Storage: *found}
+	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's
 	for _, part := range found.Partitions {
 		view.Largest = max(view.Largest, part.Bytes)
 	}

@@ -22,7 +22,7 @@ type tailView struct {
 
 func tailFilter(c echo.Context) (store.TailFilter, error) {
 	q := queryOf(c)
-	return store.TailFilter{Topic: q.name("topic"), Subscription: q.name("subscription")}, q.err
+	return store.TailFilter{Topic: q.name("topic"), Subscription: q.name("subscription"), Failed: q.set("failed")}, q.err
 }
 
 func (p *pages) tail(c echo.Context) error {

@@ -36,6 +36,8 @@ func TestBenchRefuses(t *testing.T) {
 		"bench backlog --waits long":                      `--waits must be one of "paused","scheduled"`,
 		"bench remote --answer-after x":                   "--answer-after",
 		"bench deadletters --deliveries 100":              "there can be 10000 to 1000000000 deliveries, not 100",
+		"bench dashboard --deliveries 100":                "there can be 10000 to 1000000000 deliveries, not 100",
+		"bench dashboard --rounds 0":                      "--deliveries and --rounds must be positive",
 		"bench deadletters --deliveries=-1":               "there can be 10000 to 1000000000 deliveries, not -1",
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -23,6 +23,7 @@ type benchCmd struct {
 	Deadletters benchDeadlettersCmd `cmd:"" help:"Measure dead letters: every request is answered 400; or how fast SQL answers about millions."`
 	Batched     benchBatchedCmd     `cmd:"" help:"Deliver in batches of 100: what was paused, and while publishing."`
 	Backlog     benchBacklogCmd     `cmd:"" help:"Measure beside a million deliveries that wait."`
+	Dashboard   benchDashboardCmd   `cmd:"" help:"Measure how long each page of the dashboard takes at a million deliveries."`
 	Retention   benchRetentionCmd   `cmd:"" help:"Measure while days whose time is over are removed."`
 	Noisy       benchNoisyCmd       `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow the other event subscriptions down."`
 	Sink        benchSinkCmd        `cmd:"" hidden:"" help:"The sink of a benchmark."`
@@ -237,6 +238,40 @@ func (c *benchDeadlettersCmd) ask(ctx context.Context) error {
 		return usagef("bench deadletters: %v", cmp.Or(err, errors.New("--rounds must be positive")))
 	}
 	report, err := bench.RunQuestions(ctx, o, os.Stderr)
+	if err != nil {
+		return err
+	}
+	return printReport(report, c.Output)
+}
+
+type benchDashboardCmd struct {
+	Deliveries  int    `help:"How many deliveries there are, a tenth of them dead letters." default:"1000000" placeholder:"N"`
+	Rounds      int    `help:"How many times to ask for each page." default:"20"`
+	DatabaseURL string `help:"Use this empty database instead of a private one." placeholder:"URL"`
+	Output      string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+}
+
+// Help is shown by bench dashboard --help.
+func (benchDashboardCmd) Help() string {
+	return `A private database is filled with a week's deliveries by SQL, as bench deadletters --deliveries does (a million take 1.1 GB and a minute or two), and
+every page of the dashboard is asked for over HTTP, with filters that find much, little and nothing. Times are reported, and nothing is judged.
+"CPU ms" is what a page costs PostgreSQL and the service, however busy the machine is.
+
+Example:
+  postrider bench dashboard --deliveries 100000
+  postrider bench dashboard -o json`
+}
+
+// Run executes bench dashboard.
+func (c *benchDashboardCmd) Run(ctx context.Context) error {
+	o := bench.DashboardOptions{Deliveries: c.Deliveries, Rounds: c.Rounds, DatabaseURL: c.DatabaseURL}
+	if c.Deliveries == 0 || c.Rounds == 0 {
+		return usagef("bench dashboard: --deliveries and --rounds must be positive")
+	}
+	if err := o.Prepare(); err != nil {
+		return usagef("bench dashboard: %s", err)
+	}
+	report, err := bench.RunDashboard(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -51,31 +51,72 @@
   const plots = new Map();
 
   function columns(table) {
-    const rows = all("tbody tr", table);
+    const rows = all("tbody tr", table), number = (text) => text === "" ? null : Number(text);
     const data = [rows.map((row) => Number(row.dataset.t))];
-    for (let i = 1; i <= 4; i++) data.push(rows.map((row) => Number(row.cells[i].textContent)));
+    for (let i = 1; i < table.tHead.rows[0].cells.length; i++) data.push(rows.map((row) => number(row.cells[i].textContent)));
     return data;
+  }
+
+  // Bars stand upon one another: each series is drawn as the sum of those up to it, the highest first and behind the others.
+  const stacked = (data) => data.map((values, i) => i < 2 ? values : values.map((_, at) => data.slice(1, i + 1).reduce((sum, each) => sum + each[at], 0)));
+
+  function shown(v, unit) {
+    if (v === null || v === undefined) return "–";
+    if (unit !== "ms") return v.toLocaleString("en");
+    return v >= 1000 ? (v / 1000).toFixed(2) + " s" : v.toFixed(v < 10 ? 1 : 0) + " ms";
+  }
+
+  function axisText(v, unit) {
+    if (unit === "ms") return v >= 1000 ? v / 1000 + " s" : v + " ms";
+    if (!Number.isInteger(v)) return "";
+    return v >= 10000 ? v / 1000 + " k" : String(v);
   }
 
   function draw(chart) {
     const table = find(".numbers", chart.parentElement);
     if (!table || !window.uPlot) return;
-    const data = columns(table), old = plots.get(chart);
-    if (old && chart.firstChild) return old.setData(data);
-    const series = (label, name, fill) => ({
-      label, stroke: colour(name), width: 1.75, points: { show: false },
-      fill: fill ? colour(name) + "22" : undefined, value: (_, v) => v === null ? "–" : String(v),
+    const data = columns(table), { form, unit } = table.dataset, heads = [...table.tHead.rows[0].cells].slice(1), bars = form === "bars";
+    const names = heads.map((th) => th.textContent).join("|"), old = plots.get(chart), values = bars ? stacked(data) : data;
+    if (data[0].length === 0) return;
+    if (old && chart.firstChild && chart.dataset.names === names) { old.raw = data; old.setData(values); return; }
+    if (old) old.destroy();
+    const step = data[0].length > 1 ? data[0][1] - data[0][0] : 60;
+    const series = heads.map((th, i) => {
+      const stroke = colour("--" + th.dataset.colour);
+      return {
+        label: th.textContent, stroke, points: { show: false }, spanGaps: false, value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
+        ...(bars ? { fill: stroke, width: 0, paths: window.uPlot.paths.bars({ size: [0.86, 40], align: 1 }) } : { width: 1.75, fill: i === (unit ? -1 : 1) ? stroke + "22" : undefined }),
+      };
     });
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const day = step > 3600 ? "{WWW} {D}" : "{HH}:{mm}";
     const options = {
       width: chart.clientWidth, height: 200, tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"), cursor: { y: false, points: { size: 6 } },
-      scales: { y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] } },
-      axes: [{ ...axis, values: [[3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
-        { ...axis, size: 44, values: (_, ticks) => ticks.map((v) => Number.isInteger(v) ? String(v) : "") }],
-      series: [{ label: "UTC", value: "{HH}:{mm}" }, series(find("th:nth-child(2)", table).textContent, "--calm-mark"), series("Delivered", "--accent", true), series("Failed attempts", "--waiting-mark"), series("Dead letters", "--bad-mark")],
+      scales: { x: { range: (_, low, high) => [low, high + (bars ? step : 0)] }, y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] } },
+      axes: [{ ...axis, size: 30, values: [[86400, day, null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+        { ...axis, size: 52, values: (_, ticks) => ticks.map((v) => axisText(v, unit)) }],
+      // uPlot draws in the order of the series: of bars the sums come first that are the highest.
+      series: [{ label: "UTC", value: step > 3600 ? "{WWW} {D} {HH}:{mm}" : "{HH}:{mm}" }, ...series],
+      drawOrder: ["axes", "series"],
     };
-    chart.replaceChildren();
-    plots.set(chart, new window.uPlot(options, data, chart));
+    const plot = (shownData) => { const made = new window.uPlot(options, shownData); made.raw = data; return made; };
+    if (bars) { // reversed for the drawing, and so is what the legend reads
+      options.series = [options.series[0], ...series.slice().reverse().map((each) => ({ ...each }))];
+      const turn = (list) => [list[0], ...list.slice(1).reverse()];
+      const made = plot(turn(values));
+      made.raw = turn(data);
+      const setData = made.setData.bind(made);
+      Object.defineProperty(made, "setData", { value: (fresh, ...more) => { made.raw = turn(made.raw); setData(turn(fresh), ...more); } });
+      place(chart, made, names);
+    } else {
+      place(chart, plot(values), names);
+    }
+  }
+
+  function place(chart, plot, names) {
+    chart.replaceChildren(plot.root);
+    chart.dataset.names = names;
+    plots.set(chart, plot);
   }
 
   const drawAll = () => all(".chart").forEach(draw);

@@ -1,0 +1,65 @@
+package store_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"postrider/bench"
+	"postrider/store"
+)
+
+// What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.
+func TestALookGoesOnWhereItEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
+	deliveries := func(f store.DeliveryFilter) (found, looks int) {
+		last := int64(1 << 60)
+		turn := store.Turn[int64]{Limit: 50}
+		for {
+			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
+			require.NoError(t, err)
+			for _, line := range page.Rows {
+				require.Less(t, line.DeliveryID, last)
+				last = line.DeliveryID
+			}
+			found, looks = found+len(page.Rows), looks+1
+			switch {
+			case page.LookedTo != nil:
+				require.False(t, page.Older)
+				turn.Before = page.LookedTo
+			case page.Older:
+				turn.Before = &last
+			default:
+				return found, looks
+			}
+		}
+	}
+	found, looks := deliveries(store.DeliveryFilter{Outcome: "TimedOut"})
+	require.Zero(t, found)
+	require.GreaterOrEqual(t, looks, 3)
+	found, _ = deliveries(store.DeliveryFilter{State: "dropped"})
+	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'dropped'"), found)
+	found, _ = deliveries(store.DeliveryFilter{Topic: "orders", State: "canceled"})
+	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'canceled' AND topic_id = 1"), found)
+	found, looks = deliveries(store.DeliveryFilter{State: "pending"})
+	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), found)
+	require.Equal(t, (found+49)/50, looks, "an index knows them")
+
+	turn, total := store.Turn[uuid.UUID]{Limit: 50}, 0
+	for {
+		page, err := b.store.ReadEvents(t.Context(), store.EventFilter{Topic: "vouchers"}, turn)
+		require.NoError(t, err)
+		total += len(page.Rows)
+		if !page.Older && page.LookedTo == nil {
+			break
+		}
+		if turn.Before = page.LookedTo; page.Older {
+			turn.Before = &page.Rows[len(page.Rows)-1].SystemID
+		}
+	}
+	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.events WHERE topic_id = 10"), total)
+}

@@ -1,0 +1,153 @@
+package web_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"flag"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"postrider/bench"
+	"postrider/store"
+	"postrider/web"
+)
+
+var screenshots = flag.String("screenshots", "", "write the pictures of docs/dashboard.md into this `folder` (make screenshots)")
+
+//go:embed testdata/demo.sql
+var demoSQL string
+
+const (
+	// demoDeliveries are some thirty a minute: enough for charts, made in half a minute.
+	demoDeliveries = 300_000
+	// largestPicture keeps the repository small: the set is below 1.5 MB.
+	largestPicture = 150_000
+)
+
+// demo is the dashboard of a shop with a bad day. Nothing is delivered: what there is stays as it is.
+func demo(t *testing.T) *bundle {
+	t.Helper()
+	b := setup(t, func(o *web.Options) {
+		o.Retention = store.Retention{DeliveredDays: 30, AttemptsDays: 14}
+	})
+	require.NoError(t, bench.FillWeek(t.Context(), b.pool, demoDeliveries, io.Discard))
+	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1", sealer.Seal("event_subscriptions.endpoint_sealed", "https://contoso.example/"))
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), demoSQL)
+	require.NoError(t, err)
+	_, err = b.pool.Exec(t.Context(), "VACUUM (ANALYZE) postrider_internal.rollups, postrider_internal.rollup_sums, postrider_internal.dead_letters")
+	require.NoError(t, err)
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Reload(t.Context()))
+	return b
+}
+
+// TestScreenshots makes the pictures of the documentation, of the pages as they are.
+func TestScreenshots(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("make screenshots makes them")
+	}
+	t.Parallel()
+	b := demo(t)
+	srv := httptest.NewServer(b.echo)
+	t.Cleanup(srv.Close)
+	w := newBrowser(t)
+	delivery := "/ui/deliveries/" + b.value(t, "SELECT delivery_id FROM postrider.delivery_attempts WHERE number = 4 ORDER BY started_at DESC LIMIT 1")
+	letter := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters WHERE reason = 'MaxDeliveryAttemptsExceeded' ORDER BY dead_lettered_at DESC LIMIT 1")
+	for _, picture := range []struct {
+		name, path    string
+		width, height int64
+		scheme        string
+	}{
+		{"overview-light", "/ui/", 1440, 1300, "light"},
+		{"overview-dark", "/ui/", 1440, 1300, "dark"},
+		{"problems", "/ui/problems?within=1h", 1440, 760, "light"},
+		{"dead-letters", "/ui/dead-letters", 1440, 900, "light"},
+		{"dead-letter", letter, 1440, 900, "light"},
+		{"delivery", delivery, 1440, 1060, "light"},
+		{"subscription", "/ui/subscriptions/customers/billing?range=24h", 1440, 1180, "light"},
+		{"storage", "/ui/storage", 1440, 820, "dark"},
+		{"phone", "/ui/", 390, 844, "light"},
+	} {
+		w.size(t, picture.width, picture.height, picture.scheme)
+		w.do(t, chromedp.Navigate(srv.URL+picture.path), chromedp.WaitReady(chromedp.CSS("#page")))
+		w.eventually(t, `[...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas"))`)
+		w.requireNoComplaints(t, picture.path)
+		w.value(t, `(document.querySelectorAll(".label").forEach((e) => { if (e.textContent.startsWith("Database ")) e.textContent = "Database postrider" }), 1)`)
+		small := w.shot(t)
+		require.Less(t, len(small), largestPicture, picture.name)
+		require.NoError(t, os.WriteFile(filepath.Join(*screenshots, picture.name+".png"), small, 0o644))
+	}
+}
+
+// shot is a picture of the window.
+func (w *browser) shot(t *testing.T) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	raw, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	require.NoError(t, err)
+	full, err := png.Decode(bytes.NewReader(raw))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, reduced(full)))
+	return out.Bytes()
+}
+
+// reduced has 256 colours: of each group of colours that are nearly the same the most frequent one. A page has few, and its text's edges lie
+// between them.
+func reduced(full image.Image) image.Image {
+	bounds, counts := full.Bounds(), map[color.RGBA]int{}
+	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(full.At(x, y)).(color.RGBA) } //nolint:forcetypeassert // it is the model's own
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			counts[at(x, y)]++
+		}
+	}
+	palette := paletteOf(counts)
+	nearest := map[color.RGBA]uint8{}
+	for c := range counts {
+		nearest[c] = uint8(palette.Index(c))
+	}
+	out := image.NewPaletted(bounds, palette)
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			out.SetColorIndex(x, y, nearest[at(x, y)])
+		}
+	}
+	return out
+}
+
+// paletteOf has the most frequent colours as they are, and of the others one of each group: else the marks of a legend would be lost beside the
+// edges of letters. It sorts what it chooses from, so that the same page has the same picture.
+func paletteOf(counts map[color.RGBA]int) (palette color.Palette) {
+	const asTheyAre, all = 96, 256
+	sorted := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), byColour(a, b)) })
+	groups := map[color.RGBA]bool{}
+	for i, c := range sorted {
+		group := color.RGBA{c.R >> 4, c.G >> 4, c.B >> 4, 0}
+		if len(palette) < all && (i < asTheyAre || !groups[group]) {
+			palette, groups[group] = append(palette, c), true
+		}
+	}
+	return palette
+}
+
+func byColour(a, b color.RGBA) int {
+	return cmp.Or(cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+}
