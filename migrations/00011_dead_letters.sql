@@ -258,7 +258,11 @@ BEGIN
             least(until, postrider_internal.envelope_time('filter.dead_lettered_until', filter ->> 'dead_lettered_until')), looks - 1;
 END $$;
 
--- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters.
+-- Whether the table is so small that reading it from its beginning to its end needs no steps; that takes a quarter of the time.
+CREATE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT pg_relation_size('postrider_internal.dead_letters') < 512 * 1024 * 1024 $$;
+
+-- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters, unless there are few.
 CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     condition text := postrider_internal.dead_letter_condition(filter);
@@ -269,6 +273,11 @@ DECLARE
     n bigint;
 BEGIN
     matched := 0;
+    IF postrider_internal.few_letters() THEN
+        EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE l.dead_lettered_at <= $1 AND ' || condition INTO matched USING until;
+        at_least := false;
+        RETURN;
+    END IF;
     LOOP
         SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(filter, after_at, after_id, until, 20000) e;
         EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, $5) AND ' || condition
@@ -326,6 +335,7 @@ DROP FUNCTION postrider_internal.find_dead_letters(jsonb, timestamptz, uuid, int
 DROP FUNCTION postrider_internal.count_dead_letters(jsonb, interval);
 DROP FUNCTION postrider_internal.count_to_the_end(text, bigint, boolean, interval);
 DROP FUNCTION postrider_internal.count_letters(jsonb, timestamptz, interval);
+DROP FUNCTION postrider_internal.few_letters();
 DROP FUNCTION postrider_internal.edge_of_letters(jsonb, timestamptz, uuid, timestamptz, integer);
 DROP FUNCTION postrider_internal.filter_ids(text, jsonb);
 DROP FUNCTION postrider_internal.dead_letter_condition(jsonb);

@@ -59,6 +59,7 @@ const (
 	auditTopicMade            auditAction = "topic_made"
 	auditTopicReplaced        auditAction = "topic_replaced"
 	auditTopicDeleted         auditAction = "topic_deleted"
+	auditPublished            auditAction = "events_published"
 	auditKeysShown            auditAction = "topic_keys_shown"
 	auditKeysReplaced         auditAction = "topic_keys_replaced"
 	auditSubscriptionMade     auditAction = "subscription_made"
@@ -145,6 +146,13 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
+}
+
+// NotePublished writes into the audit that a person has published to a topic. Publishers are not written down: there are thousands a second.
+// ErrUnavailable.
+func (s *Store) NotePublished(ctx context.Context, topic string, events int) error {
+	e := auditEntry{action: auditPublished, topic: topic, details: map[string]any{"events": events}}
+	return s.audited(ctx, e, func(pgx.Tx) error { return nil })
 }
 
 // settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.

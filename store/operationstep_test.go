@@ -57,6 +57,8 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	b.requireOperation(t, id, "purge done: matched 1 done 1 skipped 0 failed 0")
 
 	// Counting looks at the clock as often.
+	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
+	b.exec(t, "CREATE OR REPLACE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS 'SELECT false'")
 	require.Equal(t, "20000 true", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`))
 	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '1 hour')`))
 	require.Equal(t, "25000 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters(

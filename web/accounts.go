@@ -57,6 +57,7 @@ func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context) (href str
 // usersView is what users.html shows.
 type usersView struct {
 	Rows  []store.User
+	More  bool // than are shown
 	Roles []roleChoice
 	Me    string
 	Least int
@@ -80,11 +81,11 @@ var roleChoices = []roleChoice{
 func (p *pages) users(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Access().Users(ctx, "", accountsShown)
+	list, err := p.store.Access().Users(ctx, "", accountsShown+1)
 	if err != nil {
 		return err
 	}
-	view := usersView{Rows: list, Roles: roleChoices, Least: store.MinPassword, Name: c.FormValue("name"), Role: store.Role(c.FormValue("role"))}
+	view := usersView{Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Roles: roleChoices, Least: store.MinPassword, Name: c.FormValue("name"), Role: store.Role(c.FormValue("role"))}
 	if view.Role == "" {
 		view.Role = store.RoleViewer
 	}
@@ -108,11 +109,10 @@ func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err e
 
 func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name := c.Param("user")
-	is, err := p.store.Access().User(ctx, name)
-	if err != nil {
+	if _, err := p.store.Access().User(ctx, name); err != nil {
 		return "", err
 	}
-	change := store.UserSpec{Role: is.Role}
+	change := store.UserSpec{} // what is not named stays as it is then, whoever else changes it meanwhile
 	switch c.FormValue("change") {
 	case "role":
 		change.Role = store.Role(c.FormValue("role"))
@@ -137,6 +137,7 @@ func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, er
 // apiKeysView is what api-keys.html shows.
 type apiKeysView struct {
 	Rows   []store.APIKey
+	More   bool // than are shown
 	Scopes []scopeChoice
 	Made   *store.APIKey // with its secret, which is shown this once
 	Secret string
@@ -163,11 +164,11 @@ func (p *pages) apiKeys(c echo.Context) error { return p.showAPIKeys(c, nil, "")
 func (p *pages) showAPIKeys(c echo.Context, made *store.APIKey, secret string) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Access().APIKeys(ctx, "", accountsShown)
+	list, err := p.store.Access().APIKeys(ctx, "", accountsShown+1)
 	if err != nil {
 		return err
 	}
-	view := apiKeysView{Rows: list, Scopes: scopeChoices, Made: made, Secret: secret, Scope: store.Scope(c.FormValue("scope"))}
+	view := apiKeysView{Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Scopes: scopeChoices, Made: made, Secret: secret, Scope: store.Scope(c.FormValue("scope"))}
 	if view.Scope == "" {
 		view.Scope = store.ScopePublish
 	}

@@ -60,10 +60,14 @@ func (p *pages) adminActions() map[string]echo.HandlerFunc {
 	}
 }
 
+// strangersActions are the forms that need no login: those that begin a session, and the one that ends it, which may be over already.
+func (p *pages) strangersActions() map[string]echo.HandlerFunc {
+	return map[string]echo.HandlerFunc{"/sign-in": p.signIn, "/first-admin": p.firstAdmin, "/sign-out": p.signOut}
+}
+
 // ownActions are the forms about whoever posts them.
 func (p *pages) ownActions() map[string]echo.HandlerFunc {
 	return map[string]echo.HandlerFunc{
-		"/sign-out":                    p.signOut,
 		"/account/password":            p.accountDeed(p.changePassword, p.account),
 		"/account/sign-out-everywhere": p.accountDeed(p.signOutEverywhere, p.account),
 	}

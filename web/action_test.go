@@ -198,5 +198,5 @@ func TestEveryFormWantsALoginAndOurPage(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, foreign.Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 34, forms)
+	require.Equal(t, 31, forms)
 }

@@ -186,6 +186,7 @@ func TestPublishBox(t *testing.T) {
 		require.Contains(t, answer.Body.String(), `href="/ui/events/`+id+`"`, topic)
 		require.Equal(t, form.Get("event"), formOf(t, answer.Body.String()).Get("event"))
 	}
+	require.Equal(t, "4 admin", b.value(t, "SELECT count(*) || ' ' || min(actor) FROM postrider.audit WHERE action = 'events_published' AND details = '{\"events\": 1}'"))
 	const path = "/ui/topics/grid/publish"
 	mustExec(t, b, "UPDATE postrider_internal.events SET published_at = published_at - interval '1 minute'")
 	repeated := b.post(path, url.Values{"event": {b.value(t, "SELECT body FROM postrider.events WHERE topic = 'grid'")}})

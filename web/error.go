@@ -85,14 +85,16 @@ func errorViewOf(status int, err error) errorView {
 }
 
 var errorTexts = map[int]errorView{
-	http.StatusBadRequest:          {Title: "That is not a filter of this page", Detail: "The address asks for something that no page of this dashboard asks for. Start again from the menu."},
-	http.StatusUnauthorized:        {Title: "Sign in first", Detail: "Your session is over, or there was none. Nothing was changed."},
-	http.StatusForbidden:           {Title: "Another site sent this form", Detail: "The browser says that it does not come from a page of this dashboard. Nothing was changed."},
-	http.StatusNotFound:            {Title: "There is no such page", Detail: "The pages of this dashboard are in the menu."},
-	http.StatusMethodNotAllowed:    {Title: "This page only reads", Detail: "It answers GET and HEAD. To change something, use the REST API or the postrider command."},
-	http.StatusConflict:            {Title: "Things have changed meanwhile", Detail: "Nothing was done. Go back and look again."},
-	http.StatusMisdirectedRequest:  {Title: "Ask for localhost", Detail: "This dashboard runs without a login, so it answers only under localhost or an IP address."},
-	http.StatusServiceUnavailable:  {Title: "The database does not answer", Detail: "Nothing that was accepted is lost: it waits in PostgreSQL. Reload this page in a moment."},
-	http.StatusGatewayTimeout:      {Title: "That took too long", Detail: "PostgreSQL looked for five seconds and was stopped. Name an event subscription, an event or a shorter time, or ask in SQL, where nobody stops you."},
-	http.StatusInternalServerError: {Title: "This page could not be made", Detail: "The cause is in the server's log."},
+	http.StatusBadRequest:            {Title: "That is not a filter of this page", Detail: "The address asks for something that no page of this dashboard asks for. Start again from the menu."},
+	http.StatusUnauthorized:          {Title: "Sign in first", Detail: "Your session is over, or there was none. Nothing was changed."},
+	http.StatusForbidden:             {Title: "Another site sent this form", Detail: "The browser says that it does not come from a page of this dashboard. Nothing was changed."},
+	http.StatusNotFound:              {Title: "There is no such page", Detail: "The pages of this dashboard are in the menu."},
+	http.StatusMethodNotAllowed:      {Title: "This page only reads", Detail: "Nothing was changed. What can be changed has a form of its own."},
+	http.StatusUnsupportedMediaType:  {Title: "That is not one of our forms", Detail: "Forms of this dashboard are sent as application/x-www-form-urlencoded. Nothing was changed."},
+	http.StatusRequestEntityTooLarge: {Title: "That is too much", Detail: "No form of this dashboard is so large. Nothing was changed."},
+	http.StatusConflict:              {Title: "Things have changed meanwhile", Detail: "Nothing was done. Go back and look again."},
+	http.StatusMisdirectedRequest:    {Title: "Ask for localhost", Detail: "This dashboard runs without a login, so it answers only under localhost or an IP address."},
+	http.StatusServiceUnavailable:    {Title: "The database does not answer", Detail: "Nothing that was accepted is lost: it waits in PostgreSQL. Reload this page in a moment."},
+	http.StatusGatewayTimeout:        {Title: "That took too long", Detail: "PostgreSQL looked for five seconds and was stopped. Name an event subscription, an event or a shorter time, or ask in SQL, where nobody stops you."},
+	http.StatusInternalServerError:   {Title: "This page could not be made", Detail: "The cause is in the server's log."},
 }

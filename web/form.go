@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,13 +24,38 @@ type form struct {
 
 func newForm() *form { return &form{values: url.Values{}, mistakes: map[string][]string{}} }
 
-// maxForm is more than any form of ours holds; the API takes 1 MiB.
-const maxForm = 2 << 20
+const (
+	// maxForm is more than any form of ours holds; the API takes 1 MiB.
+	maxForm = 2 << 20
+	// maxStrangersForm is what somebody may send who has not signed in.
+	maxStrangersForm = 16 << 10
+)
+
+// bounded refuses bodies that no form of ours sends. Reading a multipart form keeps 32 MiB of it in memory and writes the rest to files, and that
+// whoever has not signed in must not be able to ask for.
+func bounded(most int64) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r := c.Request()
+			if r.ContentLength == 0 {
+				return next(c)
+			}
+			media, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
+			switch {
+			case err != nil || media != echo.MIMEApplicationForm:
+				return echo.NewHTTPError(http.StatusUnsupportedMediaType)
+			case r.ContentLength > most:
+				return echo.NewHTTPError(http.StatusRequestEntityTooLarge)
+			}
+			r.Body = http.MaxBytesReader(c.Response(), r.Body, most)
+			return next(c)
+		}
+	}
+}
 
 // postedForm reads what was sent. Browsers end lines of a text with CR LF.
 func postedForm(c echo.Context) (*form, error) {
 	r := c.Request()
-	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return nil, fmt.Errorf("%w: the form cannot be read", errQuery)
 	}

@@ -70,7 +70,7 @@ func Mount(e *echo.Echo, o Options) error {
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
-	p.mount(e, p.login(o.Open))
+	p.mount(e, p.login(o.Open), o.Open)
 	return nil
 }
 
@@ -91,8 +91,8 @@ func (p *pages) load() (err error) {
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
 // The files, the redirect and the sign-in page need no login.
-func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
-	ui := e.Group("/ui", secure, p.explain)
+func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc, open bool) {
+	ui := e.Group("/ui", secure, p.explain, bounded(maxForm))
 	// First what is nobody's page, so that no answer below /ui leaves without the headers of secure; the routes that
 	// follow replace these where they say more.
 	ui.Any("", p.elsewhere, login)
@@ -118,9 +118,13 @@ func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc) {
 	for path, action := range p.ownActions() {
 		ui.POST(path, action, sameOrigin(), login)
 	}
+	if open {
+		return // nobody signs in, and nobody is to be made who could
+	}
 	ui.Match(readMethods, "/sign-in", p.signInPage)
-	ui.POST("/sign-in", p.signIn, sameOrigin())
-	ui.POST("/first-admin", p.firstAdmin, sameOrigin())
+	for path, action := range p.strangersActions() {
+		ui.POST(path, action, sameOrigin(), bounded(maxStrangersForm))
+	}
 }
 
 // routes are the pages below /ui.

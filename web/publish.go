@@ -65,6 +65,9 @@ func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *store.Top
 	_, err := p.ask(ctx, c, http.MethodPost, doorOf(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Answered = true
+		if err := p.store.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
+			return err
+		}
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
 		return err
 	}
@@ -101,16 +104,21 @@ func (p *pages) publishedEvents(ctx context.Context, topic *store.Topic, body st
 // publishedShown is how many of the published events are shown.
 const publishedShown = 10
 
+// eventsIn are the events of a body: an array's, or the one that it is.
+func eventsIn(body string) (list []map[string]json.RawMessage) {
+	if json.Unmarshal([]byte(body), &list) == nil {
+		return list
+	}
+	var one map[string]json.RawMessage
+	if json.Unmarshal([]byte(body), &one) != nil {
+		return nil
+	}
+	return []map[string]json.RawMessage{one}
+}
+
 // idsIn are the ids of the first events of a body, where they have any.
 func idsIn(body string) (ids []string) {
-	var list []map[string]json.RawMessage
-	if json.Unmarshal([]byte(body), &list) != nil {
-		var one map[string]json.RawMessage
-		if json.Unmarshal([]byte(body), &one) != nil {
-			return nil
-		}
-		list = []map[string]json.RawMessage{one}
-	}
+	list := eventsIn(body)
 	for _, members := range list[:min(len(list), publishedShown)] {
 		var id string
 		if json.Unmarshal(members["id"], &id) == nil && id != "" {

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -280,4 +281,53 @@ func between(text, from, to string) string {
 	_, rest, _ := strings.Cut(text, from)
 	inner, _, _ := strings.Cut(rest, to)
 	return inner
+}
+
+// Whoever has not signed in can have little read, and nothing kept on the disk.
+func TestBodiesOfForms(t *testing.T) {
+	t.Parallel()
+	open, shut := setup(t), setup(t, closed)
+	multipart := func(r *http.Request) { r.Header.Set("Content-Type", "multipart/form-data; boundary=x") }
+	long := func(n int) url.Values { return url.Values{"name": {strings.Repeat("x", n)}} }
+	streamed := func(r *http.Request) { r.ContentLength = -1 }
+	for _, path := range []string{"/ui/sign-in", "/ui/first-admin", "/ui/users/add"} {
+		require.Equal(t, http.StatusUnsupportedMediaType, shut.post(path, long(10), multipart).Code, path)
+	}
+	require.Equal(t, http.StatusRequestEntityTooLarge, shut.post("/ui/sign-in", long(17<<10)).Code)
+	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(17<<10), streamed).Code, "what is too much is not read")
+	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(10<<10)).Code)
+	require.Equal(t, http.StatusRequestEntityTooLarge, open.post("/ui/users/add", long(3<<20)).Code)
+	require.Equal(t, http.StatusNotFound, open.ask(http.MethodGet, "/ui/sign-in").Code, "where nobody has to sign in nobody can be made who could")
+	require.NotEqual(t, http.StatusOK, open.post("/ui/first-admin", url.Values{"token": {token}}).Code)
+}
+
+// A session that is over by the time of the sign-out is no reason to keep its cookie.
+func TestSigningOutTwice(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	ann := b.as(t, "ann", store.RoleViewer)
+	for range 2 {
+		answer := b.post("/ui/sign-out", nil, ann)
+		require.Equal(t, "/ui/sign-in?done=signed-out", answer.Header().Get("Location"))
+		require.Contains(t, answer.Header().Get("Set-Cookie"), "__Host-postrider=; Path=/; Max-Age=0")
+	}
+}
+
+// Whoever is put out sees nothing more, on a stream that was open either.
+func TestTailEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	ann := b.as(t, "ann", store.RoleViewer)
+	srv := httptest.NewServer(b.echo)
+	t.Cleanup(srv.Close)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/ui/tail/stream", nil)
+	require.NoError(t, err)
+	ann(request)
+	answer, err := srv.Client().Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.NoError(t, b.store.Access().DeleteUser(t.Context(), "ann"))
+	_, err = io.ReadAll(answer.Body) // would go on for as long as the test may
+	require.NoError(t, err)
 }

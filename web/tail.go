@@ -77,7 +77,7 @@ func (p *pages) tailStream(c echo.Context) error {
 	tail := p.store.NewTail(f)
 	beat := time.Now()
 	_ = control.Flush() // the browser hears that it is connected
-	for {
+	for p.stillIn(c) {
 		messages, err := p.look(c, tail)
 		if err != nil {
 			return nil // the browser asks again by itself
@@ -103,6 +103,16 @@ func (p *pages) tailStream(c echo.Context) error {
 			return nil
 		}
 	}
+	return nil
+}
+
+// stillIn: a session may have ended since the stream began. What was found of it holds for a second.
+func (p *pages) stillIn(c echo.Context) bool {
+	if c.Get(sessionKey) == nil {
+		return true // nobody has to sign in
+	}
+	_, err := p.sessionOf(c)
+	return err == nil
 }
 
 // look is what one look has found, as the stream sends it.
