@@ -263,7 +263,7 @@ CREATE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql ST
 SELECT pg_relation_size('postrider_internal.dead_letters') < 512 * 1024 * 1024 $$;
 
 -- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters, unless there are few.
-CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     condition text := postrider_internal.dead_letter_condition(filter);
     began timestamptz := clock_timestamp();
@@ -271,18 +271,21 @@ DECLARE
     after_id uuid := '00000000-0000-0000-0000-000000000000';
     edge record;
     n bigint;
+    again bigint;
 BEGIN
     matched := 0;
+    redelivered := 0;
     IF postrider_internal.few_letters() THEN
-        EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE l.dead_lettered_at <= $1 AND ' || condition INTO matched USING until;
+        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE l.dead_lettered_at <= $1 AND ' || condition INTO matched, redelivered USING until;
         at_least := false;
         RETURN;
     END IF;
     LOOP
         SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(filter, after_at, after_id, until, 20000) e;
-        EXECUTE 'SELECT count(*) FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, $5) AND ' || condition
-           INTO n USING after_at, after_id, until, coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, $5) AND ' || condition
+           INTO n, again USING after_at, after_id, until, coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
         matched := matched + n;
+        redelivered := redelivered + again;
         at_least := edge.at IS NOT NULL;
         EXIT WHEN NOT at_least OR clock_timestamp() - began > patience;
         after_at := edge.at;

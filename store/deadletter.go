@@ -146,7 +146,9 @@ const countPatience = 5 * time.Second
 // Matched is what a dry run found.
 type Matched struct {
 	Matched int64
-	AtLeast bool // counting was stopped: there may be more
+	// Redelivered is how many of them were redelivered before; of events 0.
+	Redelivered int64
+	AtLeast     bool // counting was stopped: there may be more
 }
 
 // Count counts the dead letters that a filter matches, for 5 s and a little. *FunctionError: the filter cannot be used.
@@ -155,7 +157,7 @@ func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (foun
 	if err != nil {
 		return found, err
 	}
-	list, err := collect[Matched](ctx, d.pool, "SELECT matched, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
+	list, err := collect[Matched](ctx, d.pool, "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
 	if err != nil {
 		return found, functionError(err)
 	}

@@ -421,8 +421,8 @@ func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
 func TestCountsOfDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT at_least boolean) LANGUAGE sql STABLE
-		AS $$ SELECT setting::bigint, patience = interval '5 seconds' FROM pg_settings WHERE name = 'statement_timeout' $$`)
+	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
+		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings WHERE name = 'statement_timeout' $$`)
 	found, err := b.store.DeadLetters().Count(t.Context(), &store.DeadLetterFilter{})
 	require.NoError(t, err)
 	require.Equal(t, store.Matched{Matched: 10_000, AtLeast: true}, found)

@@ -117,10 +117,7 @@ func (p *pages) many(c echo.Context, purge bool, title, path string) error {
 		Action: sameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)), Back: sameFilter(c, "/ui/dead-letters"),
 		Rate: c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Which: c.FormValue("redelivered"),
 	}
-	if view.Fresh, err = p.countLetters(ctx, f, false); err != nil {
-		return err
-	}
-	if view.Redelivered, err = p.countLetters(ctx, f, true); err != nil {
+	if err = p.countLetters(ctx, f, &view); err != nil {
 		return err
 	}
 	return p.show(c, "dead-letters-many", title, false, view, link{view.Back, "Dead letters"})
@@ -144,15 +141,16 @@ func (p *pages) manyFilter(c echo.Context) (store.DeadLetterFilter, error) {
 // countTime is what a statement of a page may take.
 const countTime = 5 * time.Second
 
-func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, redelivered bool) (int64, error) {
+func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, view *manyView) error {
 	bounded, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	f.Redelivered = &redelivered
+	f.Redelivered = nil // both are told
 	found, err := p.store.DeadLetters().Count(bounded, &f)
 	if found.AtLeast || err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		return 0, fmt.Errorf("count dead letters within %s: %w", countTime, store.ErrTooSlow)
+		return fmt.Errorf("count dead letters within %s: %w", countTime, store.ErrTooSlow)
 	}
-	return found.Matched, err
+	view.Fresh, view.Redelivered = found.Matched-found.Redelivered, found.Redelivered
+	return err
 }
 
 func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
