@@ -12,6 +12,7 @@ const (
 	kindJSON   = "json"
 	kindSelect = "select"
 	kindCheck  = "check"
+	kindSecret = "password"
 )
 
 // formField is a field of a form, and what is typed in it.

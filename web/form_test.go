@@ -1,15 +1,22 @@
 package web_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
@@ -125,7 +132,34 @@ func typed(form url.Values, changes ...string) url.Values {
 	return form
 }
 
-const inFull = `{"endpointUrl":"https://example.com/hook?code=5f0c","endpointKind":"azure-resource","eventDeliverySchema":"CloudEventSchemaV1_0",
+// certificatePEM and privateKeyPEM belong together.
+var certificatePEM, privateKeyPEM = selfSigned()
+
+func selfSigned() (certificate, key string) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		panic(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		panic(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+}
+
+func quotedPEM(text string) string {
+	quoted, _ := json.Marshal(text)
+	return string(quoted)
+}
+
+// inFull also says how to connect; its certificate is made for the test.
+var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quotedPEM(certificatePEM) + `,"clientCertificate":{"certificate":` + quotedPEM(certificatePEM) + `,"privateKey":` + quotedPEM(privateKeyPEM) + `},
+	"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"secret-5f0c","scope":"deliver"},"endpointUrl":"https://example.com/hook?code=5f0c","endpointKind":"azure-resource","eventDeliverySchema":"CloudEventSchemaV1_0",
 	"retryPolicy":{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":1394},
 	"filter":{"includedEventTypes":["Shop.OrderPlaced"," spaced","\"quoted\"","<b>"],"subjectBeginsWith":" orders/","subjectEndsWith":"7","isSubjectCaseSensitive":true,"enableAdvancedFilteringOnArrays":true,"advancedFilters":[
 		{"operatorType":"NumberIn","key":"data.n","values":[12345678901234567890.10,1E+30]},{"operatorType":"NumberInRange","key":"data.n","values":[[-0.10,5],[7,8]]},
@@ -153,6 +187,8 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 		"deadLetterDestination.endpointType", "Blob", "deadLetterDestination.properties.url", "file:///srv/dead/orders", "deadLetterDestination.properties.prefix", "a/b",
 		"maxEventsPerBatch", "50", "preferredBatchSizeInKilobytes", "256", "maxConcurrentDeliveries", "9", "behavior", "documented", "honorRetryAfter", "true", "probationAction", "hold", "retryTransportErrors", "false",
 		"labels", "billing\r\nteam a", "expirationTimeUtc", "2099-12-31T23:59:59", "signing.enabled", "true",
+		"minimumTlsVersionAllowed", "1.3", "certificateAuthorities", certificatePEM, "clientCertificate.certificate", certificatePEM, "clientCertificate.privateKey", privateKeyPEM,
+		"oauth2.tokenUrl", "https://login.example.com/token", "oauth2.clientId", "postrider", "oauth2.clientSecret", "secret-5f0c", "oauth2.scope", "deliver",
 	}
 	for list, rows := range map[string][][]string{
 		"filter.advancedFilters[%].": {

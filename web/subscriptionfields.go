@@ -27,6 +27,7 @@ func (s *subscriptionFields) sections() []formSection {
 		{ID: "delivery", Title: "Delivery", Lead: "Batches, requests at once, headers, signatures", Folded: true, Fields: s.delivery(), List: s.headers()},
 		{ID: "retry", Title: "Retry", Fields: s.retry()},
 		{ID: "dead-letters", Title: "Dead letters", Lead: "What becomes of an event that is given up", Folded: true, Fields: s.deadLetters()},
+		{ID: "connection", Title: "Connection", Lead: "TLS, certificates and tokens for the endpoint", Folded: true, Fields: s.connection()},
 		{ID: "advanced", Title: "Advanced", Lead: "Behaviour, labels, expiration", Folded: true, Fields: s.advanced()},
 	})
 }
@@ -191,6 +192,27 @@ func (s *subscriptionFields) deadLetters() []formField {
 		formField{Name: at + "properties.prefix", Label: "Blob: prefix", Kind: kindText},
 		formField{Name: at + "properties.resourceId", Label: "StorageBlob: resource id", Kind: kindText, Placeholder: "/subscriptions/…/storageAccounts/NAME"},
 		formField{Name: at + "properties.blobContainerName", Label: "StorageBlob: container", Kind: kindText},
+	)
+}
+
+// connection has neither of the two secrets: who types nothing keeps them.
+func (s *subscriptionFields) connection() []formField {
+	key, secret := "PEM.", ""
+	if s.existing != nil && s.existing.Connection.ClientCertificate != nil {
+		key += " Empty: the one that is stored stays."
+	}
+	if s.existing != nil && s.existing.Connection.OAuth2 != nil {
+		secret = "Empty: the one that is stored stays."
+	}
+	return s.form.fields(
+		formField{Name: "minimumTlsVersionAllowed", Label: "TLS, at least", Kind: kindSelect, Options: options("", "1.2", "1.3", "1.3")},
+		formField{Name: "certificateAuthorities", Label: "Certificate authorities of the endpoint", Kind: kindLines, Wide: true, Placeholder: "-----BEGIN CERTIFICATE-----", Hint: "PEM. Empty: those that the system trusts."},
+		formField{Name: "clientCertificate.certificate", Label: "Certificate to show to the endpoint", Kind: kindLines, Wide: true, Placeholder: "-----BEGIN CERTIFICATE-----", Hint: "PEM, its chain below it. Empty: none."},
+		formField{Name: "clientCertificate.privateKey", Label: "Its private key", Kind: kindLines, Wide: true, Placeholder: "-----BEGIN PRIVATE KEY-----", Hint: key},
+		formField{Name: "oauth2.tokenUrl", Label: "OAuth 2 token URL", Kind: kindURL, Placeholder: "https://login.example.com/oauth2/token", Wide: true, Hint: "Client credentials: each request carries a token from there. Empty: none does."},
+		formField{Name: "oauth2.clientId", Label: "Client id", Kind: kindText},
+		formField{Name: "oauth2.clientSecret", Label: "Client secret", Kind: kindSecret, Hint: secret},
+		formField{Name: "oauth2.scope", Label: "Scope", Kind: kindText},
 	)
 }
 

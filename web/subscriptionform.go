@@ -49,6 +49,7 @@ func subscriptionForm(s *store.SubscriptionSpec) *form {
 	}
 	f.fillTimeToLive(s.EventTimeToLiveInMinutes)
 	f.fillDestination(s.DeadLetterProperties)
+	f.fillConnection(&s.Connection)
 	f.fillFilter(&s.Filter)
 	f.fillHeaders(s.DeliveryAttributes)
 	return f
@@ -77,6 +78,49 @@ func (f *form) fillDestination(p *policy.DeadLetterProperties) {
 	f.set(at+"prefix", p.Prefix)
 	f.set(at+"resourceId", p.ResourceID)
 	f.set(at+"blobContainerName", p.BlobContainerName)
+}
+
+func (f *form) fillConnection(c *policy.Connection) {
+	if c.MinimumTLSVersion != policy.TLS12 {
+		f.set("minimumTlsVersionAllowed", string(c.MinimumTLSVersion))
+	}
+	f.set("certificateAuthorities", c.CertificateAuthorities)
+	if own := c.ClientCertificate; own != nil {
+		f.set("clientCertificate.certificate", own.Certificate)
+	}
+	if o := c.OAuth2; o != nil {
+		f.set("oauth2.tokenUrl", o.TokenURL)
+		f.set("oauth2.clientId", o.ClientID)
+		f.set("oauth2.scope", o.Scope)
+	}
+}
+
+// connection are the settings of that name: nothing is kept where the certificate, or the token URL, is taken out.
+func (f *form) connection(settings map[string]any) {
+	settings["minimumTlsVersionAllowed"] = f.orNull("minimumTlsVersionAllowed")
+	settings["certificateAuthorities"], settings["clientCertificate"], settings["oauth2"] = f.pem("certificateAuthorities"), nil, nil
+	if f.has("clientCertificate.certificate") || f.has("clientCertificate.privateKey") {
+		own := map[string]any{"certificate": orEmpty(f.pem("clientCertificate.certificate"))}
+		if key := f.pem("clientCertificate.privateKey"); key != nil {
+			own["privateKey"] = key
+		}
+		settings["clientCertificate"] = own
+	}
+	if f.has("oauth2.tokenUrl") || f.has("oauth2.clientId") || f.has("oauth2.clientSecret") {
+		o := map[string]any{"tokenUrl": f.get("oauth2.tokenUrl"), "clientId": f.get("oauth2.clientId"), "scope": f.orNull("oauth2.scope")}
+		if f.has("oauth2.clientSecret") {
+			o["clientSecret"] = f.values.Get("oauth2.clientSecret")
+		}
+		settings["oauth2"] = o
+	}
+}
+
+// pem is as it was typed, its last line's end too.
+func (f *form) pem(name string) *string {
+	if !f.has(name) {
+		return nil
+	}
+	return new(f.values.Get(name))
 }
 
 func (f *form) fillFilter(filter *policy.Filter) {
@@ -131,7 +175,7 @@ func (f *form) fillHeaders(list []policy.DeliveryAttribute) {
 // subscriptionSettings is what the form says, as the API takes it: every setting but the endpoint, null where a default is taken. was is what is
 // stored: a time that was not touched keeps its fraction of a second.
 func subscriptionSettings(f *form, was *store.SubscriptionSpec) map[string]any {
-	return map[string]any{
+	settings := map[string]any{
 		"endpointKind": f.orNull("endpointKind"), "eventDeliverySchema": f.orNull("eventDeliverySchema"), "endpointValidation": f.orNull("endpointValidation"),
 		"retryPolicy": map[string]any{
 			"policy": f.orNull("retryPolicy.policy"), "maxDeliveryAttempts": f.number("retryPolicy.maxDeliveryAttempts"), "eventTimeToLiveInMinutes": f.timeToLive(),
@@ -142,6 +186,8 @@ func subscriptionSettings(f *form, was *store.SubscriptionSpec) map[string]any {
 		"behavior": f.orNull("behavior"), "honorRetryAfter": f.perhaps("honorRetryAfter"), "probationAction": f.orNull("probationAction"),
 		"retryTransportErrors": f.perhaps("retryTransportErrors"), "labels": f.lines("labels"), "expirationTimeUtc": f.expiration(was),
 	}
+	f.connection(settings)
+	return settings
 }
 
 // timeToLive adds days, hours and minutes up; null where none is stated.
