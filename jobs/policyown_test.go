@@ -21,7 +21,7 @@ func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
 	require.NoError(t, err)
 	p, err := server.ReadPolicy(name, body)
 	require.NoError(t, err)
-	made, err := b.store.PutPolicy(t.Context(), p)
+	_, made, err := b.store.PutPolicy(t.Context(), p)
 	require.NoError(t, err)
 	require.True(t, made)
 	return p
@@ -80,7 +80,7 @@ func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
 	p, _ := elsewhere.Catalogue().Policy("mine")
 	changed := p.Clone()
 	changed.Steps, changed.MaxMaxAttempts, changed.DefaultMaxAttempts = []time.Duration{time.Second, 7 * time.Minute}, 3, 3
-	_, err := elsewhere.PutPolicy(t.Context(), &changed)
+	_, _, err := elsewhere.PutPolicy(t.Context(), &changed)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the running node's own reload, once per second
 		seen, _ := b.store.Catalogue().Policy("mine")
@@ -105,7 +105,7 @@ func TestReplacedPolicyEndsItsRests(t *testing.T) {
 			builtin, _ := policy.Builtin(policy.DefaultName)
 			p := builtin.Clone()
 			p.Name, p.BuiltIn, p.Probation.Scope, p.Probation.Trigger, p.Steps = "mine", false, scope, 1, []time.Duration{time.Hour}
-			_, err := b.store.PutPolicy(t.Context(), &p)
+			_, _, err := b.store.PutPolicy(t.Context(), &p)
 			require.NoError(t, err)
 			b.subscribe(t, "billing", e.URL, under("mine"))
 			b.start(t, nil)
@@ -115,7 +115,7 @@ func TestReplacedPolicyEndsItsRests(t *testing.T) {
 
 			e.status.Store(http.StatusOK)
 			p.Probation = policy.Probation{Scope: policy.ProbationNone, Action: policy.ProbationHold}
-			_, err = b.store.PutPolicy(t.Context(), &p)
+			_, _, err = b.store.PutPolicy(t.Context(), &p)
 			require.NoError(t, err)
 			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action, "the held event")
 			require.Zero(t, b.count(t, onProbation))

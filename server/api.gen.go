@@ -1142,6 +1142,9 @@ type Policy struct {
 	// DeadLetterGiveUpInSeconds How long an unavailable dead-letter destination is tried.
 	DeadLetterGiveUpInSeconds float64 `json:"deadLetterGiveUpInSeconds"`
 
+	// Etag Version of its settings, for If-Match.
+	Etag *string `json:"etag,omitempty"`
+
 	// EventTimeToLiveInMinutes A setting's default and the values it may have.
 	EventTimeToLiveInMinutes Range `json:"eventTimeToLiveInMinutes"`
 
@@ -1225,6 +1228,9 @@ type PolicySettings struct {
 
 	// DeadLetterGiveUpInSeconds How long an unavailable dead-letter destination is tried. Left out: 14400.
 	DeadLetterGiveUpInSeconds *float64 `json:"deadLetterGiveUpInSeconds,omitempty"`
+
+	// Etag Not read; the header If-Match is.
+	Etag *string `json:"etag,omitempty"`
 
 	// EventTimeToLiveInMinutes Time to live, of 1 to 43200 (30 days). Left out: 1440 (1 to 1440). In it, left out: default 1440, least 1, most 1440 or the default where that is more.
 	EventTimeToLiveInMinutes *RangeSettings `json:"eventTimeToLiveInMinutes,omitempty"`
@@ -1998,6 +2004,21 @@ type ListOperationsParams struct {
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// DeletePolicyParams defines parameters for DeletePolicy.
+type DeletePolicyParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutPolicyParams defines parameters for PutPolicy.
+type PutPolicyParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*`: only make it. Where it exists already, the answer is 412.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
 // ListTopicsParams defines parameters for ListTopics.
 type ListTopicsParams struct {
 	// Limit How many to show at most.
@@ -2176,13 +2197,13 @@ type ServerInterface interface {
 	ListPolicies(ctx echo.Context) error
 	// DeletePolicy Delete a retry policy of your own that no event subscription uses
 	// (DELETE /v1/policies/{policy})
-	DeletePolicy(ctx echo.Context, policy string) error
+	DeletePolicy(ctx echo.Context, policy string, params DeletePolicyParams) error
 	// GetPolicy Read a retry policy with its status-code table
 	// (GET /v1/policies/{policy})
 	GetPolicy(ctx echo.Context, policy string) error
 	// PutPolicy Make or replace a retry policy of your own
 	// (PUT /v1/policies/{policy})
-	PutPolicy(ctx echo.Context, policy string) error
+	PutPolicy(ctx echo.Context, policy string, params PutPolicyParams) error
 	// ListTopics List topics by name
 	// (GET /v1/topics)
 	ListTopics(ctx echo.Context, params ListTopicsParams) error
@@ -2698,8 +2719,28 @@ func (w *ServerInterfaceWrapper) DeletePolicy(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeletePolicyParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeletePolicy(ctx, policy)
+	err = w.Handler.DeletePolicy(ctx, policy, params)
 	return err
 }
 
@@ -2730,8 +2771,43 @@ func (w *ServerInterfaceWrapper) PutPolicy(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutPolicyParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-None-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-None-Match: %s", err))
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutPolicy(ctx, policy)
+	err = w.Handler.PutPolicy(ctx, policy, params)
 	return err
 }
 
@@ -5441,6 +5517,7 @@ func (response ListPolicies429JSONResponse) VisitListPoliciesResponse(w http.Res
 
 type DeletePolicyRequestObject struct {
 	Policy string `json:"policy"`
+	Params DeletePolicyParams
 }
 
 type DeletePolicyResponseObject interface {
@@ -5453,6 +5530,20 @@ type DeletePolicy204Response struct {
 func (response DeletePolicy204Response) VisitDeletePolicyResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type DeletePolicy400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response DeletePolicy400JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type DeletePolicy401JSONResponse struct{ UnauthorizedJSONResponse }
@@ -5511,6 +5602,20 @@ func (response DeletePolicy409JSONResponse) VisitDeletePolicyResponse(w http.Res
 	return err
 }
 
+type DeletePolicy412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response DeletePolicy412JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeletePolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
 
 func (response DeletePolicy429JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
@@ -5533,15 +5638,23 @@ type GetPolicyResponseObject interface {
 	VisitGetPolicyResponse(w http.ResponseWriter) error
 }
 
-type GetPolicy200JSONResponse Policy
+type GetPolicy200ResponseHeaders struct {
+	ETag string
+}
+
+type GetPolicy200JSONResponse struct {
+	Body    Policy
+	Headers GetPolicy200ResponseHeaders
+}
 
 func (response GetPolicy200JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5605,6 +5718,7 @@ func (response GetPolicy429JSONResponse) VisitGetPolicyResponse(w http.ResponseW
 
 type PutPolicyRequestObject struct {
 	Policy string `json:"policy"`
+	Params PutPolicyParams
 	Body   *PutPolicyJSONRequestBody
 }
 
@@ -5612,29 +5726,45 @@ type PutPolicyResponseObject interface {
 	VisitPutPolicyResponse(w http.ResponseWriter) error
 }
 
-type PutPolicy200JSONResponse Policy
+type PutPolicy200ResponseHeaders struct {
+	ETag string
+}
+
+type PutPolicy200JSONResponse struct {
+	Body    Policy
+	Headers PutPolicy200ResponseHeaders
+}
 
 func (response PutPolicy200JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
-type PutPolicy201JSONResponse Policy
+type PutPolicy201ResponseHeaders struct {
+	ETag string
+}
+
+type PutPolicy201JSONResponse struct {
+	Body    Policy
+	Headers PutPolicy201ResponseHeaders
+}
 
 func (response PutPolicy201JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5692,6 +5822,20 @@ func (response PutPolicy409JSONResponse) VisitPutPolicyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy412JSONResponse struct{ PreconditionFailedJSONResponse }
+
+func (response PutPolicy412JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9379,10 +9523,11 @@ func (sh *strictHandler) ListPolicies(ctx echo.Context) error {
 }
 
 // DeletePolicy operation middleware
-func (sh *strictHandler) DeletePolicy(ctx echo.Context, policy string) error {
+func (sh *strictHandler) DeletePolicy(ctx echo.Context, policy string, params DeletePolicyParams) error {
 	var request DeletePolicyRequestObject
 
 	request.Policy = policy
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.DeletePolicy(ctx.Request().Context(), request.(DeletePolicyRequestObject))
@@ -9429,10 +9574,11 @@ func (sh *strictHandler) GetPolicy(ctx echo.Context, policy string) error {
 }
 
 // PutPolicy operation middleware
-func (sh *strictHandler) PutPolicy(ctx echo.Context, policy string) error {
+func (sh *strictHandler) PutPolicy(ctx echo.Context, policy string, params PutPolicyParams) error {
 	var request PutPolicyRequestObject
 
 	request.Policy = policy
+	request.Params = params
 
 	var body PutPolicyJSONRequestBody
 	var err error

@@ -9,8 +9,8 @@ import (
 	"postrider/store"
 )
 
-// etagOf is the entity tag of a topic's or an event subscription's settings. The version is drawn anew each time they are written
-// and whenever a validation moves on, for all topics and event subscriptions from one row of numbers: no two states ever share one.
+// etagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn anew each time they
+// are written and whenever a validation moves on, for all of them from one row of numbers: no two states ever share one.
 func etagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 var (

@@ -12,22 +12,23 @@ import (
 // ListPolicies answers GET /v1/policies.
 func (m *management) ListPolicies(context.Context, ListPoliciesRequestObject) (ListPoliciesResponseObject, error) {
 	answer := ListPolicies200JSONResponse{Value: []Policy{}}
-	for _, p := range m.store.Catalogue().Policies() {
-		answer.Value = append(answer.Value, DescribePolicy(p))
+	catalogue := m.store.Catalogue()
+	for _, p := range catalogue.Policies() {
+		answer.Value = append(answer.Value, policyJSON(p, catalogue.PolicyVersion(p.Name)))
 	}
 	return answer, nil
 }
 
 // GetPolicy answers GET /v1/policies/{policy}.
 func (m *management) GetPolicy(ctx context.Context, r GetPolicyRequestObject) (GetPolicyResponseObject, error) {
-	p, err := m.policy(ctx, r.Policy)
+	p, version, err := m.policyVersion(ctx, r.Policy)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
 		return nil, policyNotFound(r.Policy)
 	}
-	return GetPolicy200JSONResponse(DescribePolicy(p)), nil
+	return GetPolicy200JSONResponse{Body: policyJSON(p, version), Headers: GetPolicy200ResponseHeaders{ETag: etagOf(version)}}, nil
 }
 
 // policyNames are those of all policies, the built-in ones first.
@@ -42,18 +43,33 @@ func (m *management) policyNames() []string {
 // policy finds a retry policy, nil if there is none. It looks again before it says no: another node may have made it a
 // moment ago.
 func (m *management) policy(ctx context.Context, name string) (*policy.Policy, error) {
-	if p, ok := m.store.Catalogue().Policy(name); ok {
-		return p, nil
+	p, _, err := m.policyVersion(ctx, name)
+	return p, err
+}
+
+// policyVersion is policy with the version of what it found: both from one catalogue, so that they belong together.
+func (m *management) policyVersion(ctx context.Context, name string) (*policy.Policy, int64, error) {
+	catalogue := m.store.Catalogue()
+	if _, ok := catalogue.Policy(name); !ok {
+		if err := m.store.Reload(ctx); err != nil {
+			return nil, 0, err
+		}
+		catalogue = m.store.Catalogue()
 	}
-	if err := m.store.Reload(ctx); err != nil {
-		return nil, err
-	}
-	p, _ := m.store.Catalogue().Policy(name)
-	return p, nil
+	p, _ := catalogue.Policy(name)
+	return p, catalogue.PolicyVersion(name), nil
+}
+
+// policyJSON is a policy of the database, which has a version.
+func policyJSON(p *policy.Policy, version int64) Policy {
+	shown, tag := DescribePolicy(p), etagOf(version)
+	shown.Etag = &tag
+	return shown
 }
 
 // DescribePolicy is the policy as the REST API and `policy show -o json` write it: every column, so that what is read can
-// be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it.
+// be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it. It has no etag:
+// the API adds the one of the version that was read.
 func DescribePolicy(p *policy.Policy) Policy {
 	return Policy{
 		Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: p.Source,

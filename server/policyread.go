@@ -16,6 +16,10 @@ import (
 
 // PutPolicy answers PUT /v1/policies/{policy}.
 func (m *management) PutPolicy(ctx context.Context, r PutPolicyRequestObject) (PutPolicyResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
+	if err != nil {
+		return nil, err
+	}
 	if _, builtIn := policy.Builtin(r.Policy); builtIn {
 		return nil, builtInRefusal(r.Policy)
 	}
@@ -23,23 +27,28 @@ func (m *management) PutPolicy(ctx context.Context, r PutPolicyRequestObject) (P
 	if err != nil {
 		return nil, err
 	}
-	made, err := m.store.PutPolicy(ctx, p)
+	version, made, err := m.store.PutPolicy(ctx, p, when...)
+	shown := policyJSON(p, version)
 	switch {
 	case err != nil:
-		return nil, policyRefusal(p.Name, "batching must stay true: ", err)
+		return nil, policyRefusal(p.Name, "batching must stay true: ", r.Params.IfMatch, err)
 	case made:
-		return PutPolicy201JSONResponse(DescribePolicy(p)), nil
+		return PutPolicy201JSONResponse{Body: shown, Headers: PutPolicy201ResponseHeaders{ETag: *shown.Etag}}, nil
 	}
-	return PutPolicy200JSONResponse(DescribePolicy(p)), nil
+	return PutPolicy200JSONResponse{Body: shown, Headers: PutPolicy200ResponseHeaders{ETag: *shown.Etag}}, nil
 }
 
 // DeletePolicy answers DELETE /v1/policies/{policy}.
 func (m *management) DeletePolicy(ctx context.Context, r DeletePolicyRequestObject) (DeletePolicyResponseObject, error) {
+	when, err := conditions(r.Params.IfMatch, nil)
+	if err != nil {
+		return nil, err
+	}
 	if !storable(r.Policy) {
 		return nil, policyNotFound(r.Policy)
 	}
-	if err := m.store.DeletePolicy(ctx, r.Policy); err != nil {
-		return nil, policyRefusal(r.Policy, "", err)
+	if err := m.store.DeletePolicy(ctx, r.Policy, when...); err != nil {
+		return nil, policyRefusal(r.Policy, "", r.Params.IfMatch, err)
 	}
 	return DeletePolicy204Response{}, nil
 }
@@ -52,14 +61,16 @@ func builtInRefusal(name string) error {
 	return refuse(http.StatusConflict, codeConflict, "retry policy %q is built in and never changes: copy it under another name", name)
 }
 
-// policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way.
-func policyRefusal(name, used string, err error) error {
+// policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way, match is If-Match.
+func policyRefusal(name, used string, match *string, err error) error {
 	var inUse *store.PolicyInUseError
 	switch {
 	case errors.As(err, &inUse):
 		return refuse(http.StatusConflict, codeConflict, "%s%s", used, inUse.Error())
 	case errors.Is(err, store.ErrBuiltIn):
 		return builtInRefusal(name)
+	case errors.Is(err, store.ErrPrecondition):
+		return preconditionFailed("retry policy", name, match)
 	case errors.Is(err, store.ErrNotFound):
 		return policyNotFound(name)
 	default:

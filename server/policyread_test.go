@@ -16,12 +16,12 @@ import (
 	"postrider/server"
 )
 
-// without is the JSON of a policy but for what its address says.
+// without is the JSON of a policy but for what its address says, and its version.
 func without(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &v))
-	for _, member := range []string{"name", "builtIn", "isDefault"} {
+	for _, member := range []string{"name", "builtIn", "isDefault", "etag"} {
 		require.Contains(t, v, member)
 		delete(v, member)
 	}
@@ -41,7 +41,7 @@ func TestPoliciesAreCopied(t *testing.T) {
 		require.Equal(t, without(t, original), without(t, made.body))
 		read := b.manage(http.MethodGet, path, "")
 		require.Equal(t, made.json(http.StatusCreated), read.json(http.StatusOK))
-		require.Equal(t, read.json(http.StatusOK), b.manage(http.MethodPut, path, read.body).json(http.StatusOK), "put again as it is")
+		require.Equal(t, without(t, read.body), without(t, b.manage(http.MethodPut, path, read.body).body), "put again as it is")
 
 		own, ok := b.store.Catalogue().Policy(fmt.Sprintf("copy-%d", i))
 		require.True(t, ok)
@@ -210,6 +210,49 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 	require.Equal(t, "retryPolicy.policy must be one of preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", refusal.Message)
 }
 
+// Of two who change the version they have both read, the second is told; and nobody makes what another has made a moment before.
+func TestEtagsOfPolicies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const path = "/v1/policies/mine"
+	with := func(method, body string, headers ...string) answer {
+		return b.send(method, path, body, append(headers, "Authorization", "Bearer "+adminToken)...)
+	}
+	for _, match := range []string{"*", `"1"`} {
+		with(http.MethodPut, `{}`, "If-Match", match).refused(412, "PreconditionFailed")
+	}
+	made := with(http.MethodPut, `{}`, "If-None-Match", "*")
+	first := made.json(http.StatusCreated)["etag"]
+	require.Regexp(t, `^"[0-9]+"$`, first)
+	require.Equal(t, first, made.header.Get("ETag"))
+	require.Contains(t, with(http.MethodPut, `{}`, "If-None-Match", "*").refused(412, "PreconditionFailed").Message, `retry policy "mine" exists already`)
+	for range 2 {
+		read := with(http.MethodGet, "")
+		require.Equal(t, first, read.header.Get("ETag"))
+		require.Equal(t, first, read.json(http.StatusOK)["etag"])
+	}
+	listed := b.manage(http.MethodGet, "/v1/policies", "").json(http.StatusOK)["value"].([]any)
+	require.Equal(t, first, listed[len(listed)-1].(map[string]any)["etag"])
+
+	changed := with(http.MethodPut, `{"stepsInSeconds":[7]}`, "If-Match", first.(string))
+	second := changed.json(http.StatusOK)["etag"].(string)
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, changed.header.Get("ETag"))
+	for _, match := range []string{first.(string), "W/" + second, `"x"`} {
+		require.Contains(t, with(http.MethodPut, `{}`, "If-Match", match).refused(412, "PreconditionFailed").Message, "If-Match")
+		with(http.MethodDelete, "", "If-Match", match).refused(412, "PreconditionFailed")
+	}
+	require.Equal(t, []string{"If-Match"}, targets(with(http.MethodPut, `{}`, "If-Match", "1").refused(400, "InvalidRequest")))
+	require.Equal(t, []string{"If-Match"}, targets(with(http.MethodDelete, "", "If-Match", "1").refused(400, "InvalidRequest")))
+	read := with(http.MethodGet, "")
+	require.Equal(t, second, read.header.Get("ETag"), "a refusal changes nothing")
+	require.Equal(t, []any{7.0}, read.json(http.StatusOK)["stepsInSeconds"])
+
+	require.Equal(t, http.StatusNoContent, with(http.MethodDelete, "", "If-Match", second).status)
+	with(http.MethodDelete, "", "If-Match", second).refused(404, "NotFound")
+	require.NotEqual(t, second, with(http.MethodPut, `{"stepsInSeconds":[7]}`).header.Get("ETag"), "made again, it is another")
+}
+
 // docs/policies.md tells of every property.
 func TestPoliciesAreDocumented(t *testing.T) {
 	t.Parallel()
@@ -223,7 +266,7 @@ func TestPoliciesAreDocumented(t *testing.T) {
 		for _, settings := range types {
 			for field := range settings.Fields() {
 				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-				if slices.Contains([]string{"name", "builtIn", "isDefault", "probation"}, name) {
+				if slices.Contains([]string{"name", "builtIn", "isDefault", "etag", "probation"}, name) {
 					continue // not read, and listed with what it has
 				}
 				require.Contains(t, string(page), prefix+name+"`")

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -39,12 +40,24 @@ func (s *Server) routes() []route {
 		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
 	}
 	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}
-	return append(accessRoutes(&v1), []route{
+	return slices.Concat(
+		s.publishRoutes(), topicRoutes(&v1), subscriptionRoutes(&v1), deadLetterRoutes(&v1), deliveryRoutes(&v1), policyRoutes(&v1), accessRoutes(&v1),
+	)
+}
+
+// publishRoutes are for programs: whoever shows a topic's key, or has a validation URL.
+func (s *Server) publishRoutes() []route {
+	return []route{
 		{http.MethodPost, publishRoute, publishers, s.publish},
 		{http.MethodPost, publishToNamespaceRoute, publishers, s.publishToNamespace},
 		{http.MethodGet, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
 		{http.MethodPost, "/topics/:topic/eventsubscriptions/:subscription/validate", anyone, s.openValidationURL},
+	}
+}
 
+// topicRoutes are those of topics.
+func topicRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
 		{http.MethodGet, "/v1/topics", viewers, v1.ListTopics},
 		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
 		{http.MethodGet, "/v1/topics/:topic", viewers, v1.GetTopic},
@@ -52,6 +65,12 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/listKeys", administrators, v1.ListTopicKeys},
 		{http.MethodPost, "/v1/topics/:topic/regenerateKey", administrators, v1.RegenerateTopicKey},
 		{http.MethodPost, "/v1/topics/:topic/testFilter", viewers, v1.TestFilter},
+	}
+}
+
+// subscriptionRoutes are those of event subscriptions.
+func subscriptionRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
 		{http.MethodGet, "/v1/topics/:topic/subscriptions", viewers, v1.ListSubscriptions},
 		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
 		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", viewers, v1.GetSubscription},
@@ -69,6 +88,12 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", administrators, v1.GetSigningSecrets},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", administrators, v1.RotateSigningSecret},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", operators, v1.RedeliverEvents},
+	}
+}
+
+// deadLetterRoutes are those of dead letters, and of the operations that redeliver and purge many of them.
+func deadLetterRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
 		{http.MethodGet, "/v1/deadLetters", viewers, v1.ListDeadLetters},
 		{http.MethodPost, "/v1/deadLetters/redeliver", operators, v1.RedeliverDeadLetters},
 		{http.MethodPost, "/v1/deadLetters/purge", operators, v1.PurgeDeadLetters},
@@ -78,6 +103,12 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/operations", viewers, v1.ListOperations},
 		{http.MethodGet, "/v1/operations/:operationId", viewers, v1.GetOperation},
 		{http.MethodPost, "/v1/operations/:operationId/cancel", operators, v1.CancelOperation},
+	}
+}
+
+// deliveryRoutes are those of single deliveries and events.
+func deliveryRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
 		{http.MethodPost, "/v1/topics/:topic/eraseSubject", operators, v1.EraseSubject},
 		{http.MethodPost, "/v1/events/:systemId/erase", operators, v1.EraseEvent},
 		{http.MethodGet, "/v1/deliveries/:deliveryId", viewers, v1.GetDelivery},
@@ -85,11 +116,17 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/v1/deliveries/:deliveryId/cancel", operators, v1.CancelDelivery},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", operators, v1.RetryDelivery},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", operators, v1.DeadLetterDelivery},
+	}
+}
+
+// policyRoutes are those of retry policies.
+func policyRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
 		{http.MethodGet, "/v1/policies", viewers, v1.ListPolicies},
 		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
 		{http.MethodGet, "/v1/policies/:policy", viewers, v1.GetPolicy},
 		{http.MethodDelete, "/v1/policies/:policy", administrators, v1.DeletePolicy},
-	}...)
+	}
 }
 
 // machineRoutes are for what watches the service.

@@ -122,7 +122,7 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 	require.True(t, ok)
 	own := *mine
 	own.Name, own.BuiltIn = "mine", false
-	_, err := b.store.PutPolicy(t.Context(), &own)
+	_, _, err := b.store.PutPolicy(t.Context(), &own)
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), "ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 			_, err := b.store.ReleaseSubscription(ctx, "orders", "billing")
 			return err
 		},
-		"PutPolicy":    func(ctx context.Context) error { _, err := b.store.PutPolicy(ctx, &own); return err },
+		"PutPolicy":    func(ctx context.Context) error { _, _, err := b.store.PutPolicy(ctx, &own); return err },
 		"DeletePolicy": func(ctx context.Context) error { return b.store.DeletePolicy(ctx, "mine") },
 	} {
 		require.ErrorContains(t, change(t.Context()), "full_now", name)

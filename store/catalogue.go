@@ -27,10 +27,11 @@ type Catalogue struct {
 	expiring map[int64]bool
 	now      func() time.Time
 	// rules are what holds for each of subs.
-	rules        map[int64]policy.Rules
-	policies     map[string]*policy.Policy
-	policyList   []*policy.Policy
-	policiesSeen int64
+	rules          map[int64]policy.Rules
+	policies       map[string]*policy.Policy
+	policyVersions map[string]int64
+	policyList     []*policy.Policy
+	policiesSeen   int64
 }
 
 func emptyCatalogue() *Catalogue {
@@ -57,6 +58,9 @@ func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
 	p, ok := c.policies[name]
 	return p, ok
 }
+
+// PolicyVersion is the version in which a retry policy was read, for Condition.Versions; 0 where there is none of this name.
+func (c *Catalogue) PolicyVersion(name string) int64 { return c.policyVersions[name] }
 
 // Rules are what holds for an event subscription's deliveries; none where it, or its retry policy, is not there.
 func (c *Catalogue) Rules(subscription int64) (policy.Rules, bool) {
@@ -166,7 +170,7 @@ func (s *Store) Reload(ctx context.Context) error {
 func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (*Catalogue, error) {
 	fresh := &Catalogue{
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
-		policies: old.policies, policyList: old.policyList, policiesSeen: old.policiesSeen,
+		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList, policiesSeen: old.policiesSeen,
 		expiring: maps.Clone(old.expiring), now: s.Now, rules: maps.Clone(old.rules),
 	}
 	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {

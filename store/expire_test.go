@@ -89,12 +89,12 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 
 	own, _ := policy.Builtin("namespace-2023")
 	own.Name, own.BuiltIn, own.DefaultMaxAttempts = "mine", false, 7
-	_, err = b.store.PutPolicy(t.Context(), &own)
+	_, _, err = b.store.PutPolicy(t.Context(), &own)
 	require.NoError(t, err)
 	sub = b.subscription(t, "shop", "second", func(s *store.SubscriptionSpec) { s.RetryPolicy = "mine" })
 	require.Equal(t, 7, rules().Limits.MaxAttempts)
 	own.DefaultMaxAttempts = 4
-	_, err = b.store.PutPolicy(t.Context(), &own)
+	_, _, err = b.store.PutPolicy(t.Context(), &own)
 	require.NoError(t, err)
 	require.Equal(t, 4, rules().Limits.MaxAttempts, "the policy was changed, not the event subscription")
 	require.NoError(t, b.store.DeleteSubscription(t.Context(), "shop", "second"))

@@ -24,16 +24,16 @@ func (c *Catalogue) readPolicies(ctx context.Context, tx querier) error {
 	if err != nil {
 		return err
 	}
-	c.policies, c.policyList, c.policiesSeen = make(map[string]*policy.Policy, len(list)), nil, newest
+	c.policies, c.policyVersions, c.policyList, c.policiesSeen = make(map[string]*policy.Policy, len(list)), make(map[string]int64, len(list)), nil, newest
 	for i := range list {
-		c.policies[list[i].Name] = &list[i]
-		c.policyList = append(c.policyList, &list[i])
+		p := &list[i].Policy
+		c.policies[p.Name], c.policyVersions[p.Name], c.policyList = p, list[i].version, append(c.policyList, p)
 	}
 	return nil
 }
 
 const policyQuery = `
-SELECT p.name, p.built_in, p.source, postrider_internal.seconds(ack_timeout) AS ack_timeout, postrider_internal.seconds(late_answer_window) AS late_answer_window, basis,
+SELECT p.name, p.version, p.built_in, p.source, postrider_internal.seconds(ack_timeout) AS ack_timeout, postrider_internal.seconds(late_answer_window) AS late_answer_window, basis,
        (SELECT array_agg(postrider_internal.seconds(i) ORDER BY o) FROM unnest(steps) WITH ORDINALITY AS u(i, o)) AS steps,
        postrider_internal.seconds(tail) AS tail, coalesce(postrider_internal.seconds(retry_window), 0) AS retry_window, jitter_fraction, postrider_internal.seconds(jitter_cap) AS jitter_cap, expiry,
        postrider_internal.seconds(default_ttl) AS default_ttl, postrider_internal.seconds(min_ttl) AS min_ttl, postrider_internal.seconds(max_ttl) AS max_ttl, coalesce(default_max_attempts, 0) AS default_max_attempts,
@@ -50,6 +50,7 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(ack_timeout) AS 
 
 type policyRow struct {
 	Name, Source, Basis, Expiry, DeadLetterDefault           string
+	Version                                                  int64
 	BuiltIn, HonorRetryAfter, RetryTransportErrors, Batching bool
 	AckTimeout, LateAnswerWindow, Tail, RetryWindow          float64
 	Steps                                                    []float64
@@ -65,7 +66,13 @@ type policyRow struct {
 	Cells, Probations                                        []byte
 }
 
-func queryPolicies(ctx context.Context, tx querier) ([]policy.Policy, error) {
+// storedPolicy is a retry policy and the version in which it was read.
+type storedPolicy struct {
+	policy.Policy
+	version int64
+}
+
+func queryPolicies(ctx context.Context, tx querier) ([]storedPolicy, error) {
 	rows, err := tx.Query(ctx, policyQuery)
 	if err != nil {
 		return nil, err
@@ -74,13 +81,13 @@ func queryPolicies(ctx context.Context, tx querier) ([]policy.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies := make([]policy.Policy, 0, len(list))
+	policies := make([]storedPolicy, 0, len(list))
 	for i := range list {
 		p, err := list[i].policy()
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", list[i].Name, err)
 		}
-		policies = append(policies, p)
+		policies = append(policies, storedPolicy{p, list[i].Version})
 	}
 	return policies, nil
 }

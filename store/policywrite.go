@@ -37,20 +37,34 @@ func (e *PolicyInUseError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *PolicyInUseError) Unwrap() error { return ErrConflict }
 
-// PutPolicy makes or replaces a retry policy; made says which. It holds from the next decision on for what is owed already,
-// on this node at once and on the others within a second. p must have no Mistakes. ErrBuiltIn; *PolicyInUseError when it
-// no longer allows batches and event subscriptions ask for them.
-func (s *Store) PutPolicy(ctx context.Context, p *policy.Policy) (made bool, err error) {
-	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		made, err = putPolicy(ctx, tx, p)
+// PutPolicy makes or replaces a retry policy; made says which, version is the one it now has. It holds from the next decision on
+// for what is owed already, on this node at once and on the others within a second. p must have no Mistakes. ErrBuiltIn;
+// ErrPrecondition when one of the conditions does not hold; *PolicyInUseError when it no longer allows batches and event
+// subscriptions ask for them.
+func (s *Store) PutPolicy(ctx context.Context, p *policy.Policy, when ...Condition) (version int64, made bool, err error) {
+	err = s.changePolicies(ctx, func(tx pgx.Tx) error {
+		version, made, err = putPolicy(ctx, tx, p, when)
 		return err
 	})
-	return made, err
+	return version, made, err
 }
 
-// DeletePolicy removes a retry policy. ErrNotFound, ErrBuiltIn, or *PolicyInUseError while event subscriptions use it.
-func (s *Store) DeletePolicy(ctx context.Context, name string) error {
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name) })
+// DeletePolicy removes a retry policy. ErrNotFound, ErrBuiltIn, ErrPrecondition when one of the conditions does not hold, or
+// *PolicyInUseError while event subscriptions use it.
+func (s *Store) DeletePolicy(ctx context.Context, name string, when ...Condition) error {
+	return s.changePolicies(ctx, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, when) })
+}
+
+// changePolicies is changeCatalogue. Policies are read from the catalogue, which may be a second old: whoever comes too late and reads
+// again must not be shown the same version once more.
+func (s *Store) changePolicies(ctx context.Context, change func(pgx.Tx) error) error {
+	err := s.changeCatalogue(ctx, change)
+	if errors.Is(err, ErrPrecondition) {
+		if failed := s.Reload(ctx); failed != nil {
+			s.log.Warn("the catalogue could not be read again after a change that came too late", "error", failed)
+		}
+	}
+	return err
 }
 
 // ReadPolicies lists all retry policies as Catalogue.Policies does, without a store: for a program that has no encryption key.
@@ -59,13 +73,17 @@ func ReadPolicies(ctx context.Context, pool *pgxpool.Pool) ([]policy.Policy, err
 	if err != nil {
 		return nil, readError("retry policies", err)
 	}
-	return list, nil
+	policies := make([]policy.Policy, 0, len(list))
+	for i := range list {
+		policies = append(policies, list[i].Policy)
+	}
+	return policies, nil
 }
 
 // WritePolicy is Store.PutPolicy without a store. Every node sees the change within a second.
 func WritePolicy(ctx context.Context, pool *pgxpool.Pool, p *policy.Policy) (made bool, err error) {
 	err = inCatalogue(ctx, pool, func(tx pgx.Tx) error {
-		made, err = putPolicy(ctx, tx, p)
+		_, made, err = putPolicy(ctx, tx, p, nil)
 		return err
 	})
 	return made, err
@@ -73,7 +91,7 @@ func WritePolicy(ctx context.Context, pool *pgxpool.Pool, p *policy.Policy) (mad
 
 // RemovePolicy is Store.DeletePolicy without a store.
 func RemovePolicy(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	return inCatalogue(ctx, pool, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name) })
+	return inCatalogue(ctx, pool, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, nil) })
 }
 
 const (
@@ -107,43 +125,64 @@ INSERT INTO postrider_internal.retry_policy_probations (policy, outcome, duratio
 SELECT @name, outcome, make_interval(secs => duration) FROM unnest(@outcomes::text[], @durations::double precision[]) AS b(outcome, duration)`
 )
 
-func putPolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (made bool, err error) {
-	err = ownPolicy(ctx, tx, p.Name)
-	if made = errors.Is(err, ErrNotFound); err != nil && !made {
-		return false, err
+func putPolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy, when []Condition) (version int64, made bool, err error) {
+	existing, err := ownPolicy(ctx, tx, p.Name)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := allow(when, existing); err != nil {
+		return 0, false, err
 	}
 	if !p.Batching {
 		// The rule of policy.ResolveBatch.
 		const batches = "AND (s.max_events_per_batch > 1 OR s.max_events_per_batch IS NULL AND s.preferred_batch_size_in_kilobytes IS NOT NULL)"
 		if err := refuseUsed(ctx, tx, p.Name, batches); err != nil {
-			return false, err
+			return 0, false, err
 		}
 	}
-	if _, err := tx.Exec(ctx, writePolicyStatement, policyArgs(p)); err != nil {
-		return false, fmt.Errorf("store retry policy %q: %w", p.Name, err)
-	}
-	if err := forgetTables(ctx, tx, p.Name); err != nil {
-		return false, err
-	}
-	if _, err := tx.Exec(ctx, writeCellsStatement, cellArgs(p)); err != nil {
-		return false, fmt.Errorf("store the status table of retry policy %q: %w", p.Name, err)
-	}
-	if _, err := tx.Exec(ctx, writeProbationsStatement, probationArgs(p)); err != nil {
-		return false, fmt.Errorf("store the probation of retry policy %q: %w", p.Name, err)
+	if version, err = writePolicy(ctx, tx, p); err != nil {
+		return 0, false, err
 	}
 	action := auditPolicyReplaced
-	if made {
+	if existing == nil {
 		action = auditPolicyMade
 	}
-	return made, auditPolicy(ctx, tx, action, p.Name)
+	return version, existing == nil, auditPolicy(ctx, tx, action, p.Name)
+}
+
+// writePolicy stores the policy and its tables. The version is read at the end, for each row of a table moves it.
+func writePolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (version int64, err error) {
+	if _, err := tx.Exec(ctx, writePolicyStatement, policyArgs(p)); err != nil {
+		return 0, fmt.Errorf("store retry policy %q: %w", p.Name, err)
+	}
+	if err := forgetTables(ctx, tx, p.Name); err != nil {
+		return 0, err
+	}
+	if _, err := tx.Exec(ctx, writeCellsStatement, cellArgs(p)); err != nil {
+		return 0, fmt.Errorf("store the status table of retry policy %q: %w", p.Name, err)
+	}
+	if _, err := tx.Exec(ctx, writeProbationsStatement, probationArgs(p)); err != nil {
+		return 0, fmt.Errorf("store the probation of retry policy %q: %w", p.Name, err)
+	}
+	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.retry_policies WHERE name = $1", p.Name).Scan(&version); err != nil {
+		return 0, fmt.Errorf("read the version of retry policy %q: %w", p.Name, err)
+	}
+	return version, nil
 }
 
 func auditPolicy(ctx context.Context, tx pgx.Tx, action auditAction, name string) error {
 	return audit(ctx, tx, auditEntry{action: action, details: map[string]any{"policy": name}})
 }
 
-func deletePolicy(ctx context.Context, tx pgx.Tx, name string) error {
-	if err := ownPolicy(ctx, tx, name); err != nil {
+func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []Condition) error {
+	existing, err := ownPolicy(ctx, tx, name)
+	switch {
+	case err != nil:
+		return err
+	case existing == nil:
+		return fmt.Errorf("retry policy %q: %w", name, ErrNotFound)
+	}
+	if err := allow(when, existing); err != nil {
 		return err
 	}
 	if err := refuseUsed(ctx, tx, name, ""); err != nil {
@@ -158,19 +197,23 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string) error {
 	return auditPolicy(ctx, tx, auditPolicyDeleted, name)
 }
 
-// ownPolicy is nil for a policy that may be changed, else ErrNotFound or ErrBuiltIn.
-func ownPolicy(ctx context.Context, tx pgx.Tx, name string) error {
+// ownedPolicy is what a change of a retry policy must know of the one that is there.
+type ownedPolicy struct{ Version int64 }
+
+// ownPolicy finds a policy that may be changed, nil where there is none; ErrBuiltIn for one that may not.
+func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (*ownedPolicy, error) {
+	var found ownedPolicy
 	var builtIn bool
-	err := tx.QueryRow(ctx, "SELECT built_in FROM postrider_internal.retry_policies WHERE name = $1 AND deleted_at IS NULL", name).Scan(&builtIn)
+	err := tx.QueryRow(ctx, "SELECT version, built_in FROM postrider_internal.retry_policies WHERE name = $1 AND deleted_at IS NULL", name).Scan(&found.Version, &builtIn)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("retry policy %q: %w", name, ErrNotFound)
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("look for retry policy %q: %w", name, err)
+		return nil, fmt.Errorf("look for retry policy %q: %w", name, err)
 	case builtIn:
-		return fmt.Errorf("retry policy %q: %w", name, ErrBuiltIn)
+		return nil, fmt.Errorf("retry policy %q: %w", name, ErrBuiltIn)
 	}
-	return nil
+	return &found, nil
 }
 
 // refuseUsed is a *PolicyInUseError where event subscriptions use the policy and meet the condition.

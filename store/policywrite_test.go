@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +27,7 @@ func copyNamed(t *testing.T, from, to string) *policy.Policy {
 
 func (b *bundle) putPolicy(t *testing.T, p *policy.Policy) (made bool) {
 	t.Helper()
-	made, err := b.store.PutPolicy(t.Context(), p)
+	_, made, err := b.store.PutPolicy(t.Context(), p)
 	require.NoError(t, err)
 	return made
 }
@@ -99,10 +101,53 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	require.False(t, ok)
 }
 
+// Of several who have read the same version one changes it.
+func TestConditionsOfPolicies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	mine := copyNamed(t, "ga-2021", "mine")
+	put := func(when store.Condition) (int64, error) {
+		version, _, err := b.store.PutPolicy(t.Context(), mine, when)
+		return version, err
+	}
+	_, err := put(store.Condition{Present: true})
+	require.ErrorIs(t, err, store.ErrPrecondition)
+	first, err := put(store.Condition{Absent: true})
+	require.NoError(t, err)
+	require.Equal(t, first, b.store.Catalogue().PolicyVersion("mine"))
+	_, err = put(store.Condition{Absent: true})
+	require.ErrorIs(t, err, store.ErrPrecondition)
+
+	var group sync.WaitGroup
+	var done atomic.Int64
+	for range 4 {
+		group.Go(func() {
+			if _, err := put(store.Condition{Versions: []int64{first}}); err == nil {
+				done.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	require.EqualValues(t, 1, done.Load(), "of four that saw the same version")
+
+	other, _ := newStore(t, b.url, "node-2")
+	require.NoError(t, other.Reload(t.Context()))
+	second, err := put(store.Condition{Present: true})
+	require.NoError(t, err)
+	_, _, err = other.PutPolicy(t.Context(), mine, store.Condition{Versions: []int64{first}})
+	require.ErrorIs(t, err, store.ErrPrecondition)
+	require.Equal(t, second, other.Catalogue().PolicyVersion("mine"), "whoever reads again there sees what was changed here")
+	require.ErrorIs(t, b.store.DeletePolicy(t.Context(), "mine", store.Condition{Versions: []int64{first}}), store.ErrPrecondition)
+	require.NoError(t, b.store.DeletePolicy(t.Context(), "mine", store.Condition{Versions: []int64{b.store.Catalogue().PolicyVersion("mine")}}))
+	require.Zero(t, b.store.Catalogue().PolicyVersion("mine"))
+	_, _, err = b.store.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"), store.Condition{Absent: true})
+	require.ErrorIs(t, err, store.ErrBuiltIn)
+}
+
 func TestBuiltInPoliciesNeverChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.store.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
+	_, _, err := b.store.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
 	require.ErrorIs(t, err, store.ErrBuiltIn)
 	require.ErrorIs(t, b.store.DeletePolicy(t.Context(), "ga-2021"), store.ErrBuiltIn)
 	require.ErrorIs(t, b.store.DeletePolicy(t.Context(), "mine"), store.ErrNotFound)
@@ -165,7 +210,7 @@ func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 	b.subscription(t, "orders", "counted", func(s *store.SubscriptionSpec) { s.RetryPolicy, s.MaxEventsPerBatch = "mine", &size })
 	mine.Batching = false
 	var used *store.PolicyInUseError
-	_, err := b.store.PutPolicy(t.Context(), mine)
+	_, _, err := b.store.PutPolicy(t.Context(), mine)
 	require.ErrorAs(t, err, &used)
 	require.Equal(t, []string{"orders/counted", "orders/sized"}, used.Users)
 	stored, _ := b.store.Catalogue().Policy("mine")

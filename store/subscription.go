@@ -323,11 +323,11 @@ func (s *Store) putSubscription(ctx context.Context, topic, name string, spec Su
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		// Policies that are deleted keep their row, so that no foreign key would notice.
-		switch err := ownPolicy(ctx, tx, spec.RetryPolicy); {
-		case errors.Is(err, ErrNotFound):
-			return fmt.Errorf("retry policy %q: %w", spec.RetryPolicy, ErrNoPolicy)
+		switch own, err := ownPolicy(ctx, tx, spec.RetryPolicy); {
 		case err != nil && !errors.Is(err, ErrBuiltIn):
 			return err
+		case err == nil && own == nil:
+			return fmt.Errorf("retry policy %q: %w", spec.RetryPolicy, ErrNoPolicy)
 		}
 		if spec.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
 			return err

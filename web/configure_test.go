@@ -129,7 +129,7 @@ func TestPolicyForm(t *testing.T) {
 		b.requireLeads(t, path, typed(formOf(t, page), "name", "my-"+name), `^/ui/policies\?done=policy-saved&policy=my-`+name)
 		copied, original := b.settings(t, "/v1/policies/my-"+name), b.settings(t, "/v1/policies/"+name)
 		require.Equal(t, "Copied from "+name+".", copied["source"])
-		for _, own := range []string{"source", "builtIn", "isDefault"} {
+		for _, own := range []string{"source", "builtIn", "isDefault", "etag"} {
 			delete(copied, own)
 			delete(original, own)
 		}
@@ -152,15 +152,21 @@ func TestPolicyForm(t *testing.T) {
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
 		require.NotContains(t, page, "To be mended", row[0])
 	}
-	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusBadRequest, "There is a retry policy of this name already.")
+	late := b.requireRefused(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed, "somebody else has changed this retry policy")
+	require.Equal(t, "[1 2 3]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
+	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "what was typed is kept")
+	b.requireLeads(t, path, formOf(t, late), `done=policy-saved`)
+	require.Equal(t, "[7]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
+	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed, "There is a retry policy of this name already.")
 	require.Contains(t, text(b.page(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021")), "Make your own Copy Copy Edit Delete …")
 
 	b.requireRefused(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
 	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "It is built in, and never changes.")
 	b.put(t, "/v1/topics/orders", "{}")
 	b.put(t, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"policy":"my-ga-2021"}}`)
-	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", nil, http.StatusConflict, "Nothing was deleted: ")
-	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", nil, `^/ui/policies\?done=policy-deleted$`)
+	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2021")}}, http.StatusConflict, "Nothing was deleted: ")
+	b.requireRefused(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed, "Nothing was deleted: it was changed since you looked at it.")
+	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2018")}}, `^/ui/policies\?done=policy-deleted$`)
 	for _, nowhere := range []string{"/ui/policies/new", "/ui/policies/new?from=nothing", "/ui/policies/nothing/edit", "/ui/policies/my-ga-2018/delete"} {
 		require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, nowhere).Code, nowhere)
 	}

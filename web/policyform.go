@@ -160,6 +160,7 @@ func (p *pages) editPolicy(c echo.Context, from string, fresh bool) error {
 	f := policyForm(stored)
 	if fresh {
 		f.set("name", "")
+		f.set("etag", "")
 		f.set("source", "Copied from "+from+".")
 	}
 	if c.Request().Method == http.MethodPost {
@@ -170,7 +171,7 @@ func (p *pages) editPolicy(c echo.Context, from string, fresh bool) error {
 			return leave(c, href, err)
 		}
 	}
-	view := formView{Action: "/ui/policies/" + from + "/edit", Back: "/ui/policies", Save: "Save", Others: f.others, Sections: openWhere(policySections(f, fresh))}
+	view := formView{Action: "/ui/policies/" + from + "/edit", Back: "/ui/policies", Save: "Save", Etag: f.get("etag"), Others: f.others, Sections: openWhere(policySections(f, fresh))}
 	title := "Edit " + from
 	if fresh {
 		view.Action, view.Save, title = "/ui/policies/new?from="+from, "Create", "A copy of "+from
@@ -191,15 +192,13 @@ func (p *pages) readPolicy(ctx context.Context, c echo.Context, name string) ([]
 }
 
 func (p *pages) savePolicy(ctx context.Context, c echo.Context, f *form, name string, fresh bool) (href string, err error) {
+	condition := []string{"If-Match", f.get("etag")}
 	if fresh {
-		name = f.get("name")
+		name, condition = f.get("name"), []string{"If-None-Match", "*"}
 	}
 	settings, mistakes := policySettings(f)
 	if name == "" {
 		mistakes = append(mistakes, apiProblem{Target: "name", Message: "A name is required."})
-	}
-	if _, taken := p.store.Catalogue().Policy(name); fresh && taken {
-		mistakes = append(mistakes, apiProblem{Target: "name", Message: "There is a retry policy of this name already."})
 	}
 	if len(mistakes) > 0 {
 		err = &apiError{status: http.StatusBadRequest, Details: mistakes}
@@ -208,29 +207,49 @@ func (p *pages) savePolicy(ctx context.Context, c echo.Context, f *form, name st
 		if failed != nil {
 			return "", fmt.Errorf("write the policy: %w", failed)
 		}
-		_, err = p.ask(ctx, c, http.MethodPut, apiPolicy(name), body)
+		_, err = p.ask(ctx, c, http.MethodPut, apiPolicy(name), body, condition...)
 	}
 	if err == nil {
 		return "/ui/policies?done=policy-saved&policy=" + name, nil
 	}
+	return "", p.refusePolicy(ctx, c, f, name, fresh, err)
+}
+
+// refusePolicy says at each field what is wrong with it. Who comes too late keeps what was typed: the form is then one for the version that others
+// have left.
+func (p *pages) refusePolicy(ctx context.Context, c echo.Context, f *form, name string, fresh bool, err error) error {
+	var refused *apiError
+	switch late := errors.As(err, &refused) && refused.status == http.StatusPreconditionFailed; {
+	case late && fresh:
+		refused.Details = []apiProblem{{Target: "name", Message: "There is a retry policy of this name already."}}
+	case late:
+		stored, err := p.readPolicy(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		f.set("etag", policyForm(stored).get("etag"))
+		c.Set(refusalKey, &refusedError{status: refused.status, text: "Nothing was saved: somebody else has changed this retry policy since you opened the form. Save again to replace what they have set."})
+		return nil
+	}
 	if !f.blame(err, namesOf(policySections(f, fresh))) {
-		return "", err
+		return err
 	}
 	c.Set(refusalKey, f.refusal(err, "Nothing was saved"))
-	return "", nil
+	return nil
 }
 
 func (p *pages) deletePolicy(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	found, known := p.store.Catalogue().Policy(c.Param("name"))
+	catalogue := p.store.Catalogue()
+	found, known := catalogue.Policy(c.Param("name"))
 	if !known {
 		return store.ErrNotFound
 	}
 	d := &deletion{
 		page: "policy-delete", api: apiPolicy(found.Name), section: "/ui/policies", done: "policy-deleted", title: "Delete " + found.Name + "?", trail: []link{{"/ui/policies", "Retry policies"}},
 		view: deletionView{
-			Action: "/ui/policies/" + found.Name + "/delete", Back: "/ui/policies", What: "retry policy", Name: found.Name,
+			Action: "/ui/policies/" + found.Name + "/delete", Back: "/ui/policies", Etag: etagOf(catalogue.PolicyVersion(found.Name)), What: "retry policy", Name: found.Name,
 			Consequences: []string{"It is refused as long as an event subscription goes by it.", "What was decided by it stays written down in the attempts."},
 		},
 	}

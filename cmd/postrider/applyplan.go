@@ -21,7 +21,7 @@ type change struct {
 	wanted
 	mark  string
 	lines []diffLine
-	etag  string // the version that was compared; "" of what there is not, and of policies, which have none
+	etag  string // the version that was compared; "" of what there is not
 }
 
 // applier compares a file with a server, and makes the server what the file says.
@@ -142,7 +142,7 @@ func (a *applier) judgePolicy(w *wanted) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	own := []string{"name", "builtIn", "isDefault"}
+	own := []string{"name", "builtIn", "isDefault", "etag"}
 	after, err := plainly(server.DescribePolicy(read))
 	if err != nil {
 		return change{}, err
@@ -155,7 +155,7 @@ func (a *applier) judgePolicy(w *wanted) (change, error) {
 	case before["builtIn"] == true:
 		return change{}, builtInError(w.name)
 	}
-	ch := compared(w, without(before, own...), without(after, own...), nil)
+	ch := compared(w, without(before, own...), without(after, own...), before["etag"])
 	a.unsettled[w.name] = ch.mark != same
 	return ch, nil
 }

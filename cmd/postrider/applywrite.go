@@ -39,7 +39,7 @@ func (a *applier) leftovers() (gone []change) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.policies)) {
 		if a.policies[name]["builtIn"] != true {
-			leave(kindPolicy, "", name, object{})
+			leave(kindPolicy, "", name, a.policies[name])
 		}
 	}
 	return gone
@@ -79,7 +79,7 @@ func (a *applier) writeOne(ctx context.Context, ch *change) error {
 	switch {
 	case ch.etag != "":
 		headers = []string{"If-Match", ch.etag}
-	case ch.mark == "+" && ch.kind != kindPolicy:
+	case ch.mark == "+":
 		headers = []string{"If-None-Match", "*"}
 	}
 	if ch.mark == "-" {

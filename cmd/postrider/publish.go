@@ -18,7 +18,7 @@ type publishCmd struct {
 	outputFlag
 	Topic   string   `arg:"" help:"Name of the topic."`
 	Files   []string `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
-	Key     string   `help:"Access key of the topic; without one the API key shows it (listKeys)." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
+	Key     string   `help:"Access key of the topic; without one the API key publishes: its scope must be publish, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
 	Sample  bool     `help:"Instead: a made-up order, in the topic's input schema." xor:"made"`
 	Type    string   `help:"Instead: one event of this type." xor:"made" placeholder:"TYPE"`
 	Subject string   `help:"Its subject." placeholder:"TEXT"`
@@ -36,6 +36,7 @@ type publishCmd struct {
 func (publishCmd) Help() string {
 	return `Each request is all or none. One that is answered 429, 502, 503 or 504, or not at all, is sent again under the same Idempotency-Key, when Retry-After says so:
 nothing is lost or doubled in silence. What is not accepted in the end is told with its place, and the exit code is 1.
+A key that only publishes may not read the topic: then events that are made have Event Grid's schema, and those of a file go as what the first one looks like.
 
 Examples:
   postrider publish orders events.ndjson
@@ -103,33 +104,37 @@ type publishTarget struct {
 	name   string
 	schema string // "" where it is not known: the first event tells
 	path   string
-	key    string
+	key    string // the topic's access key; "" where the API key, or the admin token, publishes
 }
 
-// target asks the server about the topic. Whoever has its access key and nothing else may publish, too: then the events tell their schema.
+// credential is the header that lets events in, for client's key or the topic's own.
+func (t *publishTarget) credential(client *apiClient) (header, value string) {
+	if t.key == "" {
+		return "Authorization", "Bearer " + client.key
+	}
+	return "Aeg-Sas-Key", t.key
+}
+
+// target asks the server about the topic. Whoever may publish and nothing else is not told: then the events tell their schema, and those
+// that are made have Event Grid's.
 func (c *publishCmd) target(ctx context.Context, client *apiClient) (*publishTarget, error) {
 	t := &publishTarget{name: c.Topic, key: c.Key, path: "/topics/" + strings.TrimPrefix(topicURL(c.Topic), "/v1/topics/") + "/api/events"}
 	if client.key == "" && !c.made() {
 		return t, nil
 	}
 	err := client.call(ctx, http.MethodGet, topicURL(c.Topic), nil, &t.topic)
-	switch unknown := isStatus(err, http.StatusUnauthorized) || isStatus(err, http.StatusForbidden); {
-	case unknown && c.Key != "" && !c.made():
-		t.topic = nil
+	switch wrong := isStatus(err, http.StatusUnauthorized); {
+	case isStatus(err, http.StatusForbidden) && c.made():
+		t.schema = "EventGridSchema"
 		return t, nil
-	case unknown && c.made():
+	case isStatus(err, http.StatusForbidden), wrong && c.Key != "" && !c.made():
+		return t, nil
+	case wrong && c.made():
 		return nil, fmt.Errorf("the topic's input schema must be known to make an event: %w", err)
 	case err != nil:
 		return nil, err
 	}
 	t.schema, t.path = fmt.Sprint(t.topic["inputSchema"]), fmt.Sprint(t.topic["endpoint"])
-	if t.key == "" {
-		var keys struct{ Key1 string }
-		if err := client.call(ctx, http.MethodPost, topicURL(c.Topic)+"/listKeys", nil, &keys); err != nil {
-			return nil, fmt.Errorf("read the topic's access key (or bring it with --key): %w", err)
-		}
-		t.key = keys.Key1
-	}
 	return t, nil
 }
 

@@ -146,7 +146,8 @@ func (p *publisher) sendBatch(ctx context.Context, body []byte, n int) error {
 	p.tally.sent += n
 	p.tally.requests++
 	began := time.Now()
-	headers := []string{"Aeg-Sas-Key", p.target.key, "Content-Type", p.mediaType(body), "Idempotency-Key", fmt.Sprintf("postrider-cli/%s/%d", p.run, p.tally.requests)}
+	header, credential := p.target.credential(p.client)
+	headers := []string{header, credential, "Content-Type", p.mediaType(body), "Idempotency-Key", fmt.Sprintf("postrider-cli/%s/%d", p.run, p.tally.requests)}
 	for tries := 0; ; tries++ {
 		err, after := p.try(ctx, body, headers)
 		if err == nil {

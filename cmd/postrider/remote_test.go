@@ -57,7 +57,7 @@ func TestVerbsOfTheAPI(t *testing.T) {
 	t.Run("verbs", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *remote){
 			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "refusals": refusedVerbs, "publish": publishVerb, "listen": listenVerb,
-			"tail": tailVerb, "apply": applyVerb, "apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
+			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate, "apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -198,6 +198,33 @@ func publishVerb(t *testing.T, r *remote) {
 	onlyTheKey := postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=none", "POSTRIDER_TOPIC_KEY=" + key}, "publish", "published", writtenFile(t, cloudEvent("p9")))
 	require.Zero(t, onlyTheKey.code, onlyTheKey.stderr)
 	r.run(t, 1, "publish", "published", file, "--key", "wrong")
+	require.Zero(t, one[int](r.db, "SELECT count(*)::int FROM postrider.audit WHERE action = 'topic_keys_shown' AND topic = 'published'"), "the API key publishes by itself")
+	publishByAPIKey(t, r)
+}
+
+// A key of scope publish may not read the topic it publishes to.
+func publishByAPIKey(t *testing.T, r *remote) {
+	t.Helper()
+	r.manage(http.StatusCreated, http.MethodPut, "/v1/topics/by-key", "{}")
+	with := func(name, scope string, args ...string) result {
+		made := r.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"`+name+`","scope":"`+scope+`"}`)
+		var shown struct{ Key string }
+		require.NoError(t, json.Unmarshal([]byte(made), &shown))
+		return postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=" + shown.Key}, append([]string{"publish"}, args...)...)
+	}
+	for name, args := range map[string][]string{
+		"cli-sample": {"by-key", "--sample", "--count", "2"},
+		"cli-type":   {"by-key", "--type", "Shop.Opened", "--subject", "shops/1"},
+		"cli-file":   {"published", writtenFile(t, cloudEvent("by-key"))},
+	} {
+		done := with(name, "publish", args...)
+		require.Zero(t, done.code, "%s: %s", name, done.stderr)
+	}
+	require.Equal(t, 3, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'by-key'"))
+	require.Equal(t, 1, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'by-key'"))
+	refused := with("cli-operator", "operate", "by-key", "--sample")
+	require.Equal(t, 1, refused.code)
+	require.Contains(t, refused.stderr, "publishing needs scope publish, or admin")
 }
 
 // lines are those of a process's standard output that hold text.
@@ -335,6 +362,27 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
 	require.Contains(t, mistakes, "subscription applied/two: maxEventsPerBatch must be between 1 and 5000")
 	require.Empty(t, r.object(t, "subscription", "show", "applied", "two")["labels"])
+}
+
+// What somebody else has made or changed since the comparison stays theirs.
+func applyTooLate(t *testing.T, r *remote) {
+	t.Helper()
+	client, err := serverFlags{Server: r.api, APIKey: testAdminToken}.client()
+	require.NoError(t, err)
+	for _, meanwhile := range []struct {
+		status int
+		steps  string
+	}{{http.StatusCreated, `"stepsInSeconds":[2]`}, {http.StatusOK, `"stepsInSeconds":[3]`}} {
+		file, err := readApply([]byte("policies: [{name: raced, stepsInSeconds: [1]}]"), "")
+		require.NoError(t, err)
+		a := &applier{client: client, file: file, out: io.Discard}
+		changes, err := a.plan(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, pending(changes))
+		r.manage(meanwhile.status, http.MethodPut, "/v1/policies/raced", "{"+meanwhile.steps+"}")
+		require.ErrorContains(t, a.write(t.Context(), changes), "policy raced was refused: somebody else has changed it meanwhile")
+		require.Contains(t, r.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
+	}
 }
 
 // pruneVerb looks at what a prune would delete: the service is shared.
