@@ -63,6 +63,36 @@ func TestStopLeavesWhatAnotherNodeHasTakenUp(t *testing.T) {
 	require.Equal(t, 1, n, "what this node still has is given back")
 }
 
+// A row that somebody has locked keeps a stop from nothing but that row: all else is given back, and so is the lease, after which the row is anybody's.
+func TestStopBehindALockedRow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe(t, "all", refusing, nil)
+	engine := b.newEngine(t, b.store, nil) // never started: nobody takes what is handed over
+	require.NoError(t, b.store.Register(t.Context(), "here"))
+	for _, id := range []string{"a", "b", "c"} {
+		b.publishOne(t, id)
+	}
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	var locked int64
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT id FROM postrider_internal.river_job ORDER BY id LIMIT 1 FOR UPDATE").Scan(&locked))
+
+	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
+
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND id = $1", locked))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	other, _ := newStore(t, b.url, "node-2")
+	n, err := other.ReclaimFromLost(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	b.requireInvariants(t)
+}
+
 // A job row left behind by a dead node makes no second job for a delivery that has its own.
 func TestReclaimingALeftOverJobMakesNone(t *testing.T) {
 	t.Parallel()

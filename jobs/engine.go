@@ -37,6 +37,8 @@ const (
 	pollOnlyInterval = 20 * time.Millisecond
 	// recordAllowance is added to the ack timeout: the time to load and to record.
 	recordAllowance = 15 * time.Second
+	// giveBackTimeout is how long a stop tries to give jobs back. What is left is taken up when the lease is gone.
+	giveBackTimeout = 3 * time.Second
 )
 
 // Options of an Engine. Store is required.
@@ -272,20 +274,28 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.places.close()
 	e.stopClockwork()
 	e.clockwork.Wait()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), clockworkTimeout)
-	defer cancel()
-	return errors.Join(err, e.giveBack(last, neverBegun), e.store.Unregister(last, e.store.Node(), nil))
+	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), neverBegun))
 }
 
-// giveBack leaves what this node could not end to the others. Only what was cut is a rerun.
+// giveBack leaves what this node could not end to the others, and its lease last. Only what was cut is a rerun. Each has its own time, and none waits for a
+// job that somebody has locked: once the lease is gone, another node takes that one up as a rerun.
 func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
-	left := make([]store.PutOff, len(neverBegun))
-	for i, job := range neverBegun {
-		left[i] = store.PutOff{Job: job}
-	}
-	_, unbegun := e.store.PutOff(ctx, left)
-	_, cut := e.store.Reclaim(ctx, e.interrupted.list())
-	return errors.Join(unbegun, cut)
+	cut := within(ctx, giveBackTimeout, func(ctx context.Context) error {
+		_, err := e.store.Reclaim(ctx, e.interrupted.list())
+		return err
+	})
+	unbegun := within(ctx, giveBackTimeout, func(ctx context.Context) error {
+		_, err := e.store.GiveBack(ctx, neverBegun)
+		return err
+	})
+	lease := within(ctx, clockworkTimeout, func(ctx context.Context) error { return e.store.Unregister(ctx, e.store.Node(), nil) })
+	return errors.Join(cut, unbegun, lease)
+}
+
+func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return do(ctx)
 }
 
 // held knows the jobs in this process's hands. A running job of this node that is not among them was fetched by a

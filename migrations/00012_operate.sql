@@ -26,8 +26,8 @@ CREATE TYPE postrider_internal.taken_delivery AS (
 );
 
 -- +goose StatementBegin
--- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and its node records nothing
--- else meanwhile. So a transaction that calls one and then idles for 5 s is ended by PostgreSQL, unless its session has a shorter limit.
+-- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and its result waits in its
+-- node's memory until this one ends. So a transaction that calls one and then idles for 5 s is ended by PostgreSQL, unless its session has a shorter limit.
 CREATE FUNCTION postrider_internal.commit_soon() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT setting::integer NOT BETWEEN 1 AND 5000 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN

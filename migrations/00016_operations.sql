@@ -255,13 +255,14 @@ BEGIN
     skipped := taken - done - failed;
 END $$;
 
--- Takes a subject out of the operations whose filter names it, alone or as a prefix; but not out of the one that erases it.
+-- Takes a subject out of the operations whose filter names it, alone or as a prefix; but not out of the one that erases it, nor, at its end, out of others that
+-- erase it: two that were begun at the same moment would wait for each other's end. Each forgets the subject by itself.
 CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     o record;
 BEGIN
     FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
-              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic AND p.id IS DISTINCT FROM eraser ORDER BY p.id FOR UPDATE LOOP
+              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
         IF o.state = 'running' THEN
             RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'running', MESSAGE = format('operation %s goes by this subject and is running', o.id),
                 HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);

@@ -46,6 +46,18 @@ CREATE TABLE postrider_internal.sessions (
 );
 CREATE INDEX sessions_user_idx ON postrider_internal.sessions (user_id);
 
+-- Where somebody has signed in from: an address, or an IPv6 address's /64. The wrong passwords shown there for that name are counted here and not with the user,
+-- so that who guesses elsewhere does not shut its owner out. Another password forgets them all.
+CREATE TABLE postrider_internal.sign_in_places (
+    user_id         bigint NOT NULL REFERENCES postrider_internal.users ON DELETE CASCADE,
+    place           text NOT NULL,
+    last_sign_in_at timestamptz NOT NULL DEFAULT now(),
+    failed_sign_ins integer NOT NULL DEFAULT 0,
+    failed_at       timestamptz,
+    locked_until    timestamptz,
+    PRIMARY KEY (user_id, place)
+);
+
 -- A session ends 12 hours after it was last seen, and at its own expires_at in any case.
 -- +goose StatementBegin
 CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql STABLE AS $$
@@ -82,14 +94,15 @@ COMMENT ON COLUMN postrider.users.created_by IS 'Who added them, as postrider.au
 COMMENT ON COLUMN postrider.users.changed_at IS 'When role, password or disabled last changed.';
 COMMENT ON COLUMN postrider.users.disabled_at IS 'Since when they cannot sign in; NULL = they can.';
 COMMENT ON COLUMN postrider.users.last_sign_in_at IS 'When they last signed in; NULL = never.';
-COMMENT ON COLUMN postrider.users.failed_sign_ins IS 'Wrong passwords since they last signed in; a day without one forgets them.';
-COMMENT ON COLUMN postrider.users.locked_until IS 'Until when no password is looked at, after 10 wrong ones or more; NULL = they are.';
+COMMENT ON COLUMN postrider.users.failed_sign_ins IS 'Wrong passwords since they last signed in, without those shown where they have signed in before; a day without one forgets them.';
+COMMENT ON COLUMN postrider.users.locked_until IS 'Until when no password is looked at, after 10 wrong ones or more, except where they have signed in before; NULL = they are.';
 COMMENT ON COLUMN postrider.users.sessions IS 'How many sessions are open.';
 
 -- +goose Down
 DROP VIEW postrider.users;
 DROP VIEW postrider.api_keys;
 DROP FUNCTION postrider_internal.session_ends(postrider_internal.sessions);
+DROP TABLE postrider_internal.sign_in_places;
 DROP TABLE postrider_internal.sessions;
 DROP TABLE postrider_internal.users;
 DROP TABLE postrider_internal.api_keys;

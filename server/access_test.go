@@ -239,6 +239,7 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"short"}`).refused(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/anna", `{"password":"correct horse battery"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"correct horse battery"}`).json(201)
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","disabled":false}`).json(200)

@@ -27,6 +27,9 @@ func (m *management) ListUsers(ctx context.Context, r ListUsersRequestObject) (L
 
 // PutUser answers PUT /v1/users/{user}.
 func (m *management) PutUser(ctx context.Context, r PutUserRequestObject) (PutUserResponseObject, error) {
+	if r.Body.Role == "" {
+		return nil, invalid("role", "is required: viewer, operator or admin")
+	}
 	spec := store.UserSpec{Role: store.Role(r.Body.Role), Password: r.Body.Password, Disabled: r.Body.Disabled}
 	made, err := m.store.Access().PutUser(ctx, r.User, spec)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -76,9 +77,24 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	switch {
 	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials):
 		return err
+	case isPoison(err):
+		return unstorable(err)
 	default:
 		return outage(doing, err)
 	}
+}
+
+// unstorable is what PostgreSQL refuses for what it says, and not for how it is: another try is refused as well.
+func unstorable(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err
+	}
+	kind := ErrInvalid
+	if strings.HasPrefix(pgErr.Code, "23") {
+		kind = ErrConflict
+	}
+	return refusal(kind, pgErr.ColumnName, "%s", pgErr.Message)
 }
 
 // amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator as the last one.
@@ -93,11 +109,17 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 	return err
 }
 
-// CleanSessions removes sessions that are over.
+// CleanSessions removes sessions that are over, and forgets places that nobody signs in from any more.
 func (s *Store) CleanSessions(ctx context.Context) error {
-	const clean = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
+	const (
+		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
+		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - interval '" + familiarFor + "'"
+	)
 	if _, err := s.pool.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove sessions that are over: %w", err)
+	}
+	if _, err := s.pool.Exec(ctx, forget); err != nil {
+		return fmt.Errorf("forget where nobody signs in from any more: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -86,6 +87,8 @@ func (s *APIKeySpec) judge() error {
 		return refusal(ErrInvalid, "name", "name must be %s", KeyNameRule)
 	case s.Scope != ScopePublish && s.Scope.Role() == "":
 		return refusal(ErrInvalid, "scope", "scope must be publish, read, operate or admin")
+	case !utf8.ValidString(s.Topic) || strings.ContainsRune(s.Topic, 0):
+		return refusal(ErrInvalid, "topic", "topic must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope != ScopePublish:
 		return refusal(ErrInvalid, "topic", "topic must be absent: it is for scope publish")
 	case s.ExpiresIn < 0 || s.ExpiresIn > MaxKeyLife:
@@ -167,6 +170,9 @@ func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey
 
 // APIKey finds a key by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
 func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
+	if !keyName.MatchString(name) {
+		return nil, noKey(name) // perhaps nothing that PostgreSQL takes
+	}
 	list, err := collect[APIKey](ctx, a.pool, keyColumns+"WHERE name = $1", name)
 	if err != nil {
 		return nil, err
@@ -182,6 +188,9 @@ func noKey(name string) error { return refusal(ErrNotFound, "name", "there is no
 // RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before stays as it is. *FunctionError, which is ErrNotFound.
 func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
 	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL RETURNING coalesce(topic, '')"
+	if !keyName.MatchString(name) {
+		return nil, noKey(name)
+	}
 	err = a.change(ctx, "revoke an API key", func(tx pgx.Tx) error {
 		var topic string
 		err := tx.QueryRow(ctx, revoke, name).Scan(&topic)

@@ -173,6 +173,9 @@ func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, 
 // handshakeOff is how long a request of a handshake, or an export, is put off that could not begin.
 const handshakeOff = 2 * time.Second
 
+// runningHere are the jobs $1 that are running on the node $2.
+const runningHere = "j.id = ANY ($1::bigint[]) AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $2"
+
 // PutOff is a job of this node whose run has ended without an outcome.
 type PutOff struct {
 	Job   int64
@@ -193,22 +196,34 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 			how[job.Job] = again{after: job.After, reruns: 1}
 		}
 	}
-	const mine = "j.id = ANY ($1::bigint[]) AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $2"
-	n, err := s.replace(ctx, func(id int64) again { return how[id] }, "", mine, ids, s.node)
+	n, err := s.replace(ctx, func(id int64) again { return how[id] }, "", runningHere, ids, s.node)
 	if err != nil {
 		return 0, fmt.Errorf("put jobs off: %w", err)
 	}
 	if n == len(jobs) {
 		return n, nil
 	}
-	handshakes, err := s.reclaimHandshakes(ctx, handshakeOff, mine, ids, s.node)
+	handshakes, err := s.reclaimHandshakes(ctx, handshakeOff, runningHere, ids, s.node)
 	if n += handshakes; err != nil || n == len(jobs) {
 		return n, err
 	}
-	exports, err := s.reclaimExports(ctx, handshakeOff, mine, ids, s.node)
+	exports, err := s.reclaimExports(ctx, handshakeOff, runningHere, ids, s.node)
 	if n += exports; err != nil || n == len(jobs) {
 		return n, err
 	}
-	operations, err := s.reclaimOperations(ctx, mine, ids, s.node)
+	operations, err := s.reclaimOperations(ctx, runningHere, ids, s.node)
 	return n + operations, err
+}
+
+// GiveBack gives deliveries' jobs of this node new rows that are due at once and no reruns, because nothing was sent for them, and says how many. It is for a stop: what
+// somebody has locked is left as it is, to the node that finds this one gone.
+func (s *Store) GiveBack(ctx context.Context, jobs []int64) (int, error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	n, err := s.replace(ctx, func(int64) again { return again{} }, "SKIP LOCKED", runningHere, jobs, s.node)
+	if err != nil {
+		return 0, fmt.Errorf("give jobs back: %w", err)
+	}
+	return n, nil
 }

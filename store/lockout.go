@@ -32,7 +32,7 @@ const (
 	tellEvery = time.Minute
 )
 
-// failures are the wrong passwords for one name since somebody last signed in by it.
+// failures are the wrong passwords for one name since somebody last signed in by it: from everywhere but where its owner has signed in from, or from one such place.
 type failures struct {
 	count int
 	// at is when the last one was shown, until when none is looked at.
@@ -111,21 +111,14 @@ func (s *strangers) failed(name string, now time.Time) (tell int) {
 // wrongByAddress is how many wrong passwords an address may show, for whatever names: more than people behind one address mistype, and too few to try one password for many names.
 var wrongByAddress = policy.Bucket{Burst: 30, Every: 10 * time.Second}
 
-// addresses remembers on this node who showed wrong passwords, and who signed in from where. Behind one proxy everybody shares an address: whoever signed in from there before is not
-// shut out by what others guess, and has a lock-out of their own.
+// addresses remembers on this node who showed wrong passwords.
 type addresses struct {
 	mu    sync.Mutex
 	wrong *policy.Buckets[netip.Prefix]
-	right map[familiar]struct{}
-}
-
-type familiar struct {
-	from netip.Prefix
-	name string
 }
 
 func newAddresses() *addresses {
-	return &addresses{wrong: policy.NewBuckets[netip.Prefix](wrongByAddress), right: map[familiar]struct{}{}}
+	return &addresses{wrong: policy.NewBuckets[netip.Prefix](wrongByAddress)}
 }
 
 // neighboursOf is whom an address is counted with. What is no address is nobody's, and shares one bucket.
@@ -134,15 +127,19 @@ func neighboursOf(address string) netip.Prefix {
 	return policy.Neighbours(from)
 }
 
-// lockedUntil is when a password from there, for that name, is looked at again.
-func (a *addresses) lockedUntil(address, name string, now time.Time) time.Time {
+// placeOf is what sign_in_places calls it; "" for what is no address.
+func placeOf(address string) string {
+	if from := neighboursOf(address); from.IsValid() {
+		return from.String()
+	}
+	return ""
+}
+
+// lockedUntil is when a password from there is looked at again.
+func (a *addresses) lockedUntil(address string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	from := neighboursOf(address)
-	if _, known := a.right[familiar{from, name}]; known {
-		return now
-	}
-	return now.Add(a.wrong.Wait(from, now))
+	return now.Add(a.wrong.Wait(neighboursOf(address), now))
 }
 
 // failed notes a wrong password.
@@ -150,17 +147,4 @@ func (a *addresses) failed(address string, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wrong.Take(neighboursOf(address), now)
-}
-
-// signedIn notes a right one.
-func (a *addresses) signedIn(address, name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.right) >= policy.MostBuckets {
-		for other := range a.right { // any
-			delete(a.right, other)
-			break
-		}
-	}
-	a.right[familiar{neighboursOf(address), name}] = struct{}{}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -83,6 +84,19 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 // isInTheWay reports a refusal of ours that time may cure, such as an export that is under way.
 func isInTheWay(err error) bool { return sqlState(err) == "55000" }
 
+// reason is what went wrong, as people read it: what PostgreSQL or a function of ours says, and what to do about it, without who called whom.
+func reason(wrong error) string {
+	text := wrong.Error()
+	var pgErr *pgconn.PgError
+	if errors.As(wrong, &pgErr) {
+		text = pgErr.Message
+		if pgErr.Hint != "" {
+			text += ". " + pgErr.Hint
+		}
+	}
+	return nullText(text).String
+}
+
 // makeStep makes one step. What went wrong with it ends the operation, or is written down until the step is made.
 func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
@@ -95,9 +109,9 @@ func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause tim
 		var step stepped
 		switch {
 		case isInTheWay(wrong):
-			step.Error = new(nullText(wrong.Error()).String)
+			step.Error = new(reason(wrong))
 		case wrong != nil:
-			step.failure = new("a step could not be made: " + nullText(wrong.Error()).String)
+			step.failure = new("a step could not be made: " + reason(wrong))
 		case o.Kind == "redeliver_events":
 			step, err = s.stepEvents(ctx, tx, o)
 		case o.Kind == "erase_subject":

@@ -1,9 +1,12 @@
 package store_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
@@ -154,6 +157,33 @@ func TestEraseSubjectOfMany(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
+// Two erasures of one subject that were begun at the same moment, neither of which could see the other, both end.
+func TestTwoErasuresOfASubject(t *testing.T) {
+	t.Parallel()
+	b, _ := operateSetup(t)
+	b.exec(t, manyPersonal, 1203)
+	var ids [2]uuid.UUID
+	var transactions [2]pgx.Tx
+	for i := range transactions {
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT operation_id FROM postrider.erase_subject('orders', 'people/anna')").Scan(&ids[i]))
+		transactions[i] = tx
+	}
+	for _, tx := range transactions {
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+	const running = "SELECT count(*) FROM postrider.operations WHERE state = 'running'"
+	for steps := 0; b.count(t, running) > 0; steps++ {
+		require.Less(t, steps, 50, "they wait for each other")
+		_, _, err := b.store.Operate(t.Context(), int64(b.count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1203, b.count(t, "SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
+	b.requireNowhere(t, "people/anna")
+}
+
 // An erasure that is stopped keeps no subject; what is done stays done.
 func TestCancelErasure(t *testing.T) {
 	t.Parallel()
@@ -189,6 +219,7 @@ func TestErasureWaitsForAnExport(t *testing.T) {
 	o, err := b.store.DeadLetters().Operation(t.Context(), *id)
 	require.NoError(t, err)
 	require.Contains(t, *o.LastError, "is being exported")
+	require.NotContains(t, *o.LastError, "SQLSTATE", "people read it")
 	b.requireOperation(t, *id, "erase_subject running: matched - done 0 skipped 0 failed 0")
 	b.recordExport(t, store.ExportResult{Job: job, Export: x, Location: "file:///nowhere/x"})
 	b.operateOn(t)

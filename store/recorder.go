@@ -201,7 +201,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 	slices.SortFunc(group, byJob)
 	began, pause := time.Now(), recordMinPause
 	r.store.Reach(PointRecordBefore)
-	if r.aside.any() {
+	if ctx.Err() == nil && r.aside.any() { // at the end nobody comes back to what is aside
 		group, _ = r.setAside(ctx, group)
 	}
 	for len(group) > 0 {

@@ -48,7 +48,6 @@ func (a *Access) SignIn(ctx context.Context, name, password string, from SignInF
 	if err != nil {
 		return "", nil, err
 	}
-	a.addresses.signedIn(from.Address, name)
 	return token, s, nil
 }
 
@@ -62,63 +61,92 @@ type account struct {
 	hash     string
 	role     Role
 	disabled bool
-	failures failures
+	until    time.Time // when a password for the name is looked at again
 	now      time.Time
+	// place is where the password comes from, and familiar whether the user has signed in from there before, with the password of today.
+	place    string
+	familiar bool
 }
 
-// verify looks at a password. Everything about a name happens within a turn, so that a thousand guesses at once meet the lock-out too: two of them at most are ahead of it.
-// ErrWrongCredentials, *LockedError, ErrUnavailable.
+// familiarFor is how long a place is remembered after its last sign-in: longer than somebody's holidays.
+const familiarFor = "30 days"
+
+// failureTime is how long the answer to a wrong password takes at least beyond the hashing. For a name that somebody has more is written than for one that nobody has, by the
+// few milliseconds of a commit: they would tell who exists.
+const failureTime = 100 * time.Millisecond
+
+// verify looks at a password; how long that takes says nothing about the name. ErrWrongCredentials, *LockedError, ErrUnavailable.
 func (a *Access) verify(ctx context.Context, name, password string) (*account, error) {
 	if len(password) > MaxPassword {
 		return nil, ErrWrongCredentials // before it is hashed, whoever's it is
 	}
+	user, told, err := a.look(ctx, name, password)
+	if told != nil {
+		select {
+		case <-told:
+		case <-ctx.Done(): // nobody waits for the answer
+		}
+	}
+	return user, err
+}
+
+// look does so within a turn, with everything about a name, so that a thousand guesses at once meet the lock-out too: two of them at most are ahead of it. told is when a wrong
+// password may be answered; nil for now.
+func (a *Access) look(ctx context.Context, name, password string) (user *account, told <-chan time.Time, err error) {
 	done, err := takeTurn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer done()
-	user, err := a.account(ctx, name)
-	if err != nil {
-		return nil, err
-	}
 	from := ActorOf(ctx).Address
-	if until := a.addresses.lockedUntil(from, user.name, user.now); until.After(user.now) {
-		return nil, &LockedError{until}
+	if user, err = a.account(ctx, name, placeOf(from)); err != nil {
+		return nil, nil, err
 	}
-	if until := user.failures.until; until.After(user.now) {
-		return nil, &LockedError{until}
+	if until := a.lockedUntil(user, from); until.After(user.now) {
+		return nil, nil, &LockedError{until}
 	}
 	right, err := user.has(password)
 	if err != nil || right {
-		return user, err
+		return user, nil, err
 	}
+	told = time.After(failureTime)
 	a.addresses.failed(from, user.now)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	if err := a.noteFailure(ctx, user, name); err != nil {
-		return nil, err
+		return nil, told, err
 	}
-	return nil, ErrWrongCredentials
+	return nil, told, ErrWrongCredentials
+}
+
+// lockedUntil is when a password is looked at again. What others guess from the same address keeps nobody waiting who signs in from there.
+func (a *Access) lockedUntil(u *account, address string) time.Time {
+	if byAddress := a.addresses.lockedUntil(address, u.now); !u.familiar && byAddress.After(u.now) {
+		return byAddress
+	}
+	return u.until
 }
 
 // account finds a user, or a stranger, whose id is 0.
-func (a *Access) account(ctx context.Context, name string) (*account, error) {
-	const query = `SELECT coalesce(u.id, 0), coalesce(u.name, ''), coalesce(u.password_hash, ''), coalesce(u.role, ''), u.disabled_at IS NOT NULL, coalesce(u.failed_sign_ins, 0), u.locked_until, now()
-		FROM (SELECT) AS one LEFT JOIN postrider_internal.users u ON u.name = $1`
+func (a *Access) account(ctx context.Context, name, place string) (*account, error) {
+	const query = `SELECT coalesce(u.id, 0), coalesce(u.name, ''), coalesce(u.password_hash, ''), coalesce(u.role, ''), u.disabled_at IS NOT NULL,
+			p.place IS NOT NULL, CASE WHEN p.place IS NULL THEN u.locked_until ELSE p.locked_until END, now()
+		FROM (SELECT) AS one LEFT JOIN postrider_internal.users u ON u.name = $1
+		LEFT JOIN postrider_internal.sign_in_places p ON p.user_id = u.id AND p.place = $2 AND p.last_sign_in_at > now() - interval '` + familiarFor + `'`
 	asked := name
 	if !userName.MatchString(name) {
 		asked = "" // nobody's, and perhaps nothing that PostgreSQL takes
 	}
-	u := &account{}
+	u := &account{place: place}
 	var until *time.Time
-	if err := a.pool.QueryRow(ctx, query, asked).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.failures.count, &until, &u.now); err != nil {
+	if err := a.pool.QueryRow(ctx, query, asked, place).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.familiar, &until, &u.now); err != nil {
 		return nil, readError("a user", err)
 	}
 	switch {
 	case u.id == 0:
-		u.failures.until = a.strangers.lockedUntil(strangerName(name))
+		u.until = a.strangers.lockedUntil(strangerName(name))
 	case until != nil:
-		u.failures.until = *until
+		u.until = *until
 	}
 	return u, nil
 }
@@ -154,28 +182,16 @@ func (a *Access) noteFailure(ctx context.Context, u *account, name string) error
 
 // noteFailure reads the numbers again, under a lock: other nodes count too.
 func (u *account) noteFailure(ctx context.Context, tx pgx.Tx) error {
-	const (
-		query = `SELECT failed_sign_ins, coalesce(failed_at, 'epoch'), failed_untold, coalesce(failed_told_at, 'epoch'), now()
-			FROM postrider_internal.users WHERE id = $1 FOR UPDATE`
-		update = `UPDATE postrider_internal.users SET failed_sign_ins = $2, failed_at = $3, locked_until = $4, failed_untold = $5, failed_told_at = $6 WHERE id = $1`
-	)
-	var f failures
-	var n untold
-	var now time.Time
-	err := tx.QueryRow(ctx, query, u.id).Scan(&f.count, &f.at, &n.count, &n.since, &now)
+	f, n, now, err := u.lockFailures(ctx, tx)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // deleted a moment ago
+		return nil // deleted, or its password changed, a moment ago
 	}
 	if err != nil {
 		return err
 	}
 	f = f.another(now)
 	n, tell := n.another(now)
-	var until *time.Time
-	if !f.until.IsZero() {
-		until = &f.until
-	}
-	if _, err := tx.Exec(ctx, update, u.id, f.count, f.at, until, n.count, n.since); err != nil {
+	if err := u.writeFailures(ctx, tx, f, n); err != nil {
 		return err
 	}
 	if tell > 0 {
@@ -189,15 +205,63 @@ func (u *account) noteFailure(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
+// lockFailures locks the user, and so their places: whoever writes one has the user first.
+func (u *account) lockFailures(ctx context.Context, tx pgx.Tx) (f failures, n untold, now time.Time, err error) {
+	const (
+		query = `SELECT failed_sign_ins, coalesce(failed_at, 'epoch'), failed_untold, coalesce(failed_told_at, 'epoch'), now()
+			FROM postrider_internal.users WHERE id = $1 FOR UPDATE`
+		there = "SELECT failed_sign_ins, coalesce(failed_at, 'epoch') FROM postrider_internal.sign_in_places WHERE user_id = $1 AND place = $2"
+	)
+	err = tx.QueryRow(ctx, query, u.id).Scan(&f.count, &f.at, &n.count, &n.since, &now)
+	if err == nil && u.familiar {
+		err = tx.QueryRow(ctx, there, u.id, u.place).Scan(&f.count, &f.at)
+	}
+	return f, n, now, err
+}
+
+func (u *account) writeFailures(ctx context.Context, tx pgx.Tx, f failures, n untold) error {
+	const (
+		told       = "UPDATE postrider_internal.users SET failed_untold = $2, failed_told_at = $3 WHERE id = $1"
+		everywhere = "UPDATE postrider_internal.users SET failed_sign_ins = $2, failed_at = $3, locked_until = $4 WHERE id = $1"
+		there      = "UPDATE postrider_internal.sign_in_places SET failed_sign_ins = $2, failed_at = $3, locked_until = $4 WHERE user_id = $1 AND place = $5"
+	)
+	var until *time.Time
+	if !f.until.IsZero() {
+		until = &f.until
+	}
+	if _, err := tx.Exec(ctx, told, u.id, n.count, n.since); err != nil {
+		return err
+	}
+	if u.familiar {
+		_, err := tx.Exec(ctx, there, u.id, f.count, f.at, until, u.place)
+		return err
+	}
+	_, err := tx.Exec(ctx, everywhere, u.id, f.count, f.at, until)
+	return err
+}
+
 // admit writes down that the user has signed in. ErrWrongCredentials: the password was changed, or the user disabled or removed, while it was being looked at.
 func (u *account) admit(ctx context.Context, tx pgx.Tx) error {
 	const update = `UPDATE postrider_internal.users SET failed_sign_ins = 0, locked_until = NULL, last_sign_in_at = now()
 		WHERE id = $1 AND password_hash = $2 AND role = $3 AND disabled_at IS NULL`
+	const place = `INSERT INTO postrider_internal.sign_in_places (user_id, place) VALUES ($1, $2)
+		ON CONFLICT (user_id, place) DO UPDATE SET last_sign_in_at = now(), failed_sign_ins = 0, failed_at = NULL, locked_until = NULL`
 	tag, err := tx.Exec(ctx, update, u.id, u.hash, u.role)
 	if err == nil && tag.RowsAffected() == 0 {
 		return ErrWrongCredentials
 	}
+	if err == nil {
+		_, err = tx.Exec(ctx, place, u.id, u.place)
+	}
 	return err
+}
+
+// forgetPlaces is part of every change of a password: whoever had the old one may have signed in from anywhere.
+func forgetPlaces(ctx context.Context, tx pgx.Tx, user int64) error {
+	if _, err := tx.Exec(ctx, "DELETE FROM postrider_internal.sign_in_places WHERE user_id = $1", user); err != nil {
+		return fmt.Errorf("forget where somebody signed in from: %w", err)
+	}
+	return nil
 }
 
 func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, from SignInFrom) (*Session, error) {
@@ -234,6 +298,9 @@ func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) er
 			return ErrWrongCredentials
 		}
 		if err != nil {
+			return err
+		}
+		if err := forgetPlaces(ctx, tx, user.id); err != nil {
 			return err
 		}
 		if _, err := endSessions(ctx, tx, user.id); err != nil {

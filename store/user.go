@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -24,7 +25,7 @@ type User struct {
 	Sessions      int
 }
 
-// UserSpec is what is set of a user. Nil leaves a user who is there as they are; a new one needs a password, and is not disabled.
+// UserSpec is what is set of a user. "" and nil leave a user who is there as they are; a new one needs a role and a password, and is not disabled.
 type UserSpec struct {
 	Role     Role
 	Password *string
@@ -45,6 +46,9 @@ func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, er
 
 // User finds a user by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
 func (a *Access) User(ctx context.Context, name string) (*User, error) {
+	if !userName.MatchString(name) {
+		return nil, noUser(name) // perhaps nothing that PostgreSQL takes
+	}
 	list, err := collect[User](ctx, a.pool, userColumns+"WHERE name = $1", name)
 	if err != nil {
 		return nil, err
@@ -110,7 +114,7 @@ func (s *UserSpec) judge(ctx context.Context, name string) (hash string, err err
 	if !userName.MatchString(name) {
 		return "", refusal(ErrInvalid, "name", "name must be %s", UserNameRule)
 	}
-	if !s.Role.Allows(RoleViewer) {
+	if s.Role != "" && !s.Role.Allows(RoleViewer) {
 		return "", refusal(ErrInvalid, "role", "role must be viewer, operator or admin")
 	}
 	if s.Password == nil {
@@ -121,6 +125,9 @@ func (s *UserSpec) judge(ctx context.Context, name string) (hash string, err err
 
 func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, hash string) error {
 	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at) VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
+	if spec.Role == "" {
+		return refusal(ErrInvalid, "role", "role is required for a new user: viewer, operator or admin")
+	}
 	if hash == "" {
 		return refusal(ErrInvalid, "password", "password is required for a new user")
 	}
@@ -140,7 +147,7 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	const update = `UPDATE postrider_internal.users SET role = $2, changed_at = now(), disabled_at = CASE WHEN $3 THEN coalesce(disabled_at, now()) END,
 		password_hash = coalesce(nullif($4::text, ''), password_hash), failed_sign_ins = CASE WHEN $4::text = '' THEN failed_sign_ins ELSE 0 END,
 		locked_until = CASE WHEN $4::text = '' THEN locked_until END WHERE id = $1`
-	is := User{Role: spec.Role, Disabled: was.Disabled}
+	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled}
 	if spec.Disabled != nil {
 		is.Disabled = *spec.Disabled
 	}
@@ -163,6 +170,11 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	if err := refuseLastAdmin(ctx, tx, was); err != nil {
 		return err
 	}
+	if hash != "" {
+		if err := forgetPlaces(ctx, tx, id); err != nil {
+			return err
+		}
+	}
 	if _, err := endSessions(ctx, tx, id); err != nil {
 		return err
 	}
@@ -171,6 +183,9 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 
 // DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser.
 func (a *Access) DeleteUser(ctx context.Context, name string) error {
+	if !userName.MatchString(name) {
+		return noUser(name)
+	}
 	return a.amongUsers(ctx, "delete a user", func(tx pgx.Tx) error {
 		var was User
 		const remove = "DELETE FROM postrider_internal.users WHERE name = $1 RETURNING role, disabled_at IS NOT NULL"
@@ -205,6 +220,9 @@ func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 }
 
 func userID(ctx context.Context, tx pgx.Tx, name string) (id int64, err error) {
+	if !userName.MatchString(name) {
+		return 0, noUser(name)
+	}
 	err = tx.QueryRow(ctx, "SELECT id FROM postrider_internal.users WHERE name = $1", name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, noUser(name)

@@ -77,6 +77,7 @@ func Mount(e *echo.Echo, o Options) error {
 // Handler is the dashboard alone, for who does not serve the REST API beside it; see Mount.
 func Handler(o Options) (http.Handler, error) {
 	e := echo.New()
+	e.IPExtractor = echo.ExtractIPDirect() // else echo believes an X-Forwarded-For that anybody may send
 	return e, Mount(e, o)
 }
 

@@ -172,15 +172,14 @@ func (userPasswordCmd) Help() string {
 // Run executes user password.
 func (c *userPasswordCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
-		u, err := a.User(ctx, c.Name)
-		if err != nil {
+		if _, err := a.User(ctx, c.Name); err != nil {
 			return err
 		}
 		password, err := c.read()
 		if err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: u.Role, Password: &password}); err != nil {
+		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Password: &password}); err != nil {
 			return err
 		}
 		_, err = fmt.Printf("User %s has another password.\n", c.Name)

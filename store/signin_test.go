@@ -1,0 +1,104 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// Who guesses a name elsewhere does not keep its owner out of where they have signed in before, on no node; what is guessed there has a lock of its own.
+func TestFamiliarPlaces(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", store.RoleViewer)
+	home := store.SignInFrom{Address: "2001:db8::1"}
+	signIn := func(a *store.Access, password string, from store.SignInFrom) error {
+		_, _, err := a.SignIn(t.Context(), "anna", password, from)
+		return err
+	}
+	require.NoError(t, signIn(b.store.Access(), annasPassword, home))
+	const lockOut = "UPDATE postrider_internal.users SET failed_sign_ins = 20, failed_at = now(), locked_until = now() + interval '15 minutes'"
+	b.exec(t, lockOut)
+	var locked *store.LockedError
+	require.ErrorAs(t, signIn(b.elsewhere(), annasPassword, store.SignInFrom{Address: "2001:db8:1::1"}), &locked)
+	require.NoError(t, signIn(b.elsewhere(), annasPassword, store.SignInFrom{Address: "2001:db8::2"}), "a node that has just begun, and a neighbour in the same /64")
+
+	b.exec(t, "UPDATE postrider_internal.sign_in_places SET failed_sign_ins = 9, failed_at = now()")
+	for range 9 {
+		require.ErrorIs(t, signIn(b.store.Access(), wrongPassword, somewhere()), store.ErrWrongCredentials)
+	}
+	require.ErrorIs(t, signIn(b.store.Access(), wrongPassword, home), store.ErrWrongCredentials)
+	b.exec(t, "UPDATE postrider_internal.sign_in_places SET locked_until = locked_until + interval '1 minute'")
+	require.ErrorAs(t, signIn(b.elsewhere(), annasPassword, home), &locked, "ten were shown there")
+	require.Equal(t, 9, b.count(t, "SELECT failed_sign_ins FROM postrider.users"), "elsewhere")
+
+	_, err := b.store.Access().PutUser(t.Context(), "anna", store.UserSpec{Password: new(annasPassword)})
+	require.NoError(t, err)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"), "another password: who knew the old one is a stranger")
+	require.NoError(t, signIn(b.store.Access(), annasPassword, home))
+	b.exec(t, "UPDATE postrider_internal.sign_in_places SET last_sign_in_at = now() - interval '31 days'")
+	b.exec(t, lockOut)
+	require.ErrorAs(t, signIn(b.store.Access(), annasPassword, home), &locked, "a month ago")
+	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"))
+}
+
+// What a wrong password costs the database is in nobody's time: neither for a name that there is, nor for another.
+func TestWrongPasswordsTakeTheirTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", store.RoleViewer)
+	for _, name := range []string{"anna", "nobody"} {
+		began := time.Now()
+		_, _, err := b.store.Access().SignIn(t.Context(), name, wrongPassword, somewhere())
+		require.ErrorIs(t, err, store.ErrWrongCredentials)
+		require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond, name)
+	}
+}
+
+// A change that says nothing of the role leaves whatever it is by then.
+func TestPutUserLeavesTheRole(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", store.RoleOperator)
+	for _, spec := range []store.UserSpec{{Password: new(annasPassword + "!")}, {Disabled: new(true)}, {}} {
+		made, err := b.store.Access().PutUser(t.Context(), "anna", spec)
+		require.NoError(t, err)
+		require.False(t, made)
+	}
+	u, err := b.store.Access().User(t.Context(), "anna")
+	require.NoError(t, err)
+	require.Equal(t, store.RoleOperator, u.Role)
+	require.True(t, u.Disabled)
+}
+
+// What PostgreSQL takes for no text is refused, and is no outage.
+func TestAccessRefusesWhatIsNoText(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	for _, bad := range []string{"a\x00b", "a\xffb"} {
+		_, _, err := access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: "ci", Scope: store.ScopePublish, Topic: bad})
+		require.ErrorIs(t, err, store.ErrInvalid)
+		_, _, err = access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: bad, Scope: store.ScopePublish})
+		require.ErrorIs(t, err, store.ErrInvalid)
+		_, err = access.APIKey(t.Context(), bad)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = access.RevokeAPIKey(t.Context(), bad)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = access.User(t.Context(), bad)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		require.ErrorIs(t, access.DeleteUser(t.Context(), bad), store.ErrNotFound)
+		_, err = access.EndSessions(t.Context(), bad)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = access.PutUser(t.Context(), bad, store.UserSpec{Role: store.RoleViewer, Password: new(annasPassword)})
+		require.ErrorIs(t, err, store.ErrInvalid)
+	}
+	b.exec(t, "ALTER TABLE postrider_internal.api_keys ADD CONSTRAINT nothing CHECK (false) NOT VALID")
+	_, _, err := access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: "ci", Scope: store.ScopePublish})
+	require.ErrorIs(t, err, store.ErrConflict)
+	require.NotErrorIs(t, err, store.ErrUnavailable)
+}
