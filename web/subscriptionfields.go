@@ -197,12 +197,13 @@ func (s *subscriptionFields) deadLetters() []formField {
 
 // connection has neither of the two secrets: who types nothing keeps them.
 func (s *subscriptionFields) connection() []formField {
-	key, secret := "PEM.", ""
+	keep := "Empty: the one that is stored stays."
+	key, client := "PEM.", ""
 	if s.existing != nil && s.existing.Connection.ClientCertificate != nil {
-		key += " Empty: the one that is stored stays."
+		key += " " + keep
 	}
 	if s.existing != nil && s.existing.Connection.OAuth2 != nil {
-		secret = "Empty: the one that is stored stays."
+		client = keep
 	}
 	return s.form.fields(
 		formField{Name: "minimumTlsVersionAllowed", Label: "TLS, at least", Kind: kindSelect, Options: options("", "1.2", "1.3", "1.3")},
@@ -211,7 +212,7 @@ func (s *subscriptionFields) connection() []formField {
 		formField{Name: "clientCertificate.privateKey", Label: "Its private key", Kind: kindLines, Wide: true, Placeholder: "-----BEGIN PRIVATE KEY-----", Hint: key},
 		formField{Name: "oauth2.tokenUrl", Label: "OAuth 2 token URL", Kind: kindURL, Placeholder: "https://login.example.com/oauth2/token", Wide: true, Hint: "Client credentials: each request carries a token from there. Empty: none does."},
 		formField{Name: "oauth2.clientId", Label: "Client id", Kind: kindText},
-		formField{Name: "oauth2.clientSecret", Label: "Client secret", Kind: kindSecret, Hint: secret},
+		formField{Name: "oauth2.clientSecret", Label: "Client secret", Kind: kindSecret, Hint: client},
 		formField{Name: "oauth2.scope", Label: "Scope", Kind: kindText},
 	)
 }
