@@ -200,3 +200,16 @@ func TestEveryFormWantsALoginAndOurPage(t *testing.T) {
 	}
 	require.Equal(t, 31, forms)
 }
+
+// Who has very many is told how many at least, and may act on all of them.
+func TestManyThatWereNotCountedToTheEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.insert(t, letter{at: time.Now()})
+	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
+		LANGUAGE sql STABLE AS 'SELECT 40000::bigint, 0::bigint, true'`)
+	require.NoError(t, err)
+	page := text(b.page(t, "/ui/dead-letters/redeliver"))
+	require.Contains(t, page, "At least 40,000 dead letters match")
+	require.Contains(t, page, "Counting was stopped")
+}

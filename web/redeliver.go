@@ -86,6 +86,8 @@ type manyView struct {
 	Until time.Time
 	// Fresh were not redelivered before, Redelivered were.
 	Fresh, Redelivered int64
+	// AtLeast: counting was stopped, and there may be more. All that match are meant all the same.
+	AtLeast bool
 	Action, Back       string
 	Export             exportLine
 	// What was typed into the form, when it was refused.
@@ -138,18 +140,18 @@ func (p *pages) manyFilter(c echo.Context) (store.DeadLetterFilter, error) {
 	return f.DeadLetterFilter, nil
 }
 
-// countTime is what a statement of a page may take.
-const countTime = 5 * time.Second
+// countTime is longer than the store counts for.
+const countTime = 8 * time.Second
 
 func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, view *manyView) error {
 	bounded, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	f.Redelivered = nil // both are told
 	found, err := p.store.DeadLetters().Count(bounded, &f)
-	if found.AtLeast || err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("count dead letters within %s: %w", countTime, store.ErrTooSlow)
 	}
-	view.Fresh, view.Redelivered = found.Matched-found.Redelivered, found.Redelivered
+	view.Fresh, view.Redelivered, view.AtLeast = found.Matched-found.Redelivered, found.Redelivered, found.AtLeast
 	return err
 }
 
