@@ -87,9 +87,9 @@ type manyView struct {
 	// Fresh were not redelivered before, Redelivered were.
 	Fresh, Redelivered int64
 	// AtLeast: counting was stopped, and there may be more. All that match are meant all the same.
-	AtLeast bool
-	Action, Back       string
-	Export             exportLine
+	AtLeast      bool
+	Action, Back string
+	Export       exportLine
 	// What was typed into the form, when it was refused.
 	Rate, ToTopic, ToSubscription, Which string
 	FilterTopic                          string
