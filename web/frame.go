@@ -1,6 +1,7 @@
 package web
 
 import (
+	"html/template"
 	"net/http"
 	"path"
 	"slices"
@@ -33,6 +34,8 @@ type frame struct {
 	Who  string
 	Menu []menuGroup
 	View any
+	// Main is View as its page's template shows it: what the layout goes around.
+	Main template.HTML
 }
 
 type link struct{ Href, Text string }

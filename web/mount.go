@@ -42,10 +42,10 @@ type pages struct {
 	log       *slog.Logger
 	now       func() time.Time
 	retention store.Retention
-	stopping  context.Context //nolint:containedctx // see Options
-	templates map[string]*template.Template
-	files     map[string]*asset // by their file's name
-	assets    map[string]*asset // by the name that they are served under
+	stopping  context.Context    //nolint:containedctx // see Options
+	templates *template.Template // the layout, the parts and a page for each of views
+	files     map[string]*asset  // by their file's name
+	assets    map[string]*asset  // by the name that they are served under
 }
 
 // Mount adds the dashboard's routes to e, all of them at /ui and below. It parses and tries every template first: an

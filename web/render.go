@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"io"
 	"reflect"
 	"time"
 
@@ -67,25 +66,36 @@ func tone(word string) string {
 	}
 }
 
-// parseTemplates parses every page within the layout and tries it.
-func (p *pages) parseTemplates() error {
-	p.templates = map[string]*template.Template{}
+// parseTemplates parses all pages as one set, which shares the parts (a set for each page held 12 MB), and tries each page.
+func (p *pages) parseTemplates() (err error) {
+	if p.templates, err = template.New("pages").Funcs(p.helpers()).ParseFS(templateFiles, "templates/*.html"); err != nil {
+		return fmt.Errorf("parse templates: %w", err)
+	}
 	for name, view := range views {
-		t, err := template.New("layout.html").Funcs(p.helpers()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/form-parts.html", "templates/"+name+".html")
-		if err != nil {
-			return fmt.Errorf("parse template %s: %w", name, err)
-		}
 		filled := reflect.New(reflect.TypeOf(view)).Elem()
 		fill(filled, 0)
 		for _, sample := range []any{view, filled.Interface()} {
 			f := frame{Menu: menu, View: sample, Trail: []link{{"/", "x"}}, Done: "x", Refused: "x", Live: true}
-			if err := t.Execute(io.Discard, f); err != nil {
-				return fmt.Errorf("try template %s: %w", name, err)
+			if _, err := p.page(name, f); err != nil {
+				return err
 			}
 		}
-		p.templates[name] = t
 	}
 	return nil
+}
+
+// page is a page as text: what it shows, and then the layout around that. It is made in memory: half a page with status 200
+// cannot be taken back.
+func (p *pages) page(name string, f frame) ([]byte, error) {
+	var main, page bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&main, name+".html", f.View); err != nil {
+		return nil, fmt.Errorf("render page %s: %w", name, err)
+	}
+	f.Main = template.HTML(main.String()) //nolint:gosec // made by html/template, a line above
+	if err := p.templates.ExecuteTemplate(&page, "layout.html", f); err != nil {
+		return nil, fmt.Errorf("render the layout of page %s: %w", name, err)
+	}
+	return page.Bytes(), nil
 }
 
 // fillDepth is deeper than any view; a type that holds itself ends there.
@@ -115,12 +125,12 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// render writes a page. It is made in memory first: half a page with status 200 cannot be taken back.
+// render writes a page.
 func (p *pages) render(c echo.Context, status int, name string, f frame) error {
 	p.complete(c, name, &f)
-	var page bytes.Buffer
-	if err := p.templates[name].Execute(&page, f); err != nil {
-		return fmt.Errorf("render page %s: %w", name, err)
+	page, err := p.page(name, f)
+	if err != nil {
+		return err
 	}
-	return c.HTMLBlob(status, page.Bytes())
+	return c.HTMLBlob(status, page)
 }
