@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"postrider/store"
 )
@@ -28,14 +27,7 @@ func (m *management) ListAPIKeys(ctx context.Context, r ListAPIKeysRequestObject
 
 // CreateAPIKey answers POST /v1/apiKeys.
 func (m *management) CreateAPIKey(ctx context.Context, r CreateAPIKeyRequestObject) (CreateAPIKeyResponseObject, error) {
-	spec := store.APIKeySpec{Name: r.Body.Name, Scope: store.Scope(r.Body.Scope), Topic: optional(r.Body.Topic, "")}
-	if days := r.Body.ExpiresInDays; days != nil {
-		most := int(store.MaxKeyLife / (24 * time.Hour))
-		if *days < 1 || *days > most {
-			return nil, invalid("expiresInDays", "must be between 1 and %d, not %d", most, *days)
-		}
-		spec.ExpiresIn = time.Duration(*days) * 24 * time.Hour
-	}
+	spec := store.APIKeySpec{Name: r.Body.Name, Scope: store.Scope(r.Body.Scope), Topic: optional(r.Body.Topic, ""), ExpiresInDays: r.Body.ExpiresInDays}
 	if !storable(spec.Topic) {
 		return nil, topicNotFound(spec.Topic)
 	}

@@ -69,12 +69,12 @@ type APIKeySpec struct {
 	Scope Scope
 	// Topic must exist, and is for ScopePublish alone; "" for every topic.
 	Topic string
-	// ExpiresIn is how long it works, by the database's clock; 0 for ever.
-	ExpiresIn time.Duration
+	// ExpiresInDays is how long it works, by the database's clock, from 1 to 3650 days; nil for ever.
+	ExpiresInDays *int
 }
 
-// MaxKeyLife is the longest time after which a key can expire.
-const MaxKeyLife = 3650 * 24 * time.Hour
+// maxKeyDays is the longest time after which a key can expire.
+const maxKeyDays = 3650
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -91,8 +91,8 @@ func (s *APIKeySpec) judge() error {
 		return refusal(ErrInvalid, "topic", "topic must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope != ScopePublish:
 		return refusal(ErrInvalid, "topic", "topic must be absent: it is for scope publish")
-	case s.ExpiresIn < 0 || s.ExpiresIn > MaxKeyLife:
-		return refusal(ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d", MaxKeyLife/(24*time.Hour))
+	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
+		return refusal(ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d, not %d", maxKeyDays, *s.ExpiresInDays)
 	default:
 		return nil
 	}
@@ -129,7 +129,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 
 func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {
 	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at)
-		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, CASE WHEN $7::float8 > 0 THEN now() + make_interval(secs => $7::float8) END) ON CONFLICT (name) DO NOTHING`
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7)) ON CONFLICT (name) DO NOTHING`
 	if spec.Topic != "" {
 		var there bool
 		const query = "SELECT EXISTS (SELECT FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL)"
@@ -141,7 +141,7 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 		}
 	}
 	hash := hashSecret(key)
-	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic, ActorOf(ctx).Name, spec.ExpiresIn.Seconds())
+	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic, ActorOf(ctx).Name, spec.ExpiresInDays)
 	if err != nil {
 		return err
 	}

@@ -3,12 +3,10 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -204,10 +202,10 @@ func apiKeySpec(c echo.Context) (spec store.APIKeySpec, err error) {
 	spec = store.APIKeySpec{Name: c.FormValue("name"), Scope: store.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic"))}
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)
-		if most := int(store.MaxKeyLife / (24 * time.Hour)); err != nil || days < 1 || days > most {
-			return spec, wrongForm(fmt.Sprintf("the days must be a whole number from 1 to %d, or empty for never.", most))
+		if err != nil {
+			return spec, wrongForm("the days must be a whole number, or empty for never.")
 		}
-		spec.ExpiresIn = time.Duration(days) * 24 * time.Hour
+		spec.ExpiresInDays = &days
 	}
 	return spec, nil
 }

@@ -24,19 +24,23 @@ func TestTopicForm(t *testing.T) {
 	for name, row := range map[string]struct {
 		settings string
 		typed    []string
+		card     []string // what the topic's page says of it
 	}{
-		"plain":     {`{}`, nil},
-		"namespace": {`{"kind":"namespace","eventRetentionInDays":3}`, []string{"kind", "namespace", "eventRetentionInDays", "3"}},
-		"cloud":     {`{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":90}`, []string{"inputSchema", "CloudEventSchemaV1_0", "duplicateDetectionWindowInMinutes", "90"}},
+		"plain":     {`{}`, nil, []string{"not looked for"}},
+		"namespace": {`{"kind":"namespace","eventRetentionInDays":3}`, []string{"kind", "namespace", "eventRetentionInDays", "3"}, []string{"Kept for 3 days"}},
+		"cloud":     {`{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":90}`, []string{"inputSchema", "CloudEventSchemaV1_0", "duplicateDetectionWindowInMinutes", "90"}, []string{"known for 1 h 30 min"}},
 		"own": {`{"inputSchema":"CustomEventSchema","inputSchemaMapping":` + ownMapping + `}`, []string{
 			"inputSchema", "CustomEventSchema", "inputSchemaMapping.properties.id.sourceField", "orderId", "inputSchemaMapping.properties.eventType.sourceField", "action",
 			"inputSchemaMapping.properties.eventType.defaultValue", "Shop.OrderPlaced", "inputSchemaMapping.properties.subject.defaultValue", "orders", "inputSchemaMapping.properties.dataVersion.sourceField", "v",
-		}},
+		}, []string{"Id: orderId", "Event type: action , or “Shop.OrderPlaced”", "Subject: “orders”", "Data version: v"}},
 	} {
 		b.put(t, "/v1/topics/rest-"+name, row.settings)
 		b.requireLeads(t, path, typed(form, append(row.typed, "name", "form-"+name)...), `^/ui/topics/form-`+name+`\?done=topic-made$`)
 		made := b.settings(t, "/v1/topics/form-"+name)
 		require.Equal(t, b.settings(t, "/v1/topics/rest-"+name), made)
+		for _, said := range row.card {
+			require.Contains(t, text(b.page(t, "/ui/topics/form-"+name)), said)
+		}
 		edit := "/ui/topics/form-" + name + "/edit"
 		requireWellMade(t, edit, b.page(t, edit))
 		b.requireLeads(t, edit, formOf(t, b.page(t, edit)), `done=topic-saved$`)

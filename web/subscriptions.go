@@ -230,12 +230,15 @@ func (p *pages) topics(c echo.Context) error {
 // topicView is what topic.html shows.
 type topicView struct {
 	store.TopicCourse
-	Day           store.Minute
-	Ranges        []rangeLink
-	Charts        []chart
-	Subscriptions []subscriptionRow
-	More          bool
-	Events        []store.EventLine
+	// DuplicateWindow is for how long an event is known to have been published; 0 for not at all.
+	DuplicateWindow time.Duration
+	Mapping         []mappedLine // of a topic that takes events of the publisher's own schema
+	Day             store.Minute
+	Ranges          []rangeLink
+	Charts          []chart
+	Subscriptions   []subscriptionRow
+	More            bool
+	Events          []store.EventLine
 }
 
 func (p *pages) topic(c echo.Context) error {
@@ -251,6 +254,10 @@ func (p *pages) topic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	topic, err := p.store.Topic(ctx, name)
+	if err != nil {
+		return err
+	}
 	subs, err := p.store.ReadSubscriptions(ctx, store.SubscriptionsFilter{Topic: name}, store.Turn[store.SubscriptionKey]{Limit: pageSize})
 	if err != nil {
 		return err
@@ -260,7 +267,7 @@ func (p *pages) topic(c echo.Context) error {
 		return err
 	}
 	view := topicView{
-		TopicCourse: *course, Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
+		TopicCourse: *course, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic), Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
 		Ranges: rangeLinks(c, r), Charts: []chart{trafficChart(r, publishedSeries, course.Range.Minutes), outcomeChart(r, course.Range)},
 	}
 	for _, line := range subs.Rows {

@@ -37,6 +37,21 @@ func topicForm(t *store.Topic) *form {
 	return f
 }
 
+// mappedLine is one member of an event's envelope and where it comes from.
+type mappedLine struct{ Label, Field, Default string }
+
+// mappedLines is a topic's input mapping as its form has it; none where there is none.
+func mappedLines(t *store.Topic) (lines []mappedLine) {
+	f := topicForm(t)
+	for _, member := range mappedMembers {
+		at := mappingAt + member.name
+		if line := (mappedLine{member.label, f.get(at + ".sourceField"), f.get(at + ".defaultValue")}); line.Field+line.Default != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 func (f *form) fillMapping(m *event.Mapping) {
 	if m == nil {
 		return

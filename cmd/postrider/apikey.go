@@ -29,7 +29,7 @@ type apikeyCreateCmd struct {
 	Name          string `arg:"" help:"Name of the key; the audit calls whoever sends it key:NAME."`
 	Scope         string `required:"" enum:"publish,read,operate,admin" help:"What it opens: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
 	Topic         string `help:"With scope publish: the one topic that it publishes to (default: every topic)." placeholder:"TOPIC"`
-	ExpiresInDays int    `help:"It works for so many days (default: until it is revoked)." placeholder:"DAYS"`
+	ExpiresInDays *int   `help:"It works for so many days (default: until it is revoked)." placeholder:"DAYS"`
 }
 
 // Help is shown by apikey create --help.
@@ -43,11 +43,7 @@ Examples:
 
 // Run executes apikey create.
 func (c *apikeyCreateCmd) Run(ctx context.Context) error {
-	const day = 24 * time.Hour
-	if c.ExpiresInDays < 0 || c.ExpiresInDays > int(store.MaxKeyLife/day) {
-		return usagef("--expires-in-days %d: must be between 1 and %d", c.ExpiresInDays, store.MaxKeyLife/day)
-	}
-	spec := store.APIKeySpec{Name: c.Name, Scope: store.Scope(c.Scope), Topic: c.Topic, ExpiresIn: time.Duration(c.ExpiresInDays) * day}
+	spec := store.APIKeySpec{Name: c.Name, Scope: store.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays}
 	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
 		key, made, err := a.CreateAPIKey(ctx, spec)
 		if err != nil {
