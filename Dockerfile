@@ -18,6 +18,11 @@ ENTRYPOINT ["/usr/local/bin/postrider"]
 CMD ["dev", "--listen", "0.0.0.0:7480", "--sink-listen", "0.0.0.0:7481", "--keep", "/var/lib/postrider/data"]
 
 FROM gcr.io/distroless/static-debian12:nonroot
+ARG VERSION=""
+LABEL org.opencontainers.image.title="postrider" \
+      org.opencontainers.image.description="Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}"
 COPY --from=build /postrider /postrider
 ENV POSTRIDER_LISTEN=0.0.0.0:7480
 EXPOSE 7480

@@ -162,7 +162,7 @@ func TestDownAndUpAgain(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
-	require.NoError(t, migrations.Down(t.Context(), pool))
+	require.NoError(t, migrations.Down(t.Context(), pool, 0))
 	require.Empty(t, texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'"))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 }

@@ -49,7 +49,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	tool, folder := promtool(t), filepath.Join("..", "..", "examples", "prometheus")
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "config", "--syntax-only", "prometheus.yaml"}, {"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		c := exec.Command(tool, args...)
 		c.Dir = folder
 		out, err := c.CombinedOutput()

@@ -25,7 +25,7 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 		n.subscribe("orders", name, sinks[name].url)
 	}
 	sinks["delivered"].open()
-	n.subscribe("orders", "refused", refuses(t))
+	n.subscribe("orders", "refused", answers(t, http.StatusBadRequest)) // and no event is retried
 	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/held/pause", "")
 	n.publish("orders", key, cloudEvents("e", 5))
 	const letters = "SELECT count(*) FROM postrider.dead_letters"
@@ -62,10 +62,10 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 	require.Len(t, sinks["delivered"].arrivalsSoFar(), 6)
 }
 
-// refuses is an endpoint that no event is retried to.
-func refuses(t *testing.T) string {
+// answers is an endpoint that does so with the status, always.
+func answers(t *testing.T, status int) string {
 	t.Helper()
-	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	t.Cleanup(e.Close)
 	return e.URL
 }

@@ -102,7 +102,7 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	if !status.Ready() {
-		return fmt.Errorf("the database's schema is at version %d and this build needs %d: run `postrider migrate up` first", status.Current, status.Target)
+		return fmt.Errorf("the database's schema is at version %d (River's at %d) and this build needs %d (%d): run `postrider migrate up` first", status.Current, status.River, status.Target, migrations.RiverVersion)
 	}
 	return nil
 }

@@ -91,8 +91,8 @@ func (m *metrics) collectService(out series) {
 		out.gauge(backlog, float64(b.Owed), b.Topic, b.Subscription)
 		out.gauge(oldestOwed, b.OldestSeconds, b.Topic, b.Subscription)
 	}
-	for _, held := range r.Held {
-		out.gauge(heldDeliveries, float64(held.Count), held.Name)
+	for hold, n := range held(r.Held) {
+		out.gauge(heldDeliveries, float64(n), hold)
 	}
 	collectVitals(out, &r.Vitals)
 	for hold, n := range m.heldSubscriptions() {
@@ -101,9 +101,23 @@ func (m *metrics) collectService(out series) {
 	out.gauge(queuedDeliveries, float64(m.store.Traffic().QueuedInAll))
 }
 
-// heldSubscriptions counts by hold, those that have none just now included: a series that comes and goes is hard to alert on.
-func (m *metrics) heldSubscriptions() map[string]int {
-	counts := map[string]int{store.HoldPaused: 0, store.HoldNotValidated: 0, store.HoldProbation: 0, store.HoldAdmission: 0}
+// holds are all there are: a series that comes and goes is hard to alert on.
+func holds() map[string]int64 {
+	return map[string]int64{store.HoldPaused: 0, store.HoldNotValidated: 0, store.HoldProbation: 0, store.HoldAdmission: 0}
+}
+
+// held counts deliveries by hold.
+func held(counted []store.Counted) map[string]int64 {
+	counts := holds()
+	for _, c := range counted {
+		counts[c.Name] = c.Count
+	}
+	return counts
+}
+
+// heldSubscriptions counts by hold.
+func (m *metrics) heldSubscriptions() map[string]int64 {
+	counts := holds()
 	for _, w := range m.store.Traffic().Waiting {
 		counts[cmp.Or(w.Hold, store.HoldAdmission)]++
 	}

@@ -70,6 +70,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		require.Equal(t, 3.0, valueOf(text, "postrider_matched_event_total"+sub))
 		require.Equal(t, 3.0, valueOf(text, "postrider_destination_processing_duration_seconds_count"+sub))
 		require.Equal(t, 1.0, valueOf(text, "postrider_nodes"))
+		require.Contains(t, text, "\npostrider_held_deliveries{hold=\"probation\"} 0\n", "a hold that nothing is on is there too")
 		require.Equal(t, 1.0, valueOf(text, "postrider_database_up"))
 		require.Equal(t, 8.0, valueOf(text, "postrider_daily_partitions_ahead"))
 	}

@@ -49,8 +49,20 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	if err := migrations.Up(ctx, pool, out); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.\n", before.Target, before.Current, migrations.RiverVersion)
+	after, err := migrations.ReadStatus(ctx, pool)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n", after.Current, before.Current, after.River, ahead(after))
 	return err
+}
+
+// ahead says that another release has been here.
+func ahead(s migrations.Status) string {
+	if s.Current > s.Target || s.River > migrations.RiverVersion {
+		return fmt.Sprintf(" Newer than what this build knows (%d and %d), and left as it is.", s.Target, migrations.RiverVersion)
+	}
+	return ""
 }
 
 type migrateStatusCmd struct {

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"text/template"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -27,6 +21,7 @@ func TestComposeIsFitForUse(t *testing.T) {
 			Command         any
 			StopGracePeriod string `yaml:"stop_grace_period"`
 			Restart         string
+			Logging         struct{ Driver string }
 			Deploy          struct {
 				Resources struct{ Limits struct{ Memory string } }
 			}
@@ -39,8 +34,11 @@ func TestComposeIsFitForUse(t *testing.T) {
 		require.NotEmpty(t, s.Deploy.Resources.Limits.Memory, name)
 		require.NotEmpty(t, s.StopGracePeriod, name)
 		require.Equal(t, "unless-stopped", s.Restart, name)
+		require.Equal(t, "local", s.Logging.Driver, "%s: the logs have an end", name)
 	}
 	require.Equal(t, []string{"data:/var/lib/postgresql/data"}, compose.Services["postgres"].Volumes)
+	require.Contains(t, fromRoot(t, ".dockerignore"), "\n.env\n", "secrets stay out of images")
+	require.Contains(t, fromRoot(t, ".gitignore"), "\n/.env\n", "and out of commits")
 	for _, setting := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		require.NotContains(t, fmt.Sprint(compose.Services["postgres"].Command), setting)
 	}
@@ -55,7 +53,7 @@ func TestComposeIsFitForUse(t *testing.T) {
 func TestEmptyVariablesAreNone(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL="))
+	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=", "POSTRIDER_TRUSTED_PROXIES="))
 	r := postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
 	require.Zero(t, r.code, r.stderr)
 	n.stop()
@@ -129,172 +127,4 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	}
 	require.Equal(t, "sha256", release.Checksum.Algorithm)
 	require.Len(t, release.Sboms, 1)
-}
-
-const chartFolder = "deploy/helm/postrider/"
-
-// manifest is a Kubernetes object, as far as the tests look at it.
-type manifest struct {
-	Kind     string
-	Metadata struct{ Name string }
-	Spec     map[string]any
-}
-
-// The functions of Helm that the chart uses.
-func helmFunctions(root *template.Template) template.FuncMap {
-	return template.FuncMap{
-		"include": func(name string, data any) (string, error) {
-			var out strings.Builder
-			err := root.ExecuteTemplate(&out, name, data)
-			return out.String(), err
-		},
-		"toYaml": func(v any) (string, error) {
-			raw, err := yaml.Marshal(v)
-			return strings.TrimSuffix(string(raw), "\n"), err
-		},
-		"nindent": func(n int, text string) string {
-			indent := "\n" + strings.Repeat(" ", n)
-			return indent + strings.ReplaceAll(text, "\n", indent)
-		},
-		"quote":      func(v any) string { return strconv.Quote(fmt.Sprint(v)) },
-		"contains":   func(part, text string) bool { return strings.Contains(text, part) },
-		"trunc":      func(n int, text string) string { return text[:min(n, len(text))] },
-		"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },
-		"add":        func(a, b int) int { return a + b },
-		"default": func(other, v any) any {
-			if truth, _ := template.IsTrue(v); truth {
-				return v
-			}
-			return other
-		},
-		"required": func(message string, v any) (any, error) {
-			if v == "" {
-				return nil, errors.New(message)
-			}
-			return v, nil
-		},
-	}
-}
-
-// chart renders the templates as Helm does, by kind and name, with the values changed.
-func chart(t *testing.T, change func(values map[string]any)) (map[string]manifest, error) {
-	t.Helper()
-	root := template.New("chart").Option("missingkey=error")
-	root.Funcs(helmFunctions(root))
-	files, err := filepath.Glob(filepath.Join("..", "..", chartFolder, "templates", "*"))
-	require.NoError(t, err)
-	template.Must(root.ParseFiles(files...))
-	var about, values map[string]any
-	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, chartFolder+"Chart.yaml")), &about))
-	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, chartFolder+"values.yaml")), &values))
-	change(values)
-	data := map[string]any{
-		"Values": values, "Release": map[string]any{"Name": "shop", "Namespace": "events", "Service": "Helm"},
-		"Chart": map[string]any{"Name": about["name"], "Version": about["version"], "AppVersion": about["appVersion"]},
-	}
-	objects := map[string]manifest{}
-	for _, file := range files {
-		var out strings.Builder
-		if err := root.ExecuteTemplate(&out, filepath.Base(file), data); err != nil {
-			return nil, err
-		}
-		for decoder := yaml.NewDecoder(strings.NewReader(out.String())); filepath.Ext(file) == ".yaml"; {
-			var m manifest
-			if err := decoder.Decode(&m); errors.Is(err, io.EOF) {
-				break
-			} else {
-				require.NoError(t, err, out.String())
-			}
-			if m.Kind != "" {
-				objects[m.Kind+" "+m.Metadata.Name] = m
-			}
-		}
-	}
-	return objects, nil
-}
-
-func enable(sections ...string) func(map[string]any) {
-	return func(values map[string]any) {
-		for _, section := range sections {
-			values[section].(map[string]any)["enabled"] = true
-		}
-	}
-}
-
-// within follows a path of names and places into a manifest.
-func within(t *testing.T, from any, path ...any) any {
-	t.Helper()
-	for _, step := range path {
-		switch step := step.(type) {
-		case string:
-			from = from.(map[string]any)[step]
-		case int:
-			from = from.([]any)[step]
-		}
-		require.NotNil(t, from, path)
-	}
-	return from
-}
-
-func TestChartRenders(t *testing.T) {
-	t.Parallel()
-	few, err := chart(t, enable())
-	require.NoError(t, err)
-	names := slices.Sorted(maps.Keys(few))
-	require.Equal(t, []string{"Deployment shop-postrider", "Job shop-postrider-migrate", "PodDisruptionBudget shop-postrider", "Service shop-postrider", "ServiceAccount shop-postrider"}, names)
-	pod := within(t, few["Deployment shop-postrider"].Spec, "template", "spec")
-	require.Equal(t, 40, within(t, pod, "terminationGracePeriodSeconds"))
-	require.Equal(t, 2, within(t, few["Deployment shop-postrider"].Spec, "replicas"))
-	container := within(t, pod, "containers", 0)
-	require.Equal(t, "postrider:0.1.0", within(t, container, "image"))
-	require.Equal(t, "postrider", within(t, container, "envFrom", 0, "secretRef", "name"))
-	require.Equal(t, true, within(t, container, "securityContext", "readOnlyRootFilesystem"))
-	for _, args := range []any{within(t, container, "args"), within(t, few["Job shop-postrider-migrate"].Spec, "template", "spec", "containers", 0, "args")} {
-		var line []string
-		for _, arg := range args.([]any) {
-			line = append(line, arg.(string))
-		}
-		_, err := newParser(t).Parse(line)
-		require.NoError(t, err, line)
-	}
-
-	all, err := chart(t, func(values map[string]any) {
-		enable("ingress", "autoscaling", "serviceMonitor")(values)
-		values["env"], values["args"] = map[string]any{"POSTRIDER_ALLOW_CIDR": "10.0.0.0/8"}, []any{"--pgbouncer"}
-		for _, name := range []string{"nodeSelector", "podAnnotations", "affinity"} {
-			values[name] = map[string]any{"a": "b"}
-		}
-		values["tolerations"], values["imagePullSecrets"] = []any{map[string]any{"key": "a"}}, []any{map[string]any{"name": "registry"}}
-		values["ingress"].(map[string]any)["tlsSecret"] = "certificate"
-	})
-	require.NoError(t, err)
-	require.Len(t, all, 8)
-	require.NotContains(t, all["Deployment shop-postrider"].Spec, "replicas", "the autoscaler's to say")
-	pod = within(t, all["Deployment shop-postrider"].Spec, "template", "spec")
-	require.Equal(t, map[string]any{"name": "POSTRIDER_ALLOW_CIDR", "value": "10.0.0.0/8"}, within(t, pod, "containers", 0, "env", 1))
-	require.Equal(t, "certificate", within(t, all["Ingress shop-postrider"].Spec, "tls", 0, "secretName"))
-	require.Equal(t, "/metrics", within(t, all["ServiceMonitor shop-postrider"].Spec, "endpoints", 0, "path"))
-
-	_, err = chart(t, func(values map[string]any) { values["existingSecret"] = "" })
-	require.ErrorContains(t, err, "existingSecret")
-	for _, file := range []string{"values.yaml", "templates/deployment.yaml", "templates/servicemonitor.yaml"} {
-		require.Subset(t, variables(t), variableName.FindAllString(fromRoot(t, chartFolder+file), -1))
-	}
-}
-
-func TestHelmAcceptsTheChart(t *testing.T) {
-	t.Parallel()
-	helm, err := exec.LookPath("helm")
-	if err != nil {
-		t.Skip("no helm here")
-	}
-	folder := filepath.Join("..", "..", chartFolder)
-	for _, args := range [][]string{
-		{"lint", "--strict", folder},
-		{"template", "shop", folder},
-		{"template", "shop", folder, "--set", "ingress.enabled=true,autoscaling.enabled=true,serviceMonitor.enabled=true,env.POSTRIDER_ALLOW_CIDR=10.0.0.0/8"},
-	} {
-		out, err := exec.Command(helm, args...).CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
 }

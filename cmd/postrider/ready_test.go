@@ -3,8 +3,12 @@ package main
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/jobs"
+	"postrider/store"
 )
 
 // What a node lacks is said to whoever asks, and to nobody more than that.
@@ -33,5 +37,30 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 		require.NotContains(t, text, "127.0.0.1")
 		db.exec(lack.mends)
 		eventually(t, "it is ready again", func() bool { code, text = status(); return code == http.StatusOK })
+	}
+}
+
+// A node that delivers has to be registered and to write heartbeats; one that does not has neither.
+func TestReadyJudgesWhatWasFound(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, (&app{}).isReady(t.Context()), "starting or stopping")
+	worker, api := &app{engine: &jobs.Engine{}}, &app{}
+	fit := store.Readiness{KeyKnown: true, PartitionsToday: true, Registered: true, Silent: 29 * time.Second}
+	require.NoError(t, worker.missing(fit))
+	require.NoError(t, api.missing(store.Readiness{KeyKnown: true, PartitionsToday: true}))
+	for _, row := range []struct {
+		says   string
+		breaks func(*store.Readiness)
+		both   bool // of a node that delivers nothing, too
+	}{
+		{"another encryption key", func(r *store.Readiness) { r.KeyKnown = false }, true},
+		{"no partition for today's events", func(r *store.Readiness) { r.PartitionsToday = false }, true},
+		{"not registered", func(r *store.Readiness) { r.Registered = false }, false},
+		{"wrote its last heartbeat 31s ago", func(r *store.Readiness) { r.Silent = 31 * time.Second }, false},
+	} {
+		lacks := fit
+		row.breaks(&lacks)
+		require.ErrorContains(t, worker.missing(lacks), row.says)
+		require.Equal(t, row.both, api.missing(lacks) != nil, row.says)
 	}
 }

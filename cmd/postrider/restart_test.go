@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -36,6 +37,7 @@ func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
 			require.NoError(t, server.Kill())
 			for _, n := range nodes {
 				eventually(t, "the node missed six heartbeats", func() bool { return strings.Count(n.stderr.String(), "the heartbeat failed") >= 6 })
+				n.saysOfADatabaseThatIsAway()
 			}
 			require.NoError(t, server.Restart(t.Context()))
 		},
@@ -57,6 +59,13 @@ func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
 			requireMadeOnce(t, db, nodes, sink)
 		})
 	}
+}
+
+// saysOfADatabaseThatIsAway: the node is of no use, and must not be restarted for it.
+func (s *service) saysOfADatabaseThatIsAway() {
+	s.t.Helper()
+	require.Contains(s.t, s.manage(http.StatusServiceUnavailable, http.MethodGet, "/readyz", ""), "the database does not answer")
+	s.manage(http.StatusOK, http.MethodGet, "/healthz", "")
 }
 
 // twoBusyNodes have 20 requests in flight each.

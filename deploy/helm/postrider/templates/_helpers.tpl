@@ -18,6 +18,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 {{- end }}
 
+{{- define "postrider.database" -}}
+- name: POSTRIDER_DATABASE_URL
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.database.secret }}, key: {{ .Values.database.key }}}
+{{- end }}
+
+{{- define "postrider.scheme" -}}
+{{ if .Values.tls.secret }}HTTPS{{ else }}HTTP{{ end }}
+{{- end }}
+
 {{- define "postrider.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
