@@ -321,7 +321,7 @@ func (a *attempt) judged(started, now time.Time, met answer) policy.Attempt {
 		Result: met.result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
 		OwedSince: a.work.OwedSince, FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
-		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: retryAfter(met.retryAfter, now),
+		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.retryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
 }

@@ -35,6 +35,8 @@ type Rules struct {
 	Limits Limits
 	// DeadLetter: a delivery that is given up becomes a dead letter; else it is dropped.
 	DeadLetter bool
+
+	scale int // what Scaled made shorter by
 }
 
 // Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside p's

@@ -28,6 +28,7 @@ type Catalogue struct {
 	now      func() time.Time
 	// rules are what holds for each of subs.
 	rules          map[int64]policy.Rules
+	timeScale      int // see Options
 	policies       map[string]*policy.Policy
 	policyVersions map[string]int64
 	policyList     []*policy.Policy
@@ -171,7 +172,7 @@ func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (
 	fresh := &Catalogue{
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList, policiesSeen: old.policiesSeen,
-		expiring: maps.Clone(old.expiring), now: s.Now, rules: maps.Clone(old.rules),
+		expiring: maps.Clone(old.expiring), now: s.Now, rules: maps.Clone(old.rules), timeScale: s.timeScale,
 	}
 	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {
 		return nil, err
@@ -238,7 +239,7 @@ func (c *Catalogue) resolve(subscriptions []int64) {
 		delete(c.rules, id)
 		if s, ok := c.subs[id]; ok {
 			if p, ok := c.policies[s.RetryPolicy]; ok {
-				c.rules[id] = p.Resolve(s.Wishes())
+				c.rules[id] = p.Resolve(s.Wishes()).Scaled(c.timeScale)
 			}
 		}
 	}

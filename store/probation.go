@@ -57,7 +57,7 @@ func (s *Store) restOf(subscription int64) Rest {
 	if key == nil {
 		return Rest{}
 	}
-	return Rest{Policy: catalogue.policies[sub.RetryPolicy], EndpointBaseURL: sub.EndpointBaseURL, key: string(key)}
+	return Rest{Policy: catalogue.rules[subscription].Policy, EndpointBaseURL: sub.EndpointBaseURL, key: string(key)}
 }
 
 // restRow is what an attempt needs to know of a probation.

@@ -1,5 +1,10 @@
 package store
 
+import (
+	"fmt"
+	"strings"
+)
+
 // What recording a delivery's result and recording a batch's have in common.
 const (
 	// resultInput is the group, one row for each result; owner_id is the delivery's or the batch's id.
@@ -52,3 +57,13 @@ const (
                            FROM postrider_internal.retry_policies p WHERE p.name = f.retry_policy AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
      WHERE f.state = 'dead_lettered'`
 )
+
+// scaledStatement is statement under Options.TimeScale: what a dead letter's export waits is the only wait that a statement takes from
+// the retry policies itself.
+func scaledStatement[T any](scale int, statement func([]T) string) func([]T) string {
+	if scale <= 1 {
+		return statement
+	}
+	waits := strings.NewReplacer("p.dead_letter_delay", fmt.Sprintf("p.dead_letter_delay / %d", scale), "p.dead_letter_give_up", fmt.Sprintf("p.dead_letter_give_up / %d", scale))
+	return func(group []T) string { return waits.Replace(statement(group)) }
+}

@@ -29,6 +29,9 @@ type Options struct {
 	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and not
 	// in the transaction that it is answered after; default 10,000.
 	RouteThreshold int
+	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of retries out
+	// in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
+	TimeScale int
 	// Failpoint is told of the Points that this process reaches. Nothing but a test has one; nil costs a comparison.
 	Failpoint func(point string)
 }
@@ -43,6 +46,7 @@ type Store struct {
 
 	catalogue atomic.Pointer[Catalogue]
 	reloading sync.Mutex
+	timeScale int
 	confirmer confirmer
 	clock     atomic.Pointer[moment]
 
@@ -85,14 +89,14 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
+	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
 	s.confirmer.reload = s.Reload
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.access = AccessOf(o.Pool)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
-	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlanBriefly), recordStatementFor, resultColumns)
-	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlanBriefly), func([]*batchRequest) string { return recordBatchStatement }, batchColumns)
+	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
+	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)

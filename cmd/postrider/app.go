@@ -27,6 +27,7 @@ type appOptions struct {
 	database   databaseFlags
 	role       role
 	maxConns   int
+	timeScale  int // see store.Options; 0 and 1 are real time
 	sealer     *store.Sealer
 	adminToken string
 	// listener answers without TLS, secureListener with it, showing the certificate. One of them, or both.
@@ -100,7 +101,7 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version()})); err != nil {
+	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version(), TimeScale: o.timeScale})); err != nil {
 		return nil, err
 	}
 	if err = a.store.EnsureSystemTopic(ctx); err != nil {

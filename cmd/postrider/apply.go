@@ -151,7 +151,7 @@ func (c *applyCmd) ask(todo int) error {
 	if c.File == "-" || !isTerminal(os.Stdin) {
 		return usagef("nobody can be asked here: say --yes to make these changes, or --dry-run to see them only")
 	}
-	fmt.Fprintf(os.Stderr, "Make these %d changes? [y/N] ", todo)
+	fmt.Fprintf(os.Stderr, "Make %s? [y/N] ", either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo)))
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)

@@ -56,8 +56,11 @@ func (a *applier) plan(ctx context.Context) ([]change, error) {
 	}
 	var changes []change
 	var wrong misjudged
+	line, all := newProgressLine(), len(a.file.wanted)
+	defer line.end()
 	for i := range a.file.wanted {
 		w := &a.file.wanted[i]
+		line.show(func() string { return fmt.Sprintf("%sjudged %d of %d", bar(i, all), i, all) })
 		ch, err := a.judge(ctx, w)
 		var broken *brokenError
 		switch {

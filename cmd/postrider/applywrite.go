@@ -58,12 +58,12 @@ func (a *applier) write(ctx context.Context, changes []change) error {
 		if ch.mark == same {
 			continue
 		}
-		err := waiting(ch.title()+" is written", func() error { return a.writeOne(ctx, ch) })
+		err := waiting(fmt.Sprintf("%s is written (%d of %d)", ch.title(), done+1, all), func() error { return a.writeOne(ctx, ch) })
 		if isStatus(err, http.StatusPreconditionFailed) {
 			err = fmt.Errorf("somebody else has changed it meanwhile")
 		}
 		if err != nil {
-			return fmt.Errorf("%d of %d changes were made; %s was refused: %w\nwhat comes after it was not begun; once that is mended, apply the file again", done, all, ch.title(), err)
+			return fmt.Errorf("%d of %s made; %s was refused: %w\nwhat comes after it was not begun; once that is mended, apply the file again", done, plural(all, "change"), ch.title(), err)
 		}
 		done++
 		fmt.Fprintf(a.out, "%s %s\n", map[string]string{"+": "made", "~": "changed", "-": "deleted"}[ch.mark], ch.title())

@@ -197,6 +197,8 @@ func (c *apiClient) unreachable(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &trust):
 		return fmt.Errorf("%s: %w; name its certificate authority with --ca-file", c.base, trust.Err)
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http has no error of its own for it
+		return fmt.Errorf("%s answers without TLS: name it with http:// in --server", c.base)
 	case errors.As(err, &refused) && refused.Op == "dial":
 		return fmt.Errorf("%s does not answer (%w): is the service running there? --server names another one", c.base, refused.Err)
 	}
@@ -209,6 +211,9 @@ func (a *apiAnswer) err() error {
 		return nil
 	}
 	var answer server.ErrorAnswer
+	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // as net/http has it
+		return &apiError{status: a.status, message: "the server answers with TLS alone: name it with https:// in --server"}
+	}
 	if json.Unmarshal(a.body, &answer) != nil || answer.Error.Message == "" {
 		return &apiError{status: a.status, message: fmt.Sprintf("the server answered %d %s", a.status, http.StatusText(a.status))}
 	}

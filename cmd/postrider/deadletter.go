@@ -297,7 +297,7 @@ type done struct {
 // eachOf does something with each that was named, also after one that could not be done; the first error is the verb's.
 func (c *chosenFlags) eachOf(ids []uuid.UUID, do func(uuid.UUID) (string, error)) (first error) {
 	if c.DryRun {
-		return usagef("--dry-run counts what a filter matches; the dead letters named are %d", len(ids))
+		return usagef("--dry-run counts what a filter matches, and here are ids")
 	}
 	results := make([]done, len(ids))
 	for i, id := range ids {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -53,22 +52,23 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 			return err
 		}
 		defer out.Abort()
-		p := newLetterProgress(os.Stderr)
+		line, letters, written := newProgressLine(), 0, 0
 		err = store.EachLetter(ctx, pool, c.filter(), func(l *store.Letter) error {
-			line, err := c.line(l)
+			text, err := c.line(l)
 			if err != nil {
 				return fmt.Errorf("dead letter %s: %w", l.ID, err)
 			}
 			if c.Output == "-" {
-				line = []byte(escapeControls(string(line))) // it may be a terminal; for JSON it is the same
+				text = []byte(escapeControls(string(text))) // it may be a terminal; for JSON it is the same
 			}
-			if _, err := out.Write(line); err != nil {
+			if _, err := out.Write(text); err != nil {
 				return fmt.Errorf("write to %s: %w", c.Output, err)
 			}
-			p.wrote(len(line))
+			letters, written = letters+1, written+len(text)
+			line.show(func() string { return fmt.Sprintf("%s, %.1f MB", plural(letters, "dead letter"), float64(written)/1e6) })
 			return nil
 		})
-		p.end()
+		line.end()
 		if err != nil {
 			return err
 		}
@@ -203,34 +203,4 @@ func utcTime(t *time.Time) *time.Time {
 	}
 	utc := t.UTC()
 	return &utc
-}
-
-// letterProgress tells somebody at a terminal how far it is, and says nothing elsewhere.
-type letterProgress struct {
-	out     io.Writer // nil = nobody looks
-	letters int
-	bytes   int64
-	told    time.Time
-}
-
-func newLetterProgress(terminal *os.File) *letterProgress {
-	p := &letterProgress{}
-	if info, err := terminal.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		p.out = terminal
-	}
-	return p
-}
-
-func (p *letterProgress) wrote(bytes int) {
-	p.letters, p.bytes = p.letters+1, p.bytes+int64(bytes)
-	if now := time.Now(); p.out != nil && now.Sub(p.told) > time.Second {
-		p.told = now
-		fmt.Fprintf(p.out, "\r%d dead letters, %.1f MB", p.letters, float64(p.bytes)/1e6)
-	}
-}
-
-func (p *letterProgress) end() {
-	if p.out != nil {
-		fmt.Fprintf(p.out, "\r%d dead letters, %.1f MB\n", p.letters, float64(p.bytes)/1e6)
-	}
 }

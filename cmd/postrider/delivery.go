@@ -153,7 +153,10 @@ func (c *deliveryRetryNowCmd) Run(ctx context.Context) error {
 	})
 }
 
-type deliveryDeadLetterNowCmd struct{ oneDelivery }
+type deliveryDeadLetterNowCmd struct {
+	oneDelivery
+	outputFlag
+}
 
 // Help is shown by delivery dead-letter-now --help.
 func (deliveryDeadLetterNowCmd) Help() string {
@@ -164,10 +167,10 @@ func (deliveryDeadLetterNowCmd) Help() string {
 func (c *deliveryDeadLetterNowCmd) Run(ctx context.Context) error {
 	return c.operate(ctx, func(ctx context.Context, o *store.Operator) error {
 		letter, err := o.DeadLetterNow(ctx, c.ID)
-		if err == nil {
-			_, err = fmt.Printf("Delivery %d became dead letter %s.\n", c.ID, letter)
+		if err != nil {
+			return err
 		}
-		return err
+		return c.print(object{"deliveryId": c.ID, "deadLetterId": letter}, func(w io.Writer) { fmt.Fprintf(w, "Delivery %d became dead letter %s.\n", c.ID, letter) })
 	})
 }
 
@@ -177,6 +180,7 @@ type eventCmd struct {
 
 type eventEraseCmd struct {
 	databaseFlags
+	outputFlag
 	SystemID string `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as postrider.events tells it."`
 	Topic    string `help:"Instead: all events of this topic with --subject." placeholder:"NAME"`
 	Subject  string `help:"Exactly this subject." placeholder:"SUBJECT"`
@@ -218,11 +222,10 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 			return err
 		case operation != nil:
 			return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-				return follow(ctx, letters, *operation, c.NoWait, outputFlag{})
+				return follow(ctx, letters, *operation, c.NoWait, c.outputFlag)
 			})
 		}
-		_, err = fmt.Printf("Events erased: %d\n", erased)
-		return err
+		return c.print(server.Erased{Events: erased}, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %d\n", erased) })
 	})
 }
 

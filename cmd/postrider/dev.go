@@ -34,6 +34,9 @@ const (
 	devDatabase    = "postrider"
 	devStopTimeout = 2 * time.Second
 	devStopWithin  = 4 * time.Second
+
+	// maxTimeScale is a day in a second. The engine looks for due attempts every 100 ms: beyond this it would see nothing but that.
+	maxTimeScale = 86400
 )
 
 type devCmd struct {
@@ -45,18 +48,24 @@ type devCmd struct {
 	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
 	ReadyFile  string `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	deadLetterFlags
-	Validate bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
-	LogLevel slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
+	TimeScale int        `name:"time-scale" help:"Make every wait between attempts this many times as short, 1 to 86400: under 60 a day of retries takes 24 minutes." default:"1" placeholder:"N"`
+	Validate  bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
+	LogLevel  slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
 // Help is shown by dev --help.
 func (devCmd) Help() string {
 	return `Nothing has to be set up: the database is private and removed at exit. Ctrl-C stops everything.
 
-Example:
+--time-scale divides what deliveries wait: the steps of every retry policy, its floors, jitter and probations, times to live,
+Retry-After, and the delay of a dead letter's export. What endpoints and people take is real: the ack timeout, and validating an
+endpoint by hand. Settings stay as they are written, and the database keeps them so.
+
+Examples:
   postrider dev
   postrider dev --keep ./data --ready-file /tmp/postrider.json
-  postrider dev --tls --keep ./data     # the certificate authority is kept with the database`
+  postrider dev --tls --keep ./data     # the certificate authority is kept with the database
+  postrider dev --time-scale 60         # a day of retries in 24 minutes`
 }
 
 // dev is what one `postrider dev` runs.
@@ -73,6 +82,9 @@ type dev struct {
 
 // Run executes dev until ctx ends.
 func (c *devCmd) Run(ctx context.Context) error {
+	if c.TimeScale < 1 || c.TimeScale > maxTimeScale {
+		return usagef("--time-scale must be between 1 and %d, a day in a second, not %d", maxTimeScale, c.TimeScale)
+	}
 	d := &dev{options: c, out: newPrinter(os.Stdout)}
 	defer d.out.close()
 	err := d.start(ctx)
@@ -173,7 +185,7 @@ func (d *dev) startService(ctx context.Context) error {
 		validation = nil
 	}
 	d.app, err = startApp(ctx, appOptions{
-		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, sealer: sealer, adminToken: d.ready.AdminToken,
+		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, timeScale: d.options.TimeScale, sealer: sealer, adminToken: d.ready.AdminToken,
 		listener: d.api, secureListener: d.secure, certificate: certificate,
 		egress:      egress{allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, allowHTTP: true},
 		stopTimeout: devStopTimeout, log: log, logAttempts: jobs.LogNone, // dev prints them itself

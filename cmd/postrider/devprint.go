@@ -73,7 +73,8 @@ func sequel(r jobs.AttemptReport) string {
 	case policy.Delivered:
 		return "delivered"
 	case policy.Retry:
-		return fmt.Sprintf("next attempt in %s (%s)", r.Verdict.At.Sub(r.Now).Round(100*time.Millisecond), r.Verdict.Why)
+		wait := r.Verdict.At.Sub(r.Now)
+		return fmt.Sprintf("next attempt in %s (%s)", wait.Round(either(wait < time.Second, time.Millisecond, 100*time.Millisecond)), r.Verdict.Why)
 	case policy.DeadLetter:
 		return fmt.Sprintf("dead-lettered: %s", r.Verdict.Reason)
 	default:
@@ -101,6 +102,9 @@ func (d *dev) greet() {
 	d.out.row("Topic", demoTopic+" with event subscriptions ok, flaky (500 twice, then 204) and refused (400)")
 	d.out.row("Topic key", d.ready.TopicKey)
 	d.out.row("Admin token", d.ready.AdminToken)
+	if n := d.options.TimeScale; n > 1 {
+		d.out.row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n, (24*time.Hour/time.Duration(n)).Round(time.Millisecond)))
+	}
 	d.out.line("")
 	d.out.line("Publish an event:")
 	d.out.line(d.curl("", d.ready.API, "my-1"))

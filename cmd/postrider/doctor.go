@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/migrations"
-	"postrider/policy"
 	"postrider/store"
 )
 
@@ -20,14 +17,15 @@ type doctorCmd struct {
 	databaseFlags
 	outputFlag
 	encryptionFlags
-	MaxConns  int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
-	Endpoint  []string `help:"Also judge whether the service may call this URL, from this machine's view of names." placeholder:"URL"`
-	AllowCIDR []string `name:"allow-cidr" help:"Address ranges that the service may call although they are not public, as of serve." env:"POSTRIDER_ALLOW_CIDR" placeholder:"RANGE"`
+	egressFlags
+	MaxConns int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	Endpoint []string `help:"Also judge whether the service may call this URL, and connect to it from here; nothing is sent." placeholder:"URL"`
 }
 
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
 	return `Nothing is changed. Each finding is ok, warn or fail, and says what to do. The exit code is 1 where something fails. docs/cli.md lists what is looked at.
+--allow-cidr, --allow-http, --delivery-proxy, --max-conns and the encryption key are those that serve has, from the environment as there.
 
 Examples:
   postrider doctor
@@ -75,14 +73,14 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	allow, err := parsePrefixes("--allow-cidr", c.AllowCIDR)
+	out, err := c.parse()
 	if err != nil {
 		return err
 	}
 	var found findings
 	c.look(ctx, &found)
 	for _, url := range c.Endpoint {
-		judgeEgress(ctx, &found, url, allow)
+		judgeEgress(ctx, &found, url, out)
 	}
 	if err := c.print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
 		return err
@@ -205,30 +203,5 @@ func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.P
 		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with; without it endpoints and access keys cannot be read")
 	default:
 		found.ok("encryption key", "it opens what is sealed")
-	}
-}
-
-// judgeEgress resolves and judges an endpoint as the service does when it calls one.
-func judgeEgress(ctx context.Context, found *findings, endpoint string, allow []netip.Prefix) {
-	host, addresses, err := resolveEndpoint(ctx, endpoint, allow)
-	if err != nil {
-		found.fail("egress", fmt.Sprintf("%s: %v", host, err), "use a public https URL, or start serve with --allow-cidr and the endpoint's range")
-		return
-	}
-	var judged []string
-	refused := 0
-	for _, a := range addresses {
-		if err := policy.Address(a, allow); err != nil {
-			refused++
-			judged = append(judged, err.Error())
-		}
-	}
-	switch {
-	case refused == len(addresses):
-		found.fail("egress", fmt.Sprintf("%s: %s", host, strings.Join(judged, "; ")), "start serve with --allow-cidr and the endpoint's range, if that is an address to be called")
-	case refused > 0:
-		found.warn("egress", fmt.Sprintf("%s: of %d addresses %s", host, len(addresses), strings.Join(judged, "; ")), "attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
-	default:
-		found.ok("egress", "%s may be called (%d addresses)", host, len(addresses))
 	}
 }

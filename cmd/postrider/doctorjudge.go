@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
-	"postrider/policy"
 	"postrider/store"
 )
 
@@ -186,7 +182,7 @@ func judgePartitions(found *findings, seen *store.Checkup) {
 		case p.Ahead == 0:
 			found.fail("partitions", p.Table+" has none for tomorrow: from midnight UTC on nothing can be stored", remedy)
 		case p.Ahead < store.PartitionsAhead-2:
-			found.warn("partitions", fmt.Sprintf("%s has those of %d days ahead, and should have %d", p.Table, p.Ahead, store.PartitionsAhead), remedy)
+			found.warn("partitions", fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, plural(p.Ahead, "day"), store.PartitionsAhead), remedy)
 		}
 		if p.Default {
 			found.warn("partitions", p.Table+" has a default partition, which is none of ours", "rows in it keep new days from being attached: move them, and detach it")
@@ -241,21 +237,11 @@ func judgeNodes(found *findings, seen *store.Checkup) {
 		found.ok("nodes", "%d alive, of one version", len(seen.Nodes))
 	}
 	if finds > 0 {
-		found.warn("sweeper", fmt.Sprintf("it has mended %d deliveries, batches or jobs that had come apart since the nodes began", finds), "nothing was lost; somebody changed the tables by hand, or it is a mistake of ours: please report it with the nodes' logs")
+		found.warn("sweeper", fmt.Sprintf("it has mended %s since the nodes began: deliveries, batches or jobs that had come apart", plural(finds, "row")), "nothing was lost; somebody changed the tables by hand, or it is a mistake of ours: please report it with the nodes' logs")
 	} else if len(seen.Nodes) > 0 {
 		found.ok("sweeper", "it found nothing to mend")
 	}
 	if seen.OldestDue != nil && *seen.OldestDue > lateJobs {
 		found.warn("backlog", fmt.Sprintf("attempts have been due for up to %s, %d or more", seen.OldestDue.Round(time.Second), seen.Waiting), "more nodes or workers; postrider.backlogs tells whose they are")
 	}
-}
-
-// resolveEndpoint judges the URL and looks its name up. host is what may be told of it: a query may be a secret.
-func resolveEndpoint(ctx context.Context, raw string, allow []netip.Prefix) (host string, addresses []netip.Addr, err error) {
-	u, err := policy.EndpointURL(raw, allow)
-	if err != nil {
-		return "the endpoint", nil, err
-	}
-	addresses, err = net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
-	return policy.BaseURL(u), addresses, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,11 +22,8 @@ func newParser(t *testing.T) *kong.Kong {
 func leaves(t *testing.T) (verbs []string) {
 	t.Helper()
 	for _, leaf := range newParser(t).Model.Leaves(true) {
-		words := []string{}
-		for n := leaf; n.Type == kong.CommandNode; n = n.Parent {
-			words = append([]string{n.Name}, words...)
-		}
-		verbs = append(verbs, strings.Join(words, " "))
+		_, verb, _ := strings.Cut(leaf.FullPath(), " ")
+		verbs = append(verbs, verb)
 	}
 	return verbs
 }
@@ -45,6 +43,26 @@ func TestEveryVerbHelps(t *testing.T) {
 	}
 }
 
+// silent are the verbs that print no data: they say in a line what they did, or run until they are ended.
+var silent = []string{
+	"apikey revoke", "bench sink", "completion", "complete-words", "deadletter cancel", "deadletter export", "delivery cancel", "delivery retry-now", "dev", "keys rotate",
+	"migrate up", "policy delete", "policy put", "ready", "serve", "sink", "subscription delete", "subscription pause", "subscription release", "subscription resume",
+	"topic delete", "user add", "user password", "user remove", "user role",
+}
+
+// Every verb that prints data prints it as JSON, too.
+func TestEveryVerbHasJSON(t *testing.T) {
+	t.Parallel()
+	for _, leaf := range newParser(t).Model.Leaves(false) {
+		_, verb, _ := strings.Cut(leaf.FullPath(), " ")
+		if slices.Contains(silent, verb) {
+			continue
+		}
+		has := slices.ContainsFunc(flagsOf(leaf), func(f *kong.Flag) bool { return f.Name == "output" && strings.Contains(f.Enum, "json") })
+		require.True(t, has, "%s prints data and has no -o json", verb)
+	}
+}
+
 func TestHelpListsTheVerbs(t *testing.T) {
 	t.Parallel()
 	r := postrider(t, nil, "--help")
@@ -52,6 +70,8 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	for _, verb := range leaves(t) {
 		require.Regexp(t, `(?m)^  `+verb+` `, r.stdout)
 	}
+	require.Equal(t, r.stdout, postrider(t, nil, "help").stdout)
+	require.Equal(t, postrider(t, nil, "topic", "create", "--help").stdout, postrider(t, nil, "help", "topic", "create").stdout)
 }
 
 func TestWrongUsage(t *testing.T) {

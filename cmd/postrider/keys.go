@@ -72,8 +72,12 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := sealer.CheckKey(ctx, pool); err != nil {
 		return err
 	}
-	sealed := map[string]int{}
-	retired, err := store.RotateKeys(ctx, pool, sealer, func(table string, rows int) { sealed[table] += rows })
+	sealed, line, all := map[string]int{}, newProgressLine(), 0
+	retired, err := store.RotateKeys(ctx, pool, sealer, func(table string, rows int) {
+		sealed[table], all = sealed[table]+rows, all+rows
+		line.show(func() string { return plural(all, "row") + " sealed" })
+	})
+	line.end()
 	if err != nil {
 		return err
 	}
@@ -81,7 +85,7 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 }
 
 func tellRotation(out io.Writer, key string, sealed map[string]int, retired []string) error {
-	text := fmt.Sprintf("Sealed with key %s: %d topics, %d event subscriptions, %d handshakes.\n", key, sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"])
+	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, plural(sealed["topics"], "topic"), plural(sealed["event_subscriptions"], "event subscription"), plural(sealed["handshakes"], "handshake"))
 	if len(retired) == 0 {
 		text += "No other key was in use.\n"
 	} else {

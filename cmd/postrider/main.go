@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -56,20 +57,29 @@ func main() {
 // run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
 func run(ctx context.Context, args []string) int {
 	var c cli
+	var hint string // for who used it wrongly
 	parser, err := kong.New(&c,
 		kong.Name("postrider"),
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Exit(func(code int) { os.Exit(min(code*2, 2)) }), // kong's own: 80 for wrong usage, 1 for a bad value in the environment
+		kong.Exit(func(code int) { // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
+			fmt.Fprint(os.Stderr, hint)
+			os.Exit(min(code*2, 2))
+		}),
 	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "postrider:", err)
 		return 1
 	}
+	if len(args) > 0 && args[0] == "help" { // as many programs have it: help topic create
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
+		hint = misreadList(args, err)
+		parser.Stdout = os.Stderr // of the usage: a pipe wants none
 		parser.FatalIfErrorf(err)
 		return 2
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,12 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	defer pool.Close()
 	// For the line below only, and read before Up's lock: where another process is half way, the answer may be an error.
 	before, _ := migrations.ReadStatus(ctx, pool)
-	if err := migrations.Up(ctx, pool, out); err != nil {
+	var notices bytes.Buffer
+	err = waiting("the schema is migrated", func() error { return migrations.Up(ctx, pool, &notices) })
+	if _, told := notices.WriteTo(out); err == nil {
+		err = told
+	}
+	if err != nil {
 		return err
 	}
 	after, err := migrations.ReadStatus(ctx, pool)

@@ -43,7 +43,7 @@ func (c *deadletterEventsCmd) Run(ctx context.Context) error {
 	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
 		if c.DryRun {
 			found, err := letters.CountEvents(ctx, c.Topic, c.Subscription, c.From, c.Until)
-			return c.counted(found, "past events match", err)
+			return c.counted(found, "past event", err)
 		}
 		id, err := letters.RedeliverEvents(ctx, c.Topic, c.Subscription, c.From, c.Until, c.Rate)
 		if err != nil {
@@ -83,7 +83,7 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 func (c *chosenFlags) inBulk(ctx context.Context, letters *store.DeadLetters, filter *store.DeadLetterFilter, start func() (uuid.UUID, error)) error {
 	if c.DryRun {
 		found, err := letters.Count(ctx, filter)
-		return c.counted(found, "dead letters match", err)
+		return c.counted(found, "dead letter", err)
 	}
 	id, err := start()
 	if err != nil {
@@ -92,13 +92,14 @@ func (c *chosenFlags) inBulk(ctx context.Context, letters *store.DeadLetters, fi
 	return follow(ctx, letters, id, c.NoWait, c.outputFlag)
 }
 
-// counted prints what a dry run found.
-func (f outputFlag) counted(found store.Matched, what string, err error) error {
+// counted prints what a dry run found; thing is one of them.
+func (f outputFlag) counted(found store.Matched, thing string, err error) error {
 	if err != nil {
 		return err
 	}
 	return f.print(server.DescribeMatched(found), func(w io.Writer) {
-		fmt.Fprintf(w, "%s%d %s%s.\n", either(found.AtLeast, "At least ", ""), found.Matched, what, either(found.AtLeast, "; counting was stopped", ""))
+		text := plural(found.Matched, thing) + either(found.Matched == 1, " matches", " match")
+		fmt.Fprintf(w, "%s%s%s.\n", either(found.AtLeast, "At least ", ""), text, either(found.AtLeast, "; counting was stopped", ""))
 	})
 }
 
@@ -112,25 +113,25 @@ const (
 func follow(ctx context.Context, letters *store.DeadLetters, id uuid.UUID, noWait bool, out outputFlag) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	told := false
+	told, line := false, newProgressLine()
+	defer line.end()
 	for began := time.Now(); ; {
 		o, err := letters.Operation(ctx, id)
 		if err != nil {
 			return err
 		}
 		if noWait || o.State != store.OperationRunning {
-			clearProgress()
+			line.end()
 			return ended(o, out)
 		}
-		if progress(o); !told && o.Done+o.Skipped+o.Failed == 0 && o.ReachedAt == nil && time.Since(began) > idlePatience {
+		if line.show(func() string { return progress(o) }); !told && o.Done+o.Skipped+o.Failed == 0 && o.ReachedAt == nil && time.Since(began) > idlePatience {
 			told = true
-			clearProgress()
+			line.end()
 			fmt.Fprintln(os.Stderr, "postrider: nothing was done yet: is postrider serve running?")
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			clearProgress()
 			return fmt.Errorf("operation %s goes on without this; stop it with: postrider deadletter cancel %s", id, id)
 		}
 	}
@@ -166,31 +167,15 @@ func howFar(o *store.Operation) string {
 	return fmt.Sprintf("%d%s %s, %d skipped, %d failed", o.Done, of, verb, o.Skipped, o.Failed)
 }
 
-// progress rewrites one line of a terminal.
-func progress(o *store.Operation) {
-	if onTerminal() {
-		reached := ""
-		if o.ReachedAt != nil {
-			reached = ", looked at until " + moment(*o.ReachedAt)
-		}
-		fmt.Fprintf(os.Stderr, "\r\x1b[K%s: %s%s", o.State, howFar(o), reached)
+// progress is a line that says how far an operation is.
+func progress(o *store.Operation) string {
+	line := ""
+	if o.Matched != nil && !o.MatchedAtLeast {
+		line = bar(o.Done+o.Skipped+o.Failed, *o.Matched)
 	}
-}
-
-func clearProgress() {
-	if onTerminal() {
-		fmt.Fprint(os.Stderr, "\r\x1b[K")
+	line += o.State + ": " + howFar(o)
+	if o.ReachedAt != nil {
+		line += ", looked at until " + moment(*o.ReachedAt)
 	}
-}
-
-func onTerminal() bool { return isTerminal(os.Stderr) }
-
-// isTerminal reports whether a person is at the other end. The null device is of the same kind as a terminal.
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	return line
 }

@@ -167,7 +167,7 @@ func optionLines(p *policy.Policy) [][2]string {
 	}
 }
 
-func either(holds bool, yes, no string) string {
+func either[T any](holds bool, yes, no T) T {
 	if holds {
 		return yes
 	}

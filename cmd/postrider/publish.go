@@ -62,11 +62,17 @@ func (c *publishCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := &publisher{client: client, target: target, batch: c.Batch, rate: c.Rate, retryFor: c.RetryFor, keepGoing: c.KeepGoing, run: newRunID(), terminal: onTerminal()}
+	p := &publisher{client: client, target: target, batch: c.Batch, rate: c.Rate, retryFor: c.RetryFor, keepGoing: c.KeepGoing, run: newRunID(), progress: *newProgressLine()}
 	if c.made() {
 		p.all = c.Count
 	}
 	err = p.publish(ctx, c.events(target))
+	if err != nil && p.tally.sent == 0 {
+		return err // what there is to say is why nothing was sent
+	}
+	if wrong := (*usageError)(nil); errors.As(err, &wrong) {
+		err = errors.New(err.Error()) // no wrong usage any more: something was done
+	}
 	summary := p.tally.summary(c.Topic)
 	if printed := c.print(summary, func(w io.Writer) { fmt.Fprintln(w, summary.String()) }); err == nil {
 		err = printed
@@ -94,6 +100,25 @@ func (c *publishCmd) check() error {
 		return usagef("--data: not JSON; a text has quotation marks, too: '\"hello\"'")
 	case !c.made() && len(c.Files) == 0 && isTerminal(os.Stdin):
 		return usagef("no events: name a file, pipe them in, or make some with --sample or --type")
+	}
+	return c.readable()
+}
+
+// readable opens each file, so that none is missed after the events of others were sent.
+func (c *publishCmd) readable() error {
+	for _, name := range c.Files {
+		if name == "-" {
+			continue
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return usagef("%v", err)
+		}
+		info, err := file.Stat()
+		_ = file.Close()
+		if err == nil && info.IsDir() {
+			return usagef("%s is a directory", name)
+		}
 	}
 	return nil
 }
@@ -189,11 +214,6 @@ func (s publishSummary) String() string {
 		text += fmt.Sprintf(" %d were sent again.", s.Retries)
 	}
 	return text
-}
-
-// plural is a number of things.
-func plural(n int, thing string) string {
-	return fmt.Sprintf("%d %s", n, either(n == 1, thing, thing+"s"))
 }
 
 // refusedEventsError tells which events were not accepted.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,8 +33,7 @@ type publisher struct {
 
 	pending  []byte // an event that was read and did not fit
 	tally    tally
-	terminal bool
-	shown    time.Time
+	progress progressLine
 }
 
 func newRunID() string { return uuid.NewString() }
@@ -51,7 +48,7 @@ type tally struct {
 // publish sends everything. Its error names the first events that were not accepted.
 func (p *publisher) publish(ctx context.Context, events eventSource) error {
 	p.tally.began = time.Now()
-	defer p.endShow()
+	defer p.progress.end()
 	var first error
 	for {
 		due, err := p.due(ctx)
@@ -214,32 +211,10 @@ func roundTo(f float64, digits int) float64 {
 
 func millis(d time.Duration) float64 { return roundTo(float64(d)/float64(time.Millisecond), 1) }
 
-// showInterval is between two changes of the progress line: more often nobody can read it.
-const showInterval = 250 * time.Millisecond
-
-// show rewrites a line of a terminal; it does nothing elsewhere.
+// show tells how far it is.
 func (p *publisher) show() {
-	if !p.terminal || time.Since(p.shown) < showInterval {
-		return
-	}
-	p.shown = time.Now()
-	s := p.tally.summary(p.target.name)
-	fmt.Fprintf(os.Stderr, "\r\x1b[K%s%d sent, %d accepted, %d failed, %.0f/s, p50 %.1f ms, p99 %.1f ms", bar(s.Sent, p.all), s.Sent, s.Accepted, s.Failed, float64(s.Accepted)/max(s.Seconds, 0.001), s.P50Ms, s.P99Ms)
-}
-
-func (p *publisher) endShow() {
-	if p.terminal {
-		clearProgress()
-	}
-}
-
-const progressWidth = 24
-
-// bar is how much is done, where that is known.
-func bar(done, all int) string {
-	if all <= 0 {
-		return ""
-	}
-	full := min(done*progressWidth/all, progressWidth)
-	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", progressWidth-full) + "] "
+	p.progress.show(func() string {
+		s := p.tally.summary(p.target.name)
+		return fmt.Sprintf("%s%d sent, %d accepted, %d failed, %.0f/s, p50 %.1f ms, p99 %.1f ms", bar(s.Sent, p.all), s.Sent, s.Accepted, s.Failed, float64(s.Accepted)/max(s.Seconds, 0.001), s.P50Ms, s.P99Ms)
+	})
 }

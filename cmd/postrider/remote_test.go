@@ -146,6 +146,7 @@ func refusedVerbs(t *testing.T, r *remote) {
 `, said)
 	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr, "set POSTRIDER_API_KEY, or --api-key")
 	require.Contains(t, r.run(t, 1, "topic", "list", "--server", "http://127.0.0.1:1").stderr, "is the service running there?")
+	require.Contains(t, r.run(t, 1, "topic", "list", "--server", strings.Replace(r.api, "http:", "https:", 1)).stderr, "answers without TLS: name it with http://")
 	for _, args := range [][]string{
 		{"topic", "list", "--server", "ftp://x"},
 		{"topic", "list", "--server", "https://events.example.com", "--api-key", ""},
@@ -193,7 +194,15 @@ func publishVerb(t *testing.T, r *remote) {
 	require.Equal(t, 2, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id IN ('p4', 'p5', 'p7')"), "it stops there")
 	require.Contains(t, r.run(t, 1, "publish", "published", wrong, "--batch", "1", "--keep-going").stdout, "4 events to topic published")
 	require.Equal(t, 1, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'p7'"))
-	require.Contains(t, r.run(t, 2, "publish", "published", writtenFile(t, cloudEvent("p8")+`{"id":`)).stderr, "it ends in the middle of an event")
+	broken := r.run(t, 1, "publish", "published", writtenFile(t, cloudEvent("p8")+`{"id":`))
+	require.Contains(t, broken.stderr, "it ends in the middle of an event")
+	require.Contains(t, broken.stdout, "1 accepted", "something was done: that is no wrong usage")
+	for _, second := range []string{"/none", "/"} {
+		refused := r.run(t, 2, "publish", "published", writtenFile(t, cloudEvent("p10")), second)
+		require.Empty(t, refused.stdout)
+	}
+	require.Empty(t, r.run(t, 2, "publish", "published", writtenFile(t, "no event")).stdout)
+	require.Zero(t, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE event_id = 'p10'"), "files are opened before anything is sent")
 
 	onlyTheKey := postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=none", "POSTRIDER_TOPIC_KEY=" + key}, "publish", "published", writtenFile(t, cloudEvent("p9")))
 	require.Zero(t, onlyTheKey.code, onlyTheKey.stderr)

@@ -31,6 +31,7 @@ func TestSQLOnlyReads(t *testing.T) {
 				r := postrider(t, db.env(), "sql", row.statement)
 				require.Equal(t, 1, r.code)
 				require.Regexp(t, "^postrider: run the statement: .*("+row.says+")", r.stderr)
+				require.Empty(t, r.stdout)
 			})
 		}
 	})
@@ -53,11 +54,11 @@ func TestSQLPrints(t *testing.T) {
 	db := migratedDatabase(t)
 	r := postrider(t, db.env(), "sql", "SELECT name, built_in FROM postrider.retry_policies WHERE name = 'ga-2021'")
 	require.Zero(t, r.code, r.stderr)
-	require.Equal(t, "name     built_in\nga-2021  true\n(1 rows)\n", r.stdout)
+	require.Equal(t, "name     built_in\nga-2021  true\n(1 row)\n", r.stdout)
 
 	r = postrider(t, db.env(), "sql", "SELECT sum(1.5) AS total, interval '90 seconds' AS span, NULL::numeric AS nothing")
 	require.Zero(t, r.code, r.stderr)
-	require.Equal(t, "total  span      nothing\n1.5    00:01:30  \n(1 rows)\n", r.stdout)
+	require.Equal(t, "total  span      nothing\n1.5    00:01:30  \n(1 row)\n", r.stdout)
 
 	r = postrider(t, db.env(), "sql", "-o", "json", "SELECT 1 AS n, NULL AS nothing, '00000000-0000-0000-0000-00000000000a'::uuid AS id")
 	require.Zero(t, r.code, r.stderr)

@@ -52,6 +52,9 @@ func (l *listedRows) Err() error { return nil }
 
 // printRows prints rows in one of the forms table, json and csv.
 func printRows(out io.Writer, form string, names []string, rows someRows) error {
+	if len(names) == 0 && !rows.Next() { // refused before there was a column, or a statement that answers nothing
+		return rows.Err()
+	}
 	as := map[string]func(io.Writer, []string, someRows) error{"table": printTable, "json": printJSONRows, "csv": printCSV}[form]
 	return as(out, names, rows)
 }
@@ -78,7 +81,7 @@ func printTable(out io.Writer, names []string, rows someRows) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the rows: %w", err)
 	}
-	_, err := fmt.Fprintf(out, "(%d rows)\n", count)
+	_, err := fmt.Fprintf(out, "(%s)\n", plural(count, "row"))
 	return err
 }
 

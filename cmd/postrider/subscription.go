@@ -141,5 +141,5 @@ func printTested(w io.Writer, events []event.Event, tested server.FilterResults)
 			}
 		}
 	}
-	fmt.Fprintf(w, "(%d of %d events are wanted)\n", wanted, len(tested.Value))
+	fmt.Fprintf(w, "(%d of %s wanted)\n", wanted, plural(len(tested.Value), "event"))
 }

@@ -49,7 +49,7 @@ func TestSubscriptionTestFilter(t *testing.T) {
 		`2 shop.order [31morders/2 no subjectEndsWith the subject is "\x1b[31morders/2", but must end with "1"`, // it is quoted
 		"advancedFilters[0] data.total is 5, but must be greater than 10",
 	}, table[2:5])
-	require.Equal(t, "(1 of 3 events are wanted)", table[5])
+	require.Equal(t, "(1 of 3 events wanted)", table[5])
 
 	const path = "/v1/topics/orders/subscriptions/billing/testFilter"
 	asJSON := run("-o", "json")
@@ -60,13 +60,13 @@ func TestSubscriptionTestFilter(t *testing.T) {
 	brought, filter := writtenFile(t, order("9", 11)), writtenFile(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"id","values":["9\u009b"],"value":null}]}`)
 	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`), run("--event", brought, "-o", "json"))
 	require.Contains(t, run("--event", brought), `must end with "1"`)
-	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 events are wanted)", "a filter that is stored nowhere")
-	require.Contains(t, run("--filter", filter), "(0 of 3 events are wanted)")
+	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event wanted)", "a filter that is stored nowhere")
+	require.Contains(t, run("--filter", filter), "(0 of 3 events wanted)")
 	require.Equal(t, 3, one[int](db, "SELECT count(*) FROM postrider.events"), "nothing is stored")
 
 	piped := startProcess(t, db.env(), "sh", "-c", `"$0" subscription test-filter orders billing --event - < "$1"`, program, writtenFile(t, order("91", 11)))
 	require.Zero(t, piped.wait(), piped.stderr.String())
-	require.Contains(t, piped.stdout.String(), "(1 of 1 events are wanted)")
+	require.Contains(t, piped.stdout.String(), "(1 of 1 event wanted)")
 }
 
 func writtenFile(t *testing.T, text string) string {

@@ -25,11 +25,11 @@ type settingFlags struct {
 	SubjectEndsWith     *string  `help:"Only events whose subject ends so." placeholder:"TEXT"`
 	SubjectCase         azBool   `name:"subject-case-sensitive" help:"Does the case of a subject matter?" placeholder:"true|false"`
 	AdvancedFilter      []string `sep:"none" help:"One more condition: key, operator and values in one argument, such as 'data.total NumberGreaterThan 100'. Quote a value that has spaces." placeholder:"'KEY OPERATOR VALUE …'"`
-	FilteringOnArrays   azBool   `name:"enable-advanced-filtering-on-arrays" help:"Do advanced filters look into arrays?" placeholder:"true|false"`
+	FilteringOnArrays   azBool   `name:"enable-advanced-filtering-on-arrays" aliases:"enable-af-arr" help:"Do advanced filters look into arrays?" placeholder:"true|false"`
 	MaxDeliveryAttempts *int     `help:"Attempts after which an event is given up." placeholder:"N"`
 	EventTTL            *int     `name:"event-ttl" help:"Minutes after which an event is given up." placeholder:"MINUTES"`
 	MaxEventsPerBatch   *int     `help:"The most events one request carries." placeholder:"N"`
-	PreferredBatchSize  *int     `name:"preferred-batch-size-in-kilobytes" help:"How large the body of a batch should be." placeholder:"KB"`
+	PreferredBatchSize  *int     `name:"preferred-batch-size-in-kilobytes" aliases:"pref-batch-size-kb" help:"How large the body of a batch should be." placeholder:"KB"`
 	DeadletterEndpoint  string   `name:"deadletter-endpoint" help:"Where events go that are given up: rows, none, a location that serve allows (file://, s3://, azblob://), or the resource id of a storage container." placeholder:"WHERE"`
 	ExpirationDate      string   `help:"When it is deleted: a date, or a time such as 2030-01-31T12:00:00Z." placeholder:"TIME"`
 	Labels              []string `help:"Free texts." placeholder:"LABEL"`
@@ -44,6 +44,7 @@ type settingFlags struct {
 	RetryTransportErrors    azBool `group:"Beyond the Azure CLI:" help:"Is another attempt made where there was no answer?" placeholder:"true|false"`
 	Signing                 azBool `group:"Beyond the Azure CLI:" help:"Are deliveries signed?" placeholder:"true|false"`
 	EndpointValidation      string `group:"Beyond the Azure CLI:" help:"required, or skip: you vouch for the endpoint." placeholder:"HOW"`
+	connectionFlags
 }
 
 // azBool is true, false or not said. The Azure CLI takes the flag alone for true, too.
@@ -97,6 +98,9 @@ func (f *settingFlags) settings() (object, error) {
 		s["deadLetterDestination"] = deadLettersTo(f.DeadletterEndpoint)
 	}
 	if err := f.expiration(s); err != nil {
+		return nil, err
+	}
+	if err := f.connection(s); err != nil {
 		return nil, err
 	}
 	return s, f.attributes(s)

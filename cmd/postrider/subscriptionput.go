@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
-	"time"
 )
 
 // oneRemoteSubscription is what these verbs take.
@@ -21,6 +19,7 @@ type subscriptionCreateCmd struct {
 	oneRemoteSubscription
 	outputFlag
 	settingFlags
+	azureFlags
 	Replace bool `help:"Where it exists already, replace it; what is left out takes its default."`
 }
 
@@ -66,6 +65,7 @@ type subscriptionUpdateCmd struct {
 	oneRemoteSubscription
 	outputFlag
 	settingFlags
+	azureFlags
 	Unset []string `help:"Take a setting's default back; its name is the API's, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
 }
 
@@ -254,6 +254,8 @@ func printSubscription(w io.Writer, s object) {
 		{"hold", "hold.reason"},
 		{"held deliveries", "hold.heldDeliveries"},
 		{"endpoint validation", "endpointValidation"},
+		{"least TLS version", "minimumTlsVersionAllowed"},
+		{"tokens from", "oauth2.tokenUrl"},
 		{"created at", "createdAt"},
 		{"updated at", "updatedAt"},
 	} {
@@ -263,30 +265,15 @@ func printSubscription(w io.Writer, s object) {
 		}
 		fmt.Fprintf(w, "%s\t%s\n", row[0], oneLine(plainText(value)))
 	}
+	for _, row := range [][2]string{{"own authorities", "certificateAuthorities"}, {"client certificate", "clientCertificate"}} {
+		if value := valueAt(s, row[1]); value != nil && value != "" {
+			fmt.Fprintf(w, "%s\tyes\n", row[0]) // -o json has the certificates
+		}
+	}
 	if valueAt(s, "validation") != nil && valueAt(s, "validation.state") != "succeeded" {
 		fmt.Fprintf(w, "handshake\t%s\n", oneLine(plainText(valueAt(s, "validation.message"))))
 		if link := valueAt(s, "validation.validationUrl"); link != nil {
 			fmt.Fprintf(w, "to be opened\t%s\n", oneLine(plainText(link)))
-		}
-	}
-}
-
-// waiting does something that may take long. After a second a line of the terminal says what is waited for.
-func waiting(what string, do func() error) error {
-	if !onTerminal() {
-		return do()
-	}
-	began, done := time.Now(), make(chan error, 1)
-	go func() { done <- do() }()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-done:
-			clearProgress()
-			return err
-		case <-tick.C:
-			fmt.Fprintf(os.Stderr, "\r\x1b[Kwaiting until %s: %.0f s", what, time.Since(began).Seconds())
 		}
 	}
 }

@@ -106,6 +106,7 @@ func TestServeTLS(t *testing.T) {
 	response, _, err = get(t.Context(), caller, strings.Replace(n.api, "https:", "http:", 1)+"/readyz")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, response.StatusCode, "nothing is served in the clear")
+	require.Contains(t, postrider(t, nil, "topic", "list", "--server", strings.Replace(n.api, "https:", "http:", 1)).stderr, "name it with https:// in --server")
 
 	code, _ := n.stop()
 	require.Zero(t, code)

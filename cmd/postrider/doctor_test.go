@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// well is a database that has nothing wrong with it.
+func well(now time.Time) *store.Checkup {
+	return &store.Checkup{
+		Server:     store.ServerFacts{VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18},
+		Settings:   map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "max_connections": "100", "superuser_reserved_connections": "3"},
+		HotTables:  []store.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
+		Holders:    []store.HorizonHolder{{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40}},
+		Partitions: []store.PartitionDays{{Table: "events", Ahead: 7, Today: true, Oldest: &now}},
+		Nodes:      []store.NodeFacts{{Name: "a", Version: "1", Silent: time.Second}},
+	}
+}
+
+func TestDoctorJudges(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	judge := func(c *store.Checkup) (found findings) {
+		judgeServer(&found, c, now)
+		judgeRights(&found, c)
+		judgeTables(&found, c)
+		judgeHolders(&found, c)
+		judgePartitions(&found, c)
+		judgeConnections(&found, c, 16)
+		judgeNodes(&found, c)
+		return found
+	}
+	found := judge(well(now))
+	require.Zero(t, found.count("warn")+found.count("fail"), found)
+	for _, row := range []struct {
+		level, check, says string
+		spoil              func(*store.Checkup)
+	}{
+		{"fail", "version", "PostgreSQL 14.2", func(c *store.Checkup) { c.Server.VersionNumber, c.Server.Version = 140002, "14.2" }},
+		{"fail", "writes", "it is a standby", func(c *store.Checkup) { c.Server.InReplica = true }},
+		{"fail", "writes", "default_transaction_read_only", func(c *store.Checkup) { c.Server.ReadOnly = true }},
+		{"fail", "durability", "fsync is off", func(c *store.Checkup) { c.Settings["fsync"] = "off" }},
+		{"fail", "durability", "synchronous_commit is off:", func(c *store.Checkup) { c.Settings["synchronous_commit"] = "off" }},
+		{"fail", "durability", "off for role r in database d", func(c *store.Checkup) {
+			c.Overrides = []store.SettingOverride{{Role: "r", Database: "d", Name: "synchronous_commit", Value: "off"}}
+		}},
+		{"warn", "timeouts", "statement_timeout = 5s", func(c *store.Checkup) {
+			c.Overrides = []store.SettingOverride{{Name: "statement_timeout", Value: "5s"}}
+		}},
+		{"warn", "clock", "differ by 1m0s", func(c *store.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
+		{"fail", "autovacuum", "is off", func(c *store.Checkup) { c.Settings["autovacuum"] = "off" }},
+		{"warn", "autovacuum", "switched off for river_job", func(c *store.Checkup) { c.HotTables[0].Autovacuum = false }},
+		{"warn", "autovacuum", "500000 dead rows", func(c *store.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
+		{"fail", "rights", "deliveries", func(c *store.Checkup) { c.Unreachable = []string{"deliveries"} }},
+		{"warn", "roles", "postrider_reader", func(c *store.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
+		{"warn", "vacuum horizon", "open for 20m0s", func(c *store.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
+		{"warn", "vacuum horizon", "prepared transaction", func(c *store.Checkup) {
+			c.Holders = []store.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
+		}},
+		{"warn", "vacuum horizon", "nobody reads replication slot standby, which keeps 1024 GiB", func(c *store.Checkup) { c.Holders[1].Idle = true }},
+		{"warn", "vacuum horizon", "transactions behind", func(c *store.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
+		{"fail", "partitions", "none for today", func(c *store.Checkup) { c.Partitions[0].Today = false }},
+		{"fail", "partitions", "none for tomorrow", func(c *store.Checkup) { c.Partitions[0].Ahead = 0 }},
+		{"warn", "partitions", "3 days ahead", func(c *store.Checkup) { c.Partitions[0].Ahead = 3 }},
+		{"warn", "partitions", "default partition", func(c *store.Checkup) { c.Partitions[0].Default = true }},
+		{"warn", "connections", "of 17", func(c *store.Checkup) { c.Settings["max_connections"] = "20" }},
+		{"warn", "nodes", "none that delivers", func(c *store.Checkup) { c.Nodes = nil }},
+		{"warn", "nodes", "no sign of life", func(c *store.Checkup) { c.Nodes[0].Silent = time.Minute }},
+		{"warn", "nodes", "2 versions", func(c *store.Checkup) { c.Nodes = append(c.Nodes, store.NodeFacts{Name: "b", Version: "2"}) }},
+		{"warn", "sweeper", "mended 3 rows", func(c *store.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
+		{"warn", "backlog", "due for up to 2m0s", func(c *store.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
+	} {
+		spoiled := well(now)
+		row.spoil(spoiled)
+		found := judge(spoiled)
+		require.Condition(t, func() bool {
+			for _, f := range found {
+				if f.Level == row.level && f.Check == row.check && strings.Contains(f.Says, row.says) && f.Remedy != "" {
+					return true
+				}
+			}
+			return false
+		}, "%s %s %s: %+v", row.level, row.check, row.says, found)
+	}
+}
+
+func TestDoctorJudgesEndpoints(t *testing.T) {
+	t.Parallel()
+	answers := func(http.ResponseWriter, *http.Request) { t.Error("a doctor sends nothing") }
+	plain, secure := httptest.NewServer(http.HandlerFunc(answers)), httptest.NewTLSServer(http.HandlerFunc(answers))
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that the doctor gives up
+	for _, row := range []struct {
+		name, endpoint      string
+		flags               egressFlags
+		level, says, remedy string
+	}{
+		{"no URL", "ftp://a", egressFlags{}, "fail", "http or https", "public https URL"},
+		{"a user name", "https://user@example.com", egressFlags{}, "fail", "must not contain a user name", "public https URL"},
+		{"an odd literal", "https://2130706433/", egressFlags{}, "fail", "four decimal numbers", "public https URL"},
+		{"metadata", "https://169.254.169.254/", egressFlags{AllowCIDR: []string{"169.254.0.0/16"}}, "fail", "cloud metadata", "public https URL"},
+		{"a private address", "https://10.1.2.3/?code=secret", egressFlags{}, "fail", "10.1.2.3: private", "--allow-cidr"},
+		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
+		{"plain http at a name", "http://localhost:1/?code=secret", egressFlags{AllowCIDR: []string{"10.0.0.0/8"}}, "fail", "127.0.0.1", "--allow-cidr"},
+		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "mend the name"},
+		{"nobody listens", "http://127.0.0.1:1/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "does not answer from here", "firewalls"},
+		{"a certificate of nobody", secure.URL + "/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "certificate", "certificateAuthorities"},
+		{"it answers", plain.URL + "/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "ok", "may be called and answers in", ""},
+		{"through a proxy", "https://inside.example/?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy decides", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			out, err := row.flags.parse()
+			require.NoError(t, err)
+			var found findings
+			judgeEgress(t.Context(), &found, row.endpoint, out)
+			require.Len(t, found, 1)
+			require.Equal(t, row.level, found[0].Level, found)
+			require.Contains(t, found[0].Says, row.says)
+			require.Contains(t, found[0].Remedy, row.remedy)
+			require.Equal(t, row.level == "ok", found[0].Remedy == "")
+			require.NotContains(t, mustJSON(t, found), "secret")
+		})
+	}
+}
+
+// A name may lead to several addresses: those that may not be called are told one by one.
+func TestDoctorJudgesEachAddress(t *testing.T) {
+	t.Parallel()
+	u := &url.URL{Scheme: "http", Host: "billing.example.com"}
+	addresses := []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("93.184.216.34")}
+	open, refused := egress{allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}.judge(u, addresses)
+	require.Equal(t, addresses[:1], open)
+	require.Len(t, refused, 1)
+	require.Contains(t, refused[0], "--allow-http")
+	open, refused = egress{allowHTTP: true}.judge(u, addresses)
+	require.Equal(t, addresses[1:], open)
+	require.Contains(t, refused[0], "10.1.2.3")
+}
+
+// doctorSays runs the doctor and returns what it found of each check, the worst of several.
+func doctorSays(t *testing.T, code int, env []string, flags ...string) map[string]finding {
+	t.Helper()
+	r := postrider(t, env, append([]string{"doctor", "-o", "json"}, flags...)...)
+	require.Equal(t, code, r.code, r.stdout+r.stderr)
+	var list findings
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &list))
+	found := map[string]finding{}
+	for _, f := range list {
+		require.Equal(t, f.Level == "ok", f.Remedy == "", f)
+		if before := found[f.Check]; before.Level == "" || before.Level == "ok" || f.Level == "fail" {
+			found[f.Check] = f
+		}
+	}
+	return found
+}
+
+func requireFinding(t *testing.T, found map[string]finding, level, check, says string) {
+	t.Helper()
+	require.Equal(t, level, found[check].Level, "%s: %+v", check, found)
+	require.Contains(t, found[check].Says, says)
+}
+
+// The tests' PostgreSQL is not durable: a doctor never leaves it with exit code 0.
+func TestDoctorThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	direct := emptyDatabase(t)
+	p := startPgBouncer(t, direct)
+	unnamed := &database{t: t, url: p.url, pool: direct.pool}
+	found := doctorSays(t, 1, unnamed.env())
+	require.Len(t, found, 1)
+	requireFinding(t, found, "fail", "pooler", "leads to PgBouncer")
+	require.Contains(t, found["pooler"].Remedy, "--pgbouncer")
+
+	db := p.through(direct)
+	found = doctorSays(t, 1, db.env())
+	requireFinding(t, found, "fail", "schema", "this program needs")
+	require.Equal(t, "run: postrider migrate up", found["schema"].Remedy)
+	db.migrate()
+	found = doctorSays(t, 1, db.env())
+	requireFinding(t, found, "warn", "pooler", "passes no session settings on")
+	requireFinding(t, found, "warn", "nodes", "none that delivers is alive")
+
+	startNode(t, db)
+	direct.exec(strings.TrimPrefix(found["pooler"].Remedy, "run: "))
+	fresh := startPgBouncer(t, direct).through(direct) // older server connections keep what they began with
+	found = doctorSays(t, 1, fresh.env())
+	for _, check := range []string{"pooler", "version", "clock", "schema", "autovacuum", "vacuum horizon", "partitions", "connections", "nodes", "sweeper"} {
+		requireFinding(t, found, "ok", check, "")
+	}
+	require.Equal(t, "fail", found["durability"].Level)
+}
+
+// What is wrong with a real database is found there.
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	name := one[string](db, "SELECT quote_ident(current_database())")
+	db.exec("ALTER TABLE postrider_internal.river_job SET (autovacuum_enabled = off)")
+	db.exec("ALTER DATABASE " + name + " SET statement_timeout = '5min'")
+	db.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
+	db.exec("CREATE TABLE postrider_internal.events_rest PARTITION OF postrider_internal.events DEFAULT")
+	found := doctorSays(t, 1, append(db.env(), "POSTRIDER_ENCRYPTION_KEY=short"), "--max-conns", "1000")
+	requireFinding(t, found, "warn", "autovacuum", "switched off for river_job")
+	requireFinding(t, found, "warn", "timeouts", "statement_timeout = 5min in database")
+	requireFinding(t, found, "fail", "durability", "")
+	requireFinding(t, found, "warn", "partitions", "events has a default partition")
+	requireFinding(t, found, "warn", "connections", "1 node of up to 1001 connections")
+	requireFinding(t, found, "warn", "nodes", "none that delivers")
+	requireFinding(t, found, "fail", "encryption key", "")
+	require.Contains(t, doctorSays(t, 1, db.env())["encryption key"].Remedy, "set it to the service's key")
+
+	db.exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
+	requireFinding(t, doctorSays(t, 1, db.env()), "fail", "writes", "default_transaction_read_only is on")
+}
+
+func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
+	t.Parallel()
+	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://127.0.0.1:1/none"}), "fail", "connection", "the database does not answer")
+	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://%zz"}), "fail", "connection", "cannot be used")
+
+	db := migratedDatabase(t)
+	role := "doctor_" + one[string](db, "SELECT md5(current_database())")
+	db.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'x'")
+	defer func() { db.exec("DROP OWNED BY " + role + "; DROP ROLE " + role) }()
+	u, err := url.Parse(db.url)
+	require.NoError(t, err)
+	u.User = url.UserPassword(role, "x")
+	env := []string{"POSTRIDER_DATABASE_URL=" + u.String()}
+	requireFinding(t, doctorSays(t, 1, env), "fail", "schema", "its version cannot be read")
+	db.exec("GRANT USAGE ON SCHEMA postrider_internal TO " + role + "; GRANT SELECT ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
+	found := doctorSays(t, 1, env)
+	requireFinding(t, found, "fail", "rights", "may not read and write")
+	require.Contains(t, found["rights"].Remedy, "GRANT")
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+)
+
+// azureCreates and azureUpdates are the flags of az eventgrid event-subscription create and update, their other spellings included.
+// Source: Microsoft, Azure CLI reference, 2026-05.
+const (
+	azureCreates = `--name -n --source-resource-id --advanced-filter --azure-active-directory-application-id-or-uri --azure-active-directory-tenant-id --deadletter-endpoint
+		--deadletter-identity --deadletter-identity-endpoint --delivery-attribute-mapping --delivery-identity --delivery-identity-endpoint --delivery-identity-endpoint-type
+		--enable-advanced-filtering-on-arrays --enable-af-arr --endpoint --endpoint-type --event-delivery-schema --event-ttl --expiration-date --included-event-types --labels
+		--max-delivery-attempts --max-events-per-batch --preferred-batch-size-in-kilobytes --pref-batch-size-kb --storage-queue-msg-ttl --qttl --subject-begins-with
+		--subject-case-sensitive --subject-ends-with --resource-group -g --topic-name --system-topic-name --query`
+	azureUpdates = azureCreates + " --add --set --remove --ids"
+)
+
+// azureValues are values that the flags take, where "1" is none.
+var azureValues = map[string]string{
+	"--advanced-filter": "data.total NumberGreaterThan 100", "--delivery-attribute-mapping": "X-Team static audit", "--expiration-date": "2030-01-31",
+	"--endpoint-type": "webhook", "--enable-advanced-filtering-on-arrays": "true", "--enable-af-arr": "true", "--subject-case-sensitive": "true",
+}
+
+// Each flag of the Azure CLI does what it does there, or says what to say instead.
+func TestEveryFlagOfTheAzureCLI(t *testing.T) {
+	t.Parallel()
+	for verb, flags := range map[string]string{"create": azureCreates, "update": azureUpdates} {
+		for _, flag := range strings.Fields(flags) {
+			value := azureValues[flag]
+			if value == "" {
+				value = "1"
+			}
+			var c cli
+			parser, err := kong.New(&c, kong.BindTo(t.Context(), (*context.Context)(nil)))
+			require.NoError(t, err)
+			_, err = parser.Parse([]string{"subscription", verb, "orders", "billing", flag, value})
+			if err != nil {
+				require.ErrorContains(t, err, "a flag of the Azure CLI; here, ", flag)
+				continue
+			}
+			given := &c.Subscription.Create.settingFlags
+			if verb == "update" {
+				given = &c.Subscription.Update.settingFlags
+			}
+			settings, err := given.settings()
+			require.NoError(t, err, flag)
+			if flag != "--endpoint-type" {
+				require.Len(t, settings, 1, flag)
+			}
+		}
+	}
+}
+
+func TestAzureCommandLinesAreHelped(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ flags, says string }{
+		{"--name billing --source-resource-id /subscriptions/1", "the topic and the event subscription are the verb's two arguments"},
+		{"orders billing --source-resource-id /subscriptions/1", "the topic is the verb's first argument"},
+		{"orders billing --delivery-identity systemassigned", "--oauth2-token-url"},
+		{"orders billing --included-event-types A B", "--included-event-types takes its values as one argument: --included-event-types Shop.OrderPlaced,Shop.OrderPaid"},
+		{"orders billing --labels a b --endpoint https://x", "--labels takes its values as one argument"},
+		{"orders billing --advanced-filter data.n NumberIn 1", "'data.total NumberGreaterThan 100'"},
+	} {
+		refused := postrider(t, nil, append([]string{"subscription", "create"}, strings.Fields(row.flags)...)...)
+		require.Equal(t, 2, refused.code, row.flags)
+		require.Contains(t, refused.stderr, row.says)
+		require.Empty(t, refused.stdout, "what a pipe gets is no usage")
+	}
+	require.NotContains(t, postrider(t, nil, "subscription", "create", "--help").stdout, "--source-resource-id")
+	require.Empty(t, completions(newParser(t).Model.Node, []string{"subscription", "create", "--source"}))
+}
+
+func TestConnectionFlags(t *testing.T) {
+	t.Parallel()
+	f := connectionFlags{
+		MinimumTLS: "1.3", CertificateAuthorities: writtenFile(t, "CA\n"), ClientCertificate: writtenFile(t, "CERT\n"), ClientKey: writtenFile(t, "KEY\n"),
+		OAuth2TokenURL: "https://login.example.com/token", OAuth2ClientID: "postrider", OAuth2ClientSecretFile: writtenFile(t, "s3cret\n"), OAuth2Scope: "api://orders/.default",
+	}
+	settings := object{}
+	require.NoError(t, f.connection(settings))
+	require.JSONEq(t, `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":"CA","clientCertificate":{"certificate":"CERT","privateKey":"KEY"},
+		"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"s3cret","scope":"api://orders/.default"}}`, mustJSON(t, settings))
+	settings = object{}
+	require.NoError(t, (&connectionFlags{}).connection(settings))
+	require.Empty(t, settings)
+	require.Error(t, (&connectionFlags{ClientKey: "/none"}).connection(settings))
+}

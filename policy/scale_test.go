@@ -1,0 +1,106 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"postrider/policy"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestScaledShortensWhatWaits(t *testing.T) {
+	t.Parallel()
+	p, _ := policy.Builtin("ga-2021")
+	before := p.Clone()
+	fast := p.Scaled(60)
+	require.Equal(t, before, p, "the policy itself stays")
+	require.Equal(t, []time.Duration{
+		time.Second / 6, time.Second / 2, time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 3 * time.Minute, 6 * time.Minute,
+	}, roundedTo(time.Millisecond, fast.Steps, time.Second/6))
+	require.Equal(t, []time.Duration{12 * time.Minute, 24 * time.Minute, 24 * time.Minute}, []time.Duration{fast.Tail, fast.RetryWindow, fast.DefaultTTL})
+	require.Equal(t, []time.Duration{50 * time.Millisecond, 5 * time.Second, 4 * time.Minute}, []time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterGiveUp})
+	require.Equal(t, []time.Duration{5 * time.Second, 4 * time.Minute}, []time.Duration{fast.Probation.First, fast.Probation.Max})
+	require.Equal(t, 2*time.Second, fast.Cell(policy.KindWebhook, status(408)).MinDelay)
+	require.Equal(t, []time.Duration{p.AckTimeout, p.LateAnswerWindow}, []time.Duration{fast.AckTimeout, fast.LateAnswerWindow}, "the network is no faster")
+
+	namespace, _ := policy.Builtin("namespace-2023")
+	require.Equal(t, 5*time.Second, namespace.Scaled(60).Probation.ByOutcome[policy.OutcomeNotFound])
+	require.Equal(t, 5*time.Minute, namespace.Probation.ByOutcome[policy.OutcomeNotFound])
+	require.Same(t, &p, p.Scaled(1))
+}
+
+// roundedTo leaves the first as it is: a sixth of a second has no end.
+func roundedTo(unit time.Duration, spans []time.Duration, first time.Duration) []time.Duration {
+	out := []time.Duration{first}
+	for _, span := range spans[1:] {
+		out = append(out, span.Round(unit))
+	}
+	return out
+}
+
+// A wait of 0 means "none" or "no such bound": no scale may make one.
+func TestScaledLeavesNothingAtZero(t *testing.T) {
+	t.Parallel()
+	for _, p := range policy.Builtins() {
+		fast := p.Scaled(1 << 40)
+		for i, span := range [][2]time.Duration{
+			{p.Tail, fast.Tail},
+			{p.RetryWindow, fast.RetryWindow},
+			{p.JitterCap, fast.JitterCap},
+			{p.DefaultTTL, fast.DefaultTTL},
+			{p.DeadLetterDelay, fast.DeadLetterDelay},
+			{p.Probation.First, fast.Probation.First},
+			{p.Probation.Max, fast.Probation.Max},
+		} {
+			require.Equal(t, span[0] == 0, span[1] == 0, "%s %d", p.Name, i)
+		}
+		for i := range p.Cells {
+			require.Equal(t, p.Cells[i].MinDelay == 0, fast.Cells[i].MinDelay == 0)
+		}
+	}
+}
+
+func TestScaledRules(t *testing.T) {
+	t.Parallel()
+	p, _ := policy.Builtin("ga-2021")
+	hour := 60
+	rules := p.Resolve(policy.Wishes{TTLMinutes: &hour}).Scaled(60)
+	require.Equal(t, time.Minute, rules.Limits.TTL)
+	require.Equal(t, 12*time.Minute, rules.Policy.Tail)
+	require.Equal(t, 2*time.Second, rules.Wait(2*time.Minute))
+	require.Equal(t, 2*time.Minute, p.Resolve(policy.Wishes{}).Wait(2*time.Minute))
+}
+
+// A delivery under a scaled policy takes the same course as under the policy itself, with every time divided.
+func TestScaledDeliveriesTakeTheSameCourse(t *testing.T) {
+	t.Parallel()
+	const scale = 600
+	for _, p := range policy.Builtins() {
+		exact, fast := courseOf(t, p.Resolve(policy.Wishes{})), courseOf(t, p.Resolve(policy.Wishes{}).Scaled(scale))
+		require.Len(t, fast, len(exact), p.Name)
+		for i := range exact {
+			require.InDelta(t, exact[i].Seconds()/scale, fast[i].Seconds(), 1e-5, "%s, attempt %d", p.Name, i+2)
+		}
+	}
+}
+
+// courseOf are the times of all turns after the first attempt, of a delivery that meets nothing but 503.
+func courseOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
+	t.Helper()
+	a := firstAttempt(rules.Policy, status(503))
+	a.Limits = rules.Limits
+	for len(course) < 100 {
+		v := policy.Decide(rules.Policy, a)
+		if v.Action != policy.Retry {
+			return course
+		}
+		course = append(course, v.At.Sub(a.OwedSince))
+		if _, due := policy.Due(rules.Policy, a.OwedSince, v.At, a.Limits, true); !due {
+			return course
+		}
+		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedMarks = a.Number+1, v.At, v.At, v.SkippedMarks
+	}
+	t.Fatal("the delivery does not end")
+	return nil
+}
