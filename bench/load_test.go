@@ -33,7 +33,7 @@ func TestTemplate(t *testing.T) {
 		require.Len(t, event0, defaultEventBytes)
 		body := template.body()
 		require.Equal(t, "["+string(event0)+"]", string(body))
-		events, err := event.Parse(event.EventGrid, "application/json", body, "bench", event.Limits{})
+		events, err := event.Input{Schema: event.EventGrid, Topic: "bench"}.Parse("application/json", body)
 		require.NoError(t, err)
 		delivered, err := event.Body(nil, []*event.Event{&events[0]}, "bench", event.EventGrid, false)
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestTemplateOfSeveral(t *testing.T) {
 	several, err := newTemplate(endpoint, "key", defaultSubject, newRun(), 3, 400, plainEvent)
 	require.NoError(t, err)
 	several.patch(7, time.Now())
-	events, err := event.Parse(event.EventGrid, "application/json", several.body(), "bench", event.Limits{})
+	events, err := event.Input{Schema: event.EventGrid, Topic: "bench"}.Parse("application/json", several.body())
 	require.NoError(t, err)
 	require.Len(t, events, 3)
 	path := filepath.Join(t.TempDir(), "ledger")
@@ -107,7 +107,7 @@ func TestLoadInTurn(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		topic := strings.Split(r.URL.Path, "/")[2]
-		events, parseErr := event.Parse(event.EventGrid, "application/json", body, topic, event.Limits{})
+		events, parseErr := event.Input{Schema: event.EventGrid, Topic: topic}.Parse("application/json", body)
 		if err != nil || parseErr != nil || len(events) != 1 {
 			w.WriteHeader(http.StatusBadRequest)
 			return

@@ -9,9 +9,10 @@ import (
 	"postrider/event"
 )
 
-func ExampleParse() {
+func ExampleInput_Parse() {
 	body := []byte(`[{"id":"1","subject":"/orders/7","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z","data":{"total":9.5}}]`)
-	events, err := event.Parse(event.EventGrid, "application/json", body, "orders", event.DefaultLimits())
+	in := event.Input{Schema: event.EventGrid, Topic: "orders", Limits: event.DefaultLimits()}
+	events, err := in.Parse("application/json", body)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -24,7 +25,8 @@ func ExampleParse() {
 
 func ExampleError() {
 	body := []byte(`[{"id":"1","subject":"/orders/7","eventType":"OrderPlaced","eventTime":"yesterday"}]`)
-	_, err := event.Parse(event.EventGrid, "application/json", body, "orders", event.DefaultLimits())
+	in := event.Input{Schema: event.EventGrid, Topic: "orders", Limits: event.DefaultLimits()}
+	_, err := in.Parse("application/json", body)
 	var refusal *event.Error
 	if errors.As(err, &refusal) {
 		fmt.Println(refusal.Status, refusal.Code, refusal.Index, refusal.Field)

@@ -11,19 +11,6 @@ const (
 	statusUnsupportedMediaType = 415
 )
 
-// Parse reads a publish request's body into its events, all or none: the first mistake refuses the request with an *Error.
-// contentType is the request's header as received, topic the name of the topic that is published to. Zero events ("[]") is
-// no mistake. The events' Body slices share body's memory, which the caller must leave alone from then on.
-// A schema that Parse does not know is an error of the program, not an *Error. It is Input.Parse for the schemas that need no
-// mapping.
-//
-// data is accepted as it is, as long as it is JSON text: equal names, numbers of any size, escaped NULs and lone surrogates
-// included. What is required of an envelope: Microsoft, Azure Event Grid event schema, 2023-05-24, table of event
-// properties; CNCF, CloudEvents 1.0.2.
-func Parse(schema Schema, contentType string, body []byte, topic string, l Limits) ([]Event, error) {
-	return Input{Schema: schema, Topic: topic, Limits: l}.Parse(contentType, body)
-}
-
 // parser is one reading of a body: the scanner's place in it and what was found so far.
 type parser struct {
 	scanner

@@ -30,12 +30,16 @@ func change(body, member, by string) string {
 	return strings.Replace(body, member, by, 1)
 }
 
+func parseBody(schema Schema, contentType string, body []byte, topic string, l Limits) ([]Event, error) {
+	return Input{Schema: schema, Topic: topic, Limits: l}.Parse(contentType, body)
+}
+
 func parseGrid(body string) ([]Event, error) {
-	return Parse(EventGrid, "application/json", []byte(body), "orders", Limits{})
+	return parseBody(EventGrid, "application/json", []byte(body), "orders", Limits{})
 }
 
 func parseCloud(body string) ([]Event, error) {
-	return Parse(CloudEvents, "application/json", []byte(body), "orders", Limits{})
+	return parseBody(CloudEvents, "application/json", []byte(body), "orders", Limits{})
 }
 
 func TestParseEventGrid(t *testing.T) {
@@ -75,7 +79,7 @@ func TestParseCloudEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			events, err := Parse(CloudEvents, c.contentType, []byte(c.body), "orders", DefaultLimits())
+			events, err := parseBody(CloudEvents, c.contentType, []byte(c.body), "orders", DefaultLimits())
 			require.NoError(t, err)
 			require.Equal(t, c.want, events)
 		})
@@ -189,10 +193,10 @@ func TestParseRefusesTheBody(t *testing.T) {
 func TestParseRefusesTheShape(t *testing.T) {
 	t.Parallel()
 	structured := func(body string) ([]Event, error) {
-		return Parse(CloudEvents, "application/cloudevents+json", []byte(body), "orders", Limits{})
+		return parseBody(CloudEvents, "application/cloudevents+json", []byte(body), "orders", Limits{})
 	}
 	batch := func(body string) ([]Event, error) {
-		return Parse(CloudEvents, "application/cloudevents-batch+json", []byte(body), "orders", Limits{})
+		return parseBody(CloudEvents, "application/cloudevents-batch+json", []byte(body), "orders", Limits{})
 	}
 	for _, c := range []refusal{
 		{name: "Event Grid, object", parse: parseGrid, body: gridEvent, message: "expected an array of events, found an object"},
@@ -310,7 +314,7 @@ func TestParseLimits(t *testing.T) {
 	t.Parallel()
 	parse := func(l Limits) func(string) ([]Event, error) {
 		return func(body string) ([]Event, error) {
-			return Parse(EventGrid, "", []byte(body), "orders", l)
+			return parseBody(EventGrid, "", []byte(body), "orders", l)
 		}
 	}
 	three := "[" + gridEvent + ", " + gridEvent + " ," + gridEvent + "]"
@@ -365,7 +369,7 @@ func TestParseDuplicatesAroundTheMap(t *testing.T) {
 
 func TestParseRefusesTheContentType(t *testing.T) {
 	t.Parallel()
-	events, err := Parse(CloudEvents, "text/plain", []byte(cloudOne), "orders", Limits{})
+	events, err := parseBody(CloudEvents, "text/plain", []byte(cloudOne), "orders", Limits{})
 	require.Nil(t, events)
 	var got *Error
 	require.ErrorAs(t, err, &got)
@@ -382,7 +386,7 @@ func TestFirstInvalid(t *testing.T) {
 
 func TestParseUnknownSchema(t *testing.T) {
 	t.Parallel()
-	_, err := Parse("CustomInputSchema", "application/json", []byte("[]"), "orders", Limits{})
+	_, err := parseBody("CustomInputSchema", "application/json", []byte("[]"), "orders", Limits{})
 	require.EqualError(t, err, `parse events: unknown schema "CustomInputSchema"`)
 	var refusal *Error
 	require.NotErrorAs(t, err, &refusal)

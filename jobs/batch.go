@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -67,15 +66,13 @@ type batchAttempt struct {
 }
 
 func (a *batchAttempt) run(ctx context.Context) error {
-	if err := a.engine.store.WaitRecording(ctx); err != nil {
+	switch entered, err := a.enter(ctx); {
+	case err != nil:
 		return err
-	}
-	if !a.engine.gate.enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+	case !entered:
 		return a.park(ctx)
 	}
-	leave := sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
-	defer leave()
-	a.leave = leave
+	defer a.leave()
 	switch found, err := a.configure(ctx); {
 	case err != nil:
 		return err
@@ -205,7 +202,9 @@ func (a *batchAttempt) post() error {
 	}
 	err = a.conclude(started, met, size)
 	if late != nil {
-		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) { a.concludeLate(started, met, verdict, why) })
+		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) {
+			a.concludeLate(a.attempted(verdict, started, met), met, why)
+		})
 	}
 	return err
 }
@@ -323,15 +322,4 @@ func (a *batchAttempt) record(verdict policy.Verdict, fates []store.Fate) error 
 func (a *batchAttempt) named(r store.Result) store.Result {
 	r.BatchID, r.Events = a.batch.ID, len(a.batch.Members)
 	return r
-}
-
-func (a *batchAttempt) concludeLate(started time.Time, met answer, verdict policy.Verdict, why string) {
-	result := a.attempted(verdict, started, met)
-	a.engine.gate.learn(a.sub.ID, result.Outcome, met.result)
-	switch ended, err := a.engine.store.RecordLateBatch(context.Background(), result, why); {
-	case err != nil:
-		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "batch", a.batch.ID, "result", met.result.String(), "error", err)
-	case ended:
-		a.report(&result, met, a.work.Now(), true)
-	}
 }

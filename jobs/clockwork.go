@@ -68,10 +68,7 @@ func (e *Engine) keepLease(ctx context.Context) {
 			}
 		}
 		if len(dead) > 0 {
-			select {
-			case e.died <- struct{}{}: // no second is spent on waiting for the next look
-			default:
-			}
+			tell(e.died) // no second is spent on waiting for the next look
 		}
 		return nil
 	})

@@ -99,6 +99,7 @@ func (e *Engine) watchPublishes(ctx context.Context) time.Duration {
 	return promised / 2
 }
 
+// pause returns after a while, or when ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -25,6 +25,9 @@ const maxReruns = 20
 // recorded. It is no rerun: at 20 reruns an outage of half an hour would give up events that were never tried.
 const beginPause = 2 * time.Second
 
+// loadTries: a look at the holds that is old when it arrives is taken again. A database that is always as slow must not keep everything waiting.
+const loadTries = 3
+
 // DeliverArgs name one delivery attempt. Ids only: the body is read when the attempt begins.
 type DeliverArgs struct {
 	Delivery     int64 `json:"d"`
@@ -55,21 +58,19 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	defer d.engine.hands.forget(job.ID)
 	d.engine.store.Reach(store.PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
-	err := a.run(ctx)
-	if err == nil {
-		d.engine.ended.add(job.ID) // recorded: the row is gone
-	}
-	return d.engine.worked(a, err)
+	return d.engine.worked(a, a.run(ctx))
 }
 
 // worked is what River is told of a turn.
 func (e *Engine) worked(a *attempt, err error) error {
 	switch {
+	case err == nil:
+		e.ended.add(a.jobID) // recorded: the row is gone
 	case errors.Is(err, store.ErrNotFound):
 		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
 	case errors.Is(err, errInterrupted):
 		e.interrupted.add(a.jobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
-	case err != nil && !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
+	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
 		e.log.Warn("an attempt could not begin, trying again", "job", a.jobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)
 	}
@@ -94,16 +95,26 @@ type attempt struct {
 	ids    []string       // of the first few of them
 }
 
-func (a *attempt) run(ctx context.Context) error {
+// enter waits until results can be recorded, and takes a place at the endpoint; false where there is none to be had. Whoever entered leaves.
+func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
 	if err := a.engine.store.WaitRecording(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if !a.engine.gate.enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+		return false, nil
+	}
+	a.leave = sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
+	return true, nil
+}
+
+func (a *attempt) run(ctx context.Context) error {
+	switch entered, err := a.enter(ctx); {
+	case err != nil:
+		return err
+	case !entered:
 		return a.park(ctx)
 	}
-	leave := sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
-	defer leave()
-	a.leave = leave
+	defer a.leave()
 	work, err := a.load(ctx)
 	if err != nil {
 		return err
@@ -139,9 +150,6 @@ func (a *attempt) load(ctx context.Context) (*store.Work, error) {
 		work.Release()
 	}
 }
-
-// loadTries: a look at the holds that is old when it arrives is taken again. A database that is always as slow must not keep everything waiting.
-const loadTries = 3
 
 // turn says whether an attempt may be made now, and else what becomes of the delivery. A hold may have begun after the
 // publish, or while this job waited for its time.
@@ -239,7 +247,9 @@ func (a *attempt) post() error {
 	}
 	err = a.conclude(started, met)
 	if late != nil {
-		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) { a.concludeLate(started, met, verdict, why) })
+		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) {
+			a.concludeLate(a.attempted(verdict, started, met), met, why)
+		})
 	}
 	return err
 }

@@ -51,7 +51,6 @@ type Options struct {
 	AllowCIDR []netip.Prefix
 	// AllowHTTP lets endpoints at public addresses be called without TLS. Those in AllowCIDR always may be.
 	AllowHTTP bool
-	resolver  *net.Resolver // nil = the system's; tests have their own
 	// Proxy is what every request goes through; nil = none. Then it is the proxy that must refuse addresses that are not public: names
 	// are resolved there.
 	Proxy *url.URL
@@ -81,6 +80,8 @@ type Options struct {
 	LogAttempts LogAttempts
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
+
+	resolver *net.Resolver // nil = the system's; tests have their own
 }
 
 func (o *Options) withDefaults() {
@@ -115,26 +116,25 @@ func (o *Options) withDefaults() {
 
 // Engine makes delivery attempts. One per process.
 type Engine struct {
-	options Options
-	store   *store.Store
-	log     *slog.Logger
-	river   *river.Client[pgx.Tx]
-	held    *held
-	hands   *hands
-	ended   *endedJobs
-	died    chan struct{} // a node was found dead
-	// published: something was published by SQL.
-	published chan struct{}
-	exported  chan struct{} // an export has ended: more may be due
-	places    *places
-	gate      *gate
-	host      string
-
-	lines       ration
-	interrupted *held // attempts that Stop cut
-
+	options  Options
+	store    *store.Store
+	log      *slog.Logger
+	lines    ration // of the log
+	host     string
+	river    *river.Client[pgx.Tx]
+	gate     *gate
 	endpoint *endpointClient
 	cut      context.CancelFunc // ends the requests in flight
+	places   *places            // outside, for dead letters
+
+	hands       *hands     // jobs that this node's own publishes gave it
+	held        *held      // jobs that are being worked at
+	ended       *endedJobs // jobs whose row is gone, until River asks for them
+	interrupted *held      // jobs whose attempt was cut by Stop
+
+	died      chan struct{} // a node was found dead
+	published chan struct{} // something was published by SQL
+	exported  chan struct{} // an export has ended: more may be due
 
 	stopClockwork context.CancelFunc
 	clockwork     sync.WaitGroup
@@ -150,7 +150,10 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	e := &Engine{options: o, store: o.Store, log: o.Logger, held: newHeld(), ended: newEndedJobs(), died: make(chan struct{}, 1), exported: make(chan struct{}, 1), places: newPlaces(o.DeadLetters), gate: newGate(o.MaxWorkers), interrupted: newHeld(), host: host}
+	e := &Engine{
+		options: o, store: o.Store, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
+		held: newHeld(), interrupted: newHeld(), ended: newEndedJobs(), gate: newGate(o.MaxWorkers), places: newPlaces(o.DeadLetters),
+	}
 	e.hands = newHands(o.MaxWorkers, e.held.len)
 	e.hands.calms = !o.PollOnly
 	o.Store.SetRoom(e.room)
@@ -158,23 +161,16 @@ func New(o Options) (*Engine, error) {
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
 	e.endpoint.sent = func() { e.store.Reach(store.PointSent) }
 	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers, &deliverer{engine: e}); err != nil {
-		return nil, fmt.Errorf("add the delivery worker: %w", err)
-	}
-	if err := river.AddWorkerSafely(workers, &routeWorker{engine: e}); err != nil {
-		return nil, fmt.Errorf("add the route worker: %w", err)
-	}
-	if err := river.AddWorkerSafely(workers, &batchDeliverer{engine: e}); err != nil {
-		return nil, fmt.Errorf("add the batch worker: %w", err)
-	}
-	if err := river.AddWorkerSafely(workers, &handshaker{engine: e}); err != nil {
-		return nil, fmt.Errorf("add the handshake worker: %w", err)
-	}
-	if err := river.AddWorkerSafely(workers, &exporter{engine: e}); err != nil {
-		return nil, fmt.Errorf("add the export worker: %w", err)
-	}
-	if err := river.AddWorkerSafely(workers, &operator{engine: e}); err != nil {
-		return nil, fmt.Errorf("add the operation worker: %w", err)
+	err = errors.Join(
+		river.AddWorkerSafely(workers, &deliverer{engine: e}),
+		river.AddWorkerSafely(workers, &batchDeliverer{engine: e}),
+		river.AddWorkerSafely(workers, &routeWorker{engine: e}),
+		river.AddWorkerSafely(workers, &handshaker{engine: e}),
+		river.AddWorkerSafely(workers, &exporter{engine: e}),
+		river.AddWorkerSafely(workers, &operator{engine: e}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("add River's workers: %w", err)
 	}
 	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), e.hands, o.PollOnly}, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
@@ -188,7 +184,8 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		Schema:  migrations.Schema,
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{
-			store.DeliverQueue: {MaxWorkers: e.options.MaxWorkers}, store.RouteQueue: {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
+			store.DeliverQueue:   {MaxWorkers: e.options.MaxWorkers},
+			store.RouteQueue:     {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
 			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll()},
 			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval},
 			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll()},
@@ -245,7 +242,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){e.promote, e.keepLease, e.reclaim, e.keepPartitions, e.retain, e.clean, e.drain, e.expire, e.tellOperators, e.refill, e.expireHandshakes, e.claimExports, e.sweep, e.mergeRollups, e.vacuum, e.collect} {
+	for _, loop := range []func(context.Context){
+		e.promote, e.refill, e.collect, e.claimExports, e.keepLease, e.reclaim, e.sweep, e.drain, e.expire, e.expireHandshakes,
+		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.vacuum,
+	} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {

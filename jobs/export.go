@@ -46,19 +46,7 @@ func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. A location that refuses is a result and no error.
 func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
-	release := w.engine.held.add(job.ID)
-	defer release()
-	x, err := w.engine.store.LoadExport(ctx, job.Args.Export, job.ID)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil // ended meanwhile, or given to another job
-	case err != nil && !errors.Is(err, context.Canceled):
-		w.engine.log.Warn("dead letters to export could not be read, trying again", "export", job.Args.Export, "in", beginPause, "error", err)
-		return river.JobSnooze(beginPause)
-	case err == nil:
-		err = w.engine.export(ctx, x, job.ID)
-	}
-	return w.engine.settled(job.ID, err)
+	return workOwned(ctx, w.engine, "an export", job.Args.Export, job.ID, w.engine.store.LoadExport, w.engine.export)
 }
 
 // export tries once to write a file, and writes down what that came to.

@@ -3,7 +3,6 @@ package jobs
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,13 +35,6 @@ const (
 	awaitInterval = 5 * time.Second
 )
 
-// The pauses of a result that could not be written down. It is tried until the process stops: made again, a request would ask an
-// endpoint that has answered.
-const (
-	recordMinPause = 100 * time.Millisecond
-	recordMaxPause = 5 * time.Second
-)
-
 func (e *Engine) handshakePoll() time.Duration {
 	if e.options.PollOnly {
 		return handshakePollOnly
@@ -69,30 +61,7 @@ func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -
 
 // Work implements river.Worker. An endpoint that does not answer is a result and no error.
 func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
-	release := w.engine.held.add(job.ID)
-	defer release()
-	h, err := w.engine.store.LoadHandshake(ctx, job.Args.Handshake, job.ID)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil // concluded meanwhile, or given to another job
-	case err != nil && !errors.Is(err, context.Canceled):
-		w.engine.log.Warn("a handshake could not be read, trying again", "handshake", job.Args.Handshake, "in", beginPause, "error", err)
-		return river.JobSnooze(beginPause)
-	case err == nil:
-		err = w.engine.shake(ctx, h, job.ID)
-	}
-	return w.engine.settled(job.ID, err)
-}
-
-// settled notes how a job has ended that is no delivery's: nobody need look for its row, or Stop gives it back.
-func (e *Engine) settled(job int64, err error) error {
-	switch {
-	case err == nil:
-		e.ended.add(job)
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-		e.interrupted.add(job)
-	}
-	return err
+	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, job.ID, w.engine.store.LoadHandshake, w.engine.shake)
 }
 
 // shake makes one request and writes down what it came to.
@@ -139,25 +108,6 @@ func judge(h *store.Handshake, met policy.HandshakeAnswer, origin string) (outco
 		return policy.HandshakeByOrigin(met, origin, h.Callback)
 	}
 	return policy.HandshakeByCode(met, h.Code)
-}
-
-// untilRecorded repeats until it is written down or the process stops. Repeating is safe: a job that is gone changes nothing.
-func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
-	for pause := recordMinPause; ; pause = min(2*pause, recordMaxPause) {
-		err := record()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		e.log.Warn(what+" could not be recorded, trying again", "id", id, "in", pause, "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-	}
 }
 
 // question is one request of a handshake.

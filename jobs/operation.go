@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,23 +44,13 @@ func (w *operator) Timeout(*river.Job[OperationArgs]) time.Duration { return -1 
 // Work implements river.Worker. It stays until the next step is due and wakes whoever makes it: the poll alone would be too slow for the rate.
 func (w *operator) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
 	release := w.engine.held.add(job.ID)
-	pause, more, err := w.engine.store.Operate(ctx, job.ID)
+	until, more, err := w.engine.store.Operate(ctx, job.ID)
 	release()
-	switch {
-	case errors.Is(err, context.Canceled):
-		w.engine.interrupted.add(job.ID) // given back by Stop, as a new row
-		return err
-	case err != nil:
+	if err := w.engine.settled(job.ID, err); err != nil || !more {
 		return err
 	}
-	w.engine.ended.add(job.ID)
-	if !more {
-		return nil
-	}
-	select {
-	case <-time.After(pause):
+	if pause(ctx, until); ctx.Err() == nil {
 		w.engine.store.PokeOperations(ctx)
-	case <-ctx.Done():
 	}
 	return nil
 }

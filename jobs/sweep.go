@@ -20,7 +20,7 @@ const (
 func (e *Engine) sweep(ctx context.Context) {
 	e.every(ctx, sweepInterval, "sweeping", func(ctx context.Context) error {
 		found, err := e.store.Sweep(ctx)
-		if found.Mended+found.Removed+found.Routes+found.Handshakes+found.Exports+found.Operations > 0 {
+		if found.Total() > 0 {
 			e.log.Error("deliveries and jobs had come apart and were mended; this should never happen",
 				"deliveries_without_job", found.Mended, "jobs_without_delivery", found.Removed, "routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
 				"exports_without_job", found.Exports, "operations_without_job", found.Operations)

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 )
 
 // batcher groups what callers hand in, without a timer: while one group is being worked on, the next one gathers. A
@@ -91,4 +93,15 @@ func isolate[T any](group []T, do func([]T) error, blame func(T, error) error) e
 		return err
 	}
 	return isolate(group[middle:], do, blame)
+}
+
+// waitAbout waits before another try, for half of the time given to all of it: so nodes that failed together do not come back together.
+// It is false where ctx ended first.
+func waitAbout(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // spreads nodes, keeps no secret
+		return true
+	}
 }

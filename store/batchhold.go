@@ -25,7 +25,7 @@ WITH chosen AS MATERIALIZED (
     UPDATE postrider_internal.batches b SET hold = NULL, last_hold = wave.hold, job_id = wave.job_id, held_reruns = 0 FROM wave WHERE b.id = wave.id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT job_id, CASE WHEN due` + elseScheduled + `,
            jsonb_strip_nulls(jsonb_build_object('s', $1::bigint, 'b', id, 'n', attempts + 1, 'r', nullif(held_reruns, 0))), 'batch', 'deliveries', 1, 1000, due
       FROM wave
 )

@@ -1,12 +1,5 @@
 package store
 
-import (
-	"context"
-	"fmt"
-
-	"postrider/policy"
-)
-
 // lateBatchStatement is lateStatement for a batch: a late success ends it, with all that are still in it, through the queued
 // retry's job row. Members that left meanwhile go their own ways.
 const lateBatchStatement = `
@@ -32,31 +25,3 @@ WITH timed_out AS (
 ), answered AS (` + lateAnswer + "NULL, $1" + lateAnswerFrom + `
 )
 SELECT EXISTS (SELECT FROM ended)`
-
-// RecordLateBatch is RecordLate for a batch.
-func (s *Store) RecordLateBatch(ctx context.Context, r Result, why string) (ended bool, err error) {
-	return s.recordLate(ctx, lateBatchStatement, "batch", r, why)
-}
-
-func (s *Store) recordLate(ctx context.Context, statement, what string, r Result, why string) (ended bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
-	defer cancel()
-	for range lateTries {
-		err = s.pool.QueryRow(ctx, statement,
-			r.owner(), r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
-			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
-			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),
-			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt, what,
-		).Scan(&ended)
-		if !isTransient(err) {
-			break
-		}
-	}
-	if err == nil && r.Verdict.Action == policy.Delivered {
-		err = s.endRest(ctx, r.Rest.key)
-	}
-	if err != nil {
-		return ended, fmt.Errorf("record a %s's late answer: %w", what, err)
-	}
-	return ended, nil
-}

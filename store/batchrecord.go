@@ -146,7 +146,7 @@ WITH input AS (
      WHERE b.id = r.batch_id AND b.id = ANY ($2::bigint[])
 ), successors AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT id, CASE WHEN at <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state, args, kind, 'deliveries', 1, 1000, at
+    SELECT id, CASE WHEN at` + elseScheduled + `, args, kind, 'deliveries', 1, 1000, at
       FROM (SELECT next_job AS id, jsonb_build_object('s', subscription_id, 'b', batch_id, 'n', number + 1) AS args, 'batch' AS kind, next_at AS at FROM result WHERE next_job IS NOT NULL
             UNION ALL
             SELECT next_job, jsonb_build_object('d', id, 's', subscription_id, 'n', made + 1), 'deliver', next_at FROM members WHERE next_job IS NOT NULL) jobs

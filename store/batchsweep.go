@@ -34,7 +34,7 @@ WITH step AS MATERIALIZED (
     UPDATE postrider_internal.batches b SET job_id = again.job_id, reruns = b.reruns + 1 FROM again WHERE b.id = again.id
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT job_id, CASE WHEN due` + elseScheduled + `,
            jsonb_build_object('s', subscription_id, 'b', id, 'n', attempts + 1, 'r', reruns), 'batch', 'deliveries', 1, 1000, due
       FROM again
 )
@@ -79,7 +79,7 @@ WITH orphans AS MATERIALIZED (
     UPDATE postrider_internal.deliveries d SET batch_id = NULL, job_id = free.job_id, reruns = d.reruns + 1 FROM free WHERE d.id = free.id
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT job_id, CASE WHEN due` + elseScheduled + `,
            jsonb_build_object('d', id, 's', subscription_id, 'n', attempts + 1, 'r', 1), 'deliver', 'deliveries', 1, 1000, due
       FROM free
 )

@@ -27,14 +27,13 @@ type Checkup struct {
 
 // ServerFacts are of the server and of who asks.
 type ServerFacts struct {
-	VersionNumber        int // 150004
-	Version              string
-	Database, Role       string
-	Superuser, InReplica bool
-	ReadOnly             bool
-	Clock                time.Time // the database's
-	Connections          int       // of clients, to any database of the server
-	OwnConnections       int       // of them postrider's to this database
+	VersionNumber       int // 150004
+	Version             string
+	Database, Role      string
+	InReplica, ReadOnly bool
+	Clock               time.Time // the database's
+	Connections         int       // of clients, to any database of the server
+	OwnConnections      int       // of them postrider's to this database
 }
 
 // SettingOverride is a setting that a role or a database has for itself.
@@ -79,8 +78,7 @@ type NodeFacts struct {
 const (
 	checkServer = `
 SELECT current_setting('server_version_num')::int AS version_number, current_setting('server_version') AS version, current_database()::text AS database, current_user::text AS role,
-       coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false) AS superuser, pg_is_in_recovery() AS in_replica,
-       current_setting('default_transaction_read_only') = 'on' AS read_only, clock_timestamp() AS clock,
+       pg_is_in_recovery() AS in_replica, current_setting('default_transaction_read_only') = 'on' AS read_only, clock_timestamp() AS clock,
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int AS connections,
        (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postrider' AND datname = current_database())::int AS own_connections`
 

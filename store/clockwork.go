@@ -74,12 +74,12 @@ WITH asked AS (
     UPDATE postrider_internal.probations p SET probe_job_id = again.id FROM again JOIN followed ON followed.id = again.id WHERE p.probe_job_id = again.old_id
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT again.id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT again.id, CASE WHEN due` + elseScheduled + `,
            again.args, again.kind, 'deliveries', 1, 1000, due FROM again JOIN followed ON followed.id = again.id
 )
 SELECT count(*) FROM followed`
 
-// lostStatement comes before: four tables' worth of statements, twice a second, found nothing on an idle node.
+// lostStatement comes before: the statements of five tables, twice a second, found nothing on an idle node.
 const lostStatement = "SELECT EXISTS (SELECT FROM postrider_internal.river_job j WHERE %s)"
 
 // ReclaimFromLost gives the running jobs of nodes that are not registered to whoever fetches them, and says how many.
@@ -116,26 +116,13 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	if err != nil {
 		return 0, fmt.Errorf("reclaim jobs: %w", err)
 	}
-	routes, err := s.reclaimRoutes(ctx, whose, args...)
-	if err != nil {
-		return n, err
+	for _, o := range []*owner{routes, handshakes, exports, operations} {
+		gone, err := s.reclaimOwned(ctx, o, 0, whose, args...)
+		if err != nil {
+			return n, err
+		}
+		n += gone
 	}
-	n += routes
-	handshakes, err := s.reclaimHandshakes(ctx, 0, whose, args...)
-	if err != nil {
-		return n, err
-	}
-	n += handshakes
-	exports, err := s.reclaimExports(ctx, 0, whose, args...)
-	if err != nil {
-		return n, err
-	}
-	n += exports
-	operations, err := s.reclaimOperations(ctx, whose, args...)
-	if err != nil {
-		return n, err
-	}
-	n += operations
 	if n > 0 {
 		s.stats.reclaimed.Add(int64(n))
 		s.notifier.poke()
@@ -170,8 +157,8 @@ func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, 
 	return n, err
 }
 
-// handshakeOff is how long a request of a handshake, or an export, is put off that could not begin.
-const handshakeOff = 2 * time.Second
+// ownedOff is how long a request of a handshake, an export or an operation's step is put off that could not begin.
+const ownedOff = 2 * time.Second
 
 // runningHere are the jobs $1 that are running on the node $2.
 const runningHere = "j.id = ANY ($1::bigint[]) AND j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $2"
@@ -200,19 +187,17 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("put jobs off: %w", err)
 	}
-	if n == len(jobs) {
-		return n, nil
+	for _, o := range []*owner{handshakes, exports, operations} { // a route's step may run again under its row: only one of its runs makes it
+		if n == len(jobs) {
+			break
+		}
+		gone, err := s.reclaimOwned(ctx, o, ownedOff, runningHere, ids, s.node)
+		if err != nil {
+			return n, err
+		}
+		n += gone
 	}
-	handshakes, err := s.reclaimHandshakes(ctx, handshakeOff, runningHere, ids, s.node)
-	if n += handshakes; err != nil || n == len(jobs) {
-		return n, err
-	}
-	exports, err := s.reclaimExports(ctx, handshakeOff, runningHere, ids, s.node)
-	if n += exports; err != nil || n == len(jobs) {
-		return n, err
-	}
-	operations, err := s.reclaimOperations(ctx, runningHere, ids, s.node)
-	return n + operations, err
+	return n, nil
 }
 
 // GiveBack gives deliveries' jobs of this node new rows that are due at once and no reruns, because nothing was sent for them, and says how many. It is for a stop: what

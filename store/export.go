@@ -43,7 +43,7 @@ SELECT subscription_id FROM lanes
 
 // claimExportStatement takes up what is due of one event subscription, the oldest first, and inserts the job that writes it. Two nodes
 // at once: one of them finds nothing left, or the other's export.
-const claimExportStatement = `
+var claimExportStatement = `
 WITH due AS MATERIALIZED (
     SELECT id, export_due_at, octet_length(body) AS bytes FROM postrider_internal.dead_letters
      WHERE subscription_id = $1 AND export_state = 'pending' AND export_id IS NULL AND export_due_at <= now()
@@ -53,17 +53,11 @@ WITH due AS MATERIALIZED (
 ), export AS (
     INSERT INTO postrider_internal.exports (subscription_id, job_id) SELECT $1, nextval('postrider_internal.river_job_id_seq') WHERE EXISTS (SELECT FROM fitting)
     ON CONFLICT (subscription_id) DO NOTHING RETURNING id, job_id
-), job AS (` + exportJobs + `now() FROM export
+), job AS (` + exports.jobs("1", "now()", "export") + `
 ), taken AS (
     UPDATE postrider_internal.dead_letters l SET export_id = export.id FROM export WHERE l.id = ANY (ARRAY (SELECT id FROM fitting)) RETURNING l.id
 )
 SELECT count(*) FROM taken`
-
-// exportJobs inserts the jobs of exports; between it and its end stands when they are due and where they come from. They are stored as
-// available although they may be due in minutes: there is one for each event subscription at most.
-const exportJobs = `
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000, `
 
 // ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every node calls it
 // again and again.

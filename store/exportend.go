@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -28,7 +27,7 @@ type ExportResult struct {
 // new job. A dead letter that was purged meanwhile is in none of the counts.
 //
 // Dead letters whose time to be tried is over are given up, so each is tried once at least, and once more at the end of that time.
-const recordExportStatement = `
+var recordExportStatement = `
 WITH gone AS (
     DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'export' RETURNING id
 ), standing AS MATERIALIZED (
@@ -47,7 +46,7 @@ WITH gone AS (
 ), again AS (
     UPDATE postrider_internal.exports x SET tries = x.tries + 1, job_id = nextval('postrider_internal.river_job_id_seq')
       FROM standing WHERE x.id = standing.id AND EXISTS (SELECT FROM found WHERE state = 'pending') RETURNING x.id, x.job_id
-), job AS (` + exportJobs + `least(now() + @pause::interval, (SELECT min(export_give_up_at) FROM found WHERE state = 'pending')) FROM again
+), job AS (` + exports.jobs("1", "least(now() + @pause::interval, (SELECT min(export_give_up_at) FROM found WHERE state = 'pending'))", "again") + `
 ), over AS (
     DELETE FROM postrider_internal.exports x USING standing WHERE x.id = standing.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')
 )
@@ -85,60 +84,22 @@ func (s *Store) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (d
 	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
 }
 
-// reclaimExportsStatement replaces the running jobs of the lost by new rows, as reclaimRoutesStatement does. The file is written again,
-// in its own place.
-const reclaimExportsStatement = `
-WITH found AS (
-    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'exports' AND j.kind = 'export' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
-), lost AS (
-    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id
-), followed AS (
-    UPDATE postrider_internal.exports x SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE x.job_id = lost.id RETURNING x.id, x.job_id
-), jobs AS (` + exportJobs + `now() + %s FROM followed
-)
-SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`
-
-// reclaimExports says how many jobs are gone for good or have a new row.
-func (s *Store) reclaimExports(ctx context.Context, after time.Duration, whose string, args ...any) (n int, err error) {
-	var followed int
-	statement := fmt.Sprintf(reclaimExportsStatement, whose, fmt.Sprintf("interval '%d milliseconds'", after.Milliseconds()))
-	if err := s.pool.QueryRow(ctx, statement, args...).Scan(&n, &followed); err != nil {
-		return 0, fmt.Errorf("reclaim export jobs: %w", err)
-	}
-	if followed > 0 {
-		s.pokeQueue(ctx, ExportQueue)
-	}
-	return n, nil
-}
-
-// mendExportsStatement gives new jobs to exports without a live one, as mendRoutesStatement does for routes, and lets go of dead letters
-// that an export has taken up which is not there.
-const mendExportsStatement = `
-WITH broken AS MATERIALIZED (
-    SELECT x.id, x.job_id FROM postrider_internal.exports x
-     WHERE x.created_at < now() - interval '60 seconds'
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = x.job_id AND j.kind = 'export' AND j.finalized_at IS NULL)
-     ORDER BY x.id LIMIT $1
-), free AS (
-    SELECT x.id FROM postrider_internal.exports x JOIN broken ON broken.id = x.id
-     WHERE x.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY x.id FOR UPDATE OF x SKIP LOCKED
-), followed AS (
-    UPDATE postrider_internal.exports x SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE x.id = free.id RETURNING x.id, x.job_id
-), jobs AS (` + exportJobs + `now() FROM followed
-), lost AS (
+// freeLettersStatement lets go of dead letters that an export has taken up which is not there.
+const freeLettersStatement = `
+WITH lost AS (
     SELECT l.id FROM postrider_internal.dead_letters l
      WHERE l.export_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.id = l.export_id) ORDER BY l.id LIMIT $1 FOR UPDATE OF l SKIP LOCKED
-), freed AS (
-    UPDATE postrider_internal.dead_letters l SET export_id = NULL FROM lost WHERE l.id = lost.id RETURNING l.id
 )
-SELECT (SELECT count(*) FROM followed) + (SELECT count(*) FROM freed)`
+UPDATE postrider_internal.dead_letters l SET export_id = NULL FROM lost WHERE l.id = lost.id`
 
-func (s *Store) mendExports(ctx context.Context) (n int, err error) {
+func (s *Store) freeLetters(ctx context.Context) (n int, err error) {
 	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, mendExportsStatement, sweepStep).Scan(&n)
+		tag, err := tx.Exec(ctx, freeLettersStatement, sweepStep)
+		n = int(tag.RowsAffected())
+		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("give exports their job again: %w", err)
+		return 0, fmt.Errorf("free dead letters of their export: %w", err)
 	}
 	return n, nil
 }

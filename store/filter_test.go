@@ -28,7 +28,7 @@ func colours(n int) store.Publication {
 			body = fmt.Appendf(body, `{"id":"e-%d","subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"n":%d,"colour":%q}}`,
 				i, i, []string{"red", "blue"}[i%2])
 		}
-		return event.Parse(topic.InputSchema, "application/json", append(body, ']'), topic.Name, event.Limits{})
+		return event.Input{Schema: topic.InputSchema, Topic: topic.Name}.Parse("application/json", append(body, ']'))
 	}}
 }
 

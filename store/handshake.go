@@ -142,14 +142,12 @@ func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("hand
 
 // insertHandshakeStatement inserts a handshake and the job of its first request. First requests go before others, and goodbyes
 // after both: somebody waits for the first.
-const insertHandshakeStatement = `
+var insertHandshakeStatement = `
 WITH handshake AS (
     INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection, connection_sealed, job_id)
     VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection, @connection_sealed, nextval('postrider_internal.river_job_id_seq'))
     RETURNING id, job_id
-), job AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', CASE @purpose WHEN 'validation' THEN 1 ELSE 3 END, 1000, now() FROM handshake
+), job AS (` + handshakes.jobs("CASE @purpose WHEN 'validation' THEN 1 ELSE 3 END", "now()", "handshake") + `
 )
 SELECT id FROM handshake`
 

@@ -23,7 +23,7 @@ type HandshakeResult struct {
 // recordHandshakeStatement ends a request: the job row is the token. Only the statement that deletes it writes the step down, moves
 // the handshake on and inserts the next request's job, which is a new row. A handshake that somebody has completed at
 // validationUrl meanwhile gets the step and nothing else.
-const recordHandshakeStatement = `
+var recordHandshakeStatement = `
 WITH gone AS (
     DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'handshake' RETURNING id
 ), standing AS MATERIALIZED (
@@ -40,10 +40,7 @@ WITH gone AS (
 ), step AS (
     INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, status, error, answer, verdict, duration_us, node)
     SELECT id, @at, @sent, @status, @error, @answer, @verdict, @duration, @node FROM moved
-), next AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', CASE @purpose WHEN 'validation' THEN 2 ELSE 3 END, 1000, now() + @after
-      FROM moved WHERE job_id IS NOT NULL
+), next AS (` + handshakes.jobs("CASE @purpose WHEN 'validation' THEN 2 ELSE 3 END", "now() + @after", "moved WHERE job_id IS NOT NULL") + `
 )
 SELECT coalesce(bool_or(pending), false) FROM moved`
 
@@ -237,61 +234,4 @@ func (s *Store) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
 		err = errors.Join(err, s.follow(ctx, tx, &Handshake{ID: id}, HandshakeFailed))
 	}
 	return err
-}
-
-// reclaimHandshakesStatement replaces the running jobs of the lost by new rows, as reclaimRoutesStatement does. The request is made
-// again: an endpoint may be asked once more than it is told.
-const reclaimHandshakesStatement = `
-WITH found AS (
-    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'handshakes' AND j.kind = 'handshake' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
-), lost AS (
-    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id, j.priority
-), followed AS (
-    UPDATE postrider_internal.handshakes h SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE h.job_id = lost.id AND h.state = 'pending'
-    RETURNING h.id, h.job_id, lost.priority
-), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', priority, 1000, now() + %s FROM followed
-)
-SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`
-
-// reclaimHandshakes says how many jobs are gone for good or have a new row.
-func (s *Store) reclaimHandshakes(ctx context.Context, after time.Duration, whose string, args ...any) (n int, err error) {
-	var followed int
-	statement := fmt.Sprintf(reclaimHandshakesStatement, whose, fmt.Sprintf("interval '%d milliseconds'", after.Milliseconds()))
-	if err := s.pool.QueryRow(ctx, statement, args...).Scan(&n, &followed); err != nil {
-		return 0, fmt.Errorf("reclaim handshake jobs: %w", err)
-	}
-	if followed > 0 {
-		s.pokeHandshakes(ctx)
-	}
-	return n, nil
-}
-
-// mendHandshakesStatement gives new jobs to pending handshakes without a live one, as mendRoutesStatement does for routes.
-const mendHandshakesStatement = `
-WITH broken AS MATERIALIZED (
-    SELECT h.id, h.job_id FROM postrider_internal.handshakes h
-     WHERE h.state = 'pending' AND h.created_at < now() - interval '60 seconds'
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = h.job_id AND j.kind = 'handshake' AND j.finalized_at IS NULL)
-     ORDER BY h.id LIMIT $1
-), free AS (
-    SELECT h.id FROM postrider_internal.handshakes h JOIN broken ON broken.id = h.id
-     WHERE h.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY h.id FOR UPDATE OF h SKIP LOCKED
-), followed AS (
-    UPDATE postrider_internal.handshakes h SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE h.id = free.id RETURNING h.id, h.job_id
-), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('h', id), 'handshake', 'handshakes', 3, 1000, now() FROM followed
-)
-SELECT count(*) FROM followed`
-
-func (s *Store) mendHandshakes(ctx context.Context) (n int, err error) {
-	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, mendHandshakesStatement, sweepStep).Scan(&n)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("give handshakes their job again: %w", err)
-	}
-	return n, nil
 }

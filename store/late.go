@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"postrider/policy"
@@ -71,12 +72,35 @@ const (
 )
 
 // RecordLate stores an answer to an attempt that was recorded before as timed out, as a second row of that attempt. A
-// verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery ended
+// verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery, or the batch, ended
 // so. Any other verdict is only noted. why is the beginning of the line that explains the row.
 //
 // Best effort, unlike Record: an answer that cannot be written down is lost, and the retry is made. Event Grid promises
 // no more ("attempts to remove the event from the retry queue on a best effort basis", Microsoft, Event Grid message
 // delivery and retry, 2019-05-15).
 func (s *Store) RecordLate(ctx context.Context, r Result, why string) (ended bool, err error) {
-	return s.recordLate(ctx, lateStatement, "delivery", r, why)
+	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
+	defer cancel()
+	statement, what := lateStatement, "delivery"
+	if r.BatchID != 0 {
+		statement, what = lateBatchStatement, "batch"
+	}
+	for range lateTries {
+		err = s.pool.QueryRow(ctx, statement,
+			r.owner(), r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
+			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
+			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),
+			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt, what,
+		).Scan(&ended)
+		if !isTransient(err) {
+			break
+		}
+	}
+	if err == nil && r.Verdict.Action == policy.Delivered {
+		err = s.endRest(ctx, r.Rest.key)
+	}
+	if err != nil {
+		return ended, fmt.Errorf("record a %s's late answer: %w", what, err)
+	}
+	return ended, nil
 }

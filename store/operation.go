@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,10 +72,8 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 			return pause, more, nil
 		}
 		s.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err)
-		select {
-		case <-ctx.Done():
+		if !waitAbout(ctx, wait) {
 			return 0, false, fmt.Errorf("make a step of an operation: %w", ctx.Err())
-		case <-time.After(wait/2 + rand.N(wait/2)): //nolint:gosec // spreads nodes, keeps no secret
 		}
 	}
 }
@@ -194,66 +191,7 @@ func stepErasure(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped,
 
 // PokeOperations wakes the fetchers of all nodes: there are few operations. Where nobody listens they poll.
 func (s *Store) PokeOperations(ctx context.Context) {
-	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"operations"}')`
-	if _, err := s.pool.Exec(ctx, notify); err != nil {
-		s.log.Debug("the fetchers of operations were not woken; they poll", "error", err)
-	}
-}
-
-// operationJobs inserts a job for each row of what it is followed by.
-const operationJobs = `
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('o', id), 'operation', 'operations', 1, 1000, now() FROM `
-
-// reclaimOperationsStatement replaces the running jobs of the lost by new rows, as reclaimRoutesStatement does: what the old one has made is committed
-// with the operation's place, and what it was about to make needs the old row.
-const reclaimOperationsStatement = `
-WITH found AS (
-    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'operations' AND j.kind = 'operation' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
-), lost AS (
-    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id
-), followed AS (
-    UPDATE postrider_internal.operations o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE o.job_id = lost.id AND o.state = 'running' RETURNING o.id, o.job_id
-), jobs AS (` + operationJobs + `followed
-)
-SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`
-
-// reclaimOperations says how many jobs are gone for good or have a new row.
-func (s *Store) reclaimOperations(ctx context.Context, whose string, args ...any) (n int, err error) {
-	var followed int
-	if err := s.pool.QueryRow(ctx, fmt.Sprintf(reclaimOperationsStatement, whose), args...).Scan(&n, &followed); err != nil {
-		return 0, fmt.Errorf("reclaim operation jobs: %w", err)
-	}
-	if followed > 0 {
-		s.PokeOperations(ctx)
-	}
-	return n, nil
-}
-
-// mendOperationsStatement gives new jobs to running operations without a live one, as mendRoutesStatement does for routes.
-const mendOperationsStatement = `
-WITH broken AS MATERIALIZED (
-    SELECT o.id, o.job_id FROM postrider_internal.operations o
-     WHERE o.state = 'running' AND o.created_at < now() - interval '60 seconds'
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = o.job_id AND j.kind = 'operation' AND j.finalized_at IS NULL)
-     ORDER BY o.id LIMIT $1
-), free AS (
-    SELECT o.id FROM postrider_internal.operations o JOIN broken ON broken.id = o.id
-     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
-), followed AS (
-    UPDATE postrider_internal.operations o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
-), jobs AS (` + operationJobs + `followed
-)
-SELECT count(*) FROM followed`
-
-func (s *Store) mendOperations(ctx context.Context) (n int, err error) {
-	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, mendOperationsStatement, sweepStep).Scan(&n)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("give operations their job again: %w", err)
-	}
-	return n, nil
+	s.pokeQueue(ctx, OperationQueue)
 }
 
 // CleanOperations forgets operations that were over 30 days ago.

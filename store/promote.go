@@ -29,6 +29,10 @@ const (
 	wakeInterval = time.Second
 )
 
+// elseScheduled ends "CASE WHEN due", for the state of a new job. Up to 5 s ahead it is available, with its time: River's poll is exact then.
+// Later ones wait for Promote: each fetch reads past what is available and not due (500,000 such rows: 39 ms an empty poll).
+const elseScheduled = ` <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state`
+
 // The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): finding that
 // nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s, and
 // scans (108 ms at the same size).

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"postrider/policy"
-
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"postrider/policy"
 )
 
 // recordStatement is T3. The job row is the token: whatever follows is joined to gone, so that only the statement that
@@ -17,9 +17,6 @@ import (
 //
 // A successor is a new row, never the same one moved to a later time: River marks a finished run completed by its id,
 // and it would mark the next run instead (199 of 200 events were lost so in a test).
-//
-// Up to 5 s ahead a job is stored as available with its time: River's poll is exact then. Later ones are scheduled:
-// 500,000 future rows among the available ones make every empty poll 39 ms long.
 //
 // Planning is a third of what the whole statement takes, most of it for parts that most groups do not need: goesOn are those
 // of retries and holds, letters is that of dead letters.
@@ -57,7 +54,7 @@ WITH input AS (
      WHERE d.id = r.delivery_id AND r.next_job IS NOT NULL AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE next_job IS NOT NULL))
 ), successors AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT next_job, CASE WHEN next_at <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT next_job, CASE WHEN next_at` + elseScheduled + `,
            jsonb_build_object('d', delivery_id, 's', subscription_id, 'n', number + 1), 'deliver', 'deliveries', 1, 1000, next_at
       FROM result WHERE next_job IS NOT NULL
 ), parked AS (

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -221,10 +220,8 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 		r.setHealthy(false)
 		r.store.stats.recordFailures.Add(1)
 		r.store.log.Warn("results could not be recorded and are kept in memory; no new requests until they are", "results", len(group), "retry_in", pause, "error", err)
-		select {
-		case <-ctx.Done():
+		if !waitAbout(ctx, pause) {
 			return
-		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // spreads nodes, keeps no secret
 		}
 		pause = min(pause*2, recordMaxPause)
 	}

@@ -24,7 +24,7 @@ WITH chosen AS (
     UPDATE postrider_internal.deliveries d SET hold = NULL, last_hold = wave.hold, job_id = wave.job_id, held_reruns = 0 FROM wave WHERE d.id = wave.id
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT job_id, CASE WHEN due` + elseScheduled + `,
            jsonb_strip_nulls(jsonb_build_object('d', id, 's', $1::bigint, 'n', attempts + 1, 'r', nullif(held_reruns, 0))), 'deliver', 'deliveries', 1, 1000, due
       FROM wave
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -36,15 +35,10 @@ WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, route AS (
     INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id)
     SELECT ($3::bigint[])[1], (now() AT TIME ZONE 'UTC')::date, $2::uuid[], nextval('postrider_internal.river_job_id_seq') FROM fresh
     RETURNING id, job_id
-), route_job AS (` + routeJobs + `route
+), route_job AS (` + routes.jobs("1", "now()", "route") + `
 ), rolled AS (` + numbered(rolledPublish, 15) + `
 )
 SELECT version FROM postrider_internal.catalogue`
-
-// routeJobs inserts a job for each row of what it is followed by.
-const routeJobs = `
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now() FROM `
 
 // fanOutStatement makes one step of a group of routes, if the catalogue still has the version that the filters were taken
 // from. The job row is the token, as it is for a delivery attempt: only the statement that deletes it makes deliveries, moves
@@ -64,7 +58,7 @@ WITH ` + freshPart + `, gone AS (
 ), moved AS (
     UPDATE postrider_internal.routes r SET next_event = step.next_event, after_subscription = step.after_subscription, job_id = step.job_id
       FROM step WHERE r.id = step.id AND NOT step.finished
-), successors AS (` + routeJobs + `step WHERE NOT finished
+), successors AS (` + routes.jobs("1", "now()", "step WHERE NOT finished") + `
 ), owing AS (
     SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_bytes, d.event_day, d.owed_since, d.place, false AS offered
       FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[], $14::int[]) WITH ORDINALITY
@@ -155,10 +149,8 @@ func (r *router) flush(ctx context.Context, group []*routeRequest) {
 			continue
 		}
 		r.store.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
-		select {
-		case <-ctx.Done():
+		if !waitAbout(ctx, pause) {
 			return
-		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // spreads nodes, keeps no secret
 		}
 		pause = min(pause*2, recordMaxPause)
 	}
@@ -237,58 +229,4 @@ func isolation(snapshot bool) pgx.TxOptions {
 		return pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
 	}
 	return pgx.TxOptions{}
-}
-
-// reclaimRoutesStatement replaces the running route jobs of the lost by new rows. What the old one has made is committed with
-// the route's place, and what it was about to make needs the old row.
-const reclaimRoutesStatement = `
-WITH found AS (
-    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = 'routes' AND j.kind = 'route' AND %s ORDER BY j.id FOR UPDATE SKIP LOCKED
-), lost AS (
-    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id
-), followed AS (
-    UPDATE postrider_internal.routes r SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE r.job_id = lost.id RETURNING r.id, r.job_id
-), jobs AS (` + routeJobs + `followed
-)
-SELECT count(*) FROM followed`
-
-func (s *Store) reclaimRoutes(ctx context.Context, whose string, args ...any) (n int, err error) {
-	if err := s.pool.QueryRow(ctx, fmt.Sprintf(reclaimRoutesStatement, whose), args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("reclaim route jobs: %w", err)
-	}
-	if n > 0 {
-		s.notifier.pokeRoutes()
-	}
-	return n, nil
-}
-
-// mendRoutesStatement gives new jobs to routes without a live one. Storing, routing and reclaiming each change route and job
-// in one transaction: what is apart in one moment of the database is broken. A route that somebody moves on meanwhile is left
-// to the next pass.
-const mendRoutesStatement = `
-WITH broken AS MATERIALIZED (
-    SELECT r.id, r.job_id FROM postrider_internal.routes r
-     WHERE r.created_at < now() - interval '60 seconds'
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.job_id AND j.kind = 'route' AND j.finalized_at IS NULL)
-     ORDER BY r.id LIMIT $1
-), free AS (
-    SELECT r.id FROM postrider_internal.routes r JOIN broken ON broken.id = r.id
-     WHERE r.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
-), followed AS (
-    UPDATE postrider_internal.routes r SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE r.id = free.id RETURNING r.id, r.job_id
-), jobs AS (` + routeJobs + `followed
-)
-SELECT count(*) FROM followed`
-
-func (s *Store) mendRoutes(ctx context.Context) (n int, err error) {
-	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, mendRoutesStatement, sweepStep).Scan(&n)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("give routes their job again: %w", err)
-	}
-	if n > 0 {
-		s.notifier.pokeRoutes()
-	}
-	return n, nil
 }

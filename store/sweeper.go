@@ -79,7 +79,7 @@ WITH broken AS MATERIALIZED (
     UPDATE postrider_internal.deliveries d SET job_id = again.job_id, reruns = d.reruns + 1 FROM again WHERE d.id = again.id
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT job_id, CASE WHEN due` + elseScheduled + `,
            jsonb_build_object('d', id, 's', subscription_id, 'n', attempts + 1, 'r', reruns), 'deliver', 'deliveries', 1, 1000, due
       FROM again
 )
@@ -132,9 +132,7 @@ var errSweeping = errors.New("another node sweeps")
 // Sweep passes once over all unfinished deliveries and all jobs and brings together what came apart. What was touched in
 // the last 60 s is left alone. One node at a time: while another is at it, this is nothing.
 func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
-	defer func() {
-		s.sweeper.finds.Add(int64(found.Mended + found.Removed + found.Routes + found.Handshakes + found.Exports + found.Operations))
-	}()
+	defer func() { s.sweeper.finds.Add(int64(found.Total())) }()
 	ranges, err := s.suspectRanges(ctx)
 	if err == nil && len(ranges) > 0 {
 		found.Mended, err = s.mend(ctx, ranges)
@@ -143,21 +141,7 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 		found.Removed, err = s.removeStrays(ctx, ranges)
 	}
 	if err == nil {
-		found.Routes, err = s.mendRoutes(ctx)
-	}
-	if err == nil {
-		found.Handshakes, err = s.mendHandshakes(ctx)
-	}
-	if err == nil {
-		found.Exports, err = s.mendExports(ctx)
-	}
-	if err == nil {
-		found.Operations, err = s.mendOperations(ctx)
-	}
-	if err == nil {
-		var n int
-		n, err = s.mendBatches(ctx)
-		found.Mended += n
+		err = s.mendOthers(ctx, &found)
 	}
 	if found.Mended > 0 {
 		s.notifier.poke()
@@ -169,6 +153,36 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 		return found, fmt.Errorf("sweep: %w", err)
 	}
 	return found, nil
+}
+
+// Total is everything that was found.
+func (f *Swept) Total() int {
+	return f.Mended + f.Removed + f.Routes + f.Handshakes + f.Exports + f.Operations
+}
+
+// mendOthers mends whatever has a job and is no delivery.
+func (s *Store) mendOthers(ctx context.Context, found *Swept) error {
+	owned := func(o *owner) func(context.Context) (int, error) {
+		return func(ctx context.Context) (int, error) { return s.mendOwned(ctx, o) }
+	}
+	for _, pass := range []struct {
+		found *int
+		mend  func(context.Context) (int, error)
+	}{
+		{&found.Routes, owned(routes)},
+		{&found.Handshakes, owned(handshakes)},
+		{&found.Exports, owned(exports)},
+		{&found.Exports, s.freeLetters},
+		{&found.Operations, owned(operations)},
+		{&found.Mended, s.mendBatches},
+	} {
+		n, err := pass.mend(ctx)
+		*pass.found += n
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweepSum is what a range comes to: deliveries added, jobs taken away.

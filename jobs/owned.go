@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"postrider/store"
+)
+
+// The pauses of a result that could not be written down. It is tried until the process stops: made again, a request would ask an
+// endpoint that has answered, and a file would be written twice.
+const (
+	recordMinPause = 100 * time.Millisecond
+	recordMaxPause = 5 * time.Second
+)
+
+// workOwned is one run of a job that a row owns: a handshake's request, or an export's try. What is owned is read, and do comes to a result
+// that it writes down. Only where it could not even be read it waits for a moment; an endpoint or a location that refuses is a result.
+func workOwned[T any](ctx context.Context, e *Engine, what string, id, job int64, load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error) error {
+	release := e.held.add(job)
+	defer release()
+	owned, err := load(ctx, id, job)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil // ended meanwhile, or given to another job
+	case err != nil && !errors.Is(err, context.Canceled):
+		e.log.Warn(what+" could not be read, trying again", "id", id, "in", beginPause, "error", err)
+		return river.JobSnooze(beginPause)
+	case err == nil:
+		err = do(ctx, owned, job)
+	}
+	return e.settled(job, err)
+}
+
+// settled notes how a job has ended that is no delivery's: nobody need look for its row, or Stop gives it back as a new one.
+func (e *Engine) settled(job int64, err error) error {
+	switch {
+	case err == nil:
+		e.ended.add(job)
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		e.interrupted.add(job)
+	}
+	return err
+}
+
+// untilRecorded repeats until it is written down or the process stops. Repeating is safe: a job that is gone changes nothing.
+func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
+	for wait := recordMinPause; ; wait = min(2*wait, recordMaxPause) {
+		err := record()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e.log.Warn(what+" could not be recorded, trying again", "id", id, "in", wait, "error", err)
+		pause(ctx, wait)
+	}
+}

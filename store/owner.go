@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// owner is a table whose rows own a job each: a route its next step, a handshake its next request, an export its next try, an
+// operation its next step. Row and job change in one transaction, and only the statement that deletes the job moves the row on;
+// what comes next is another job. A job that no row names is nobody's token. So all of them are taken up and mended alike.
+type owner struct {
+	table       string // of schema postrider_internal; its column job_id names the job
+	unfinished  string // which rows o own a job
+	kind, queue string
+	argument    string // of the job: the row's id
+	mended      string // priority of a job that the sweeper inserts
+}
+
+var (
+	routes     = &owner{"routes", "true", RouteKind, RouteQueue, "route", "1"}
+	handshakes = &owner{"handshakes", "o.state = 'pending'", HandshakeKind, HandshakeQueue, "h", "3"}
+	exports    = &owner{"exports", "true", ExportKind, ExportQueue, "x", "1"}
+	operations = &owner{"operations", "o.state = 'running'", OperationKind, OperationQueue, "o", "1"}
+)
+
+// sql fills an owner's names into a statement. They are ours, nobody else's text is among them.
+func (o *owner) sql(statement string, more ...string) string {
+	return strings.NewReplacer(append([]string{
+		"{table}", "postrider_internal." + o.table, "{unfinished}", o.unfinished, "{kind}", o.kind, "{queue}", o.queue, "{argument}", o.argument, "{mended}", o.mended,
+	}, more...)...).Replace(statement)
+}
+
+// jobs inserts the jobs of the rows named: each has its own id and its job's. They are stored as available although some are due in
+// minutes: of these there are few, and the promoter is for deliveries.
+func (o *owner) jobs(priority, due, rows string) string {
+	return o.sql(`
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('{argument}', id), '{kind}', '{queue}', ` + priority + `, 1000, ` + due + ` FROM ` + rows)
+}
+
+// reclaimOwned replaces the running jobs of the lost by new rows, which are due after a while. What an old one has made is committed with
+// its owner's place, and what it was about to make needs the old row. A request that was sent, or a file, is made again.
+func (s *Store) reclaimOwned(ctx context.Context, o *owner, after time.Duration, whose string, args ...any) (gone int, err error) {
+	due := fmt.Sprintf("now() + interval '%d milliseconds'", after.Milliseconds())
+	statement := o.sql(`
+WITH found AS (
+    SELECT j.id FROM postrider_internal.river_job j WHERE j.queue = '{queue}' AND j.kind = '{kind}' AND {whose} ORDER BY j.id FOR UPDATE SKIP LOCKED
+), lost AS (
+    DELETE FROM postrider_internal.river_job j USING found WHERE j.id = found.id RETURNING j.id, j.priority
+), followed AS (
+    UPDATE {table} o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM lost WHERE o.job_id = lost.id AND {unfinished} RETURNING o.id, o.job_id, lost.priority
+), jobs AS (`+o.jobs("priority", due, "followed")+`
+)
+SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`, "{whose}", whose)
+	var followed int
+	if err := s.pool.QueryRow(ctx, statement, args...).Scan(&gone, &followed); err != nil {
+		return 0, fmt.Errorf("reclaim %s jobs: %w", o.kind, err)
+	}
+	if followed > 0 {
+		s.pokeQueue(ctx, o.queue)
+	}
+	return gone, nil
+}
+
+// mendOwned gives new jobs to unfinished rows without a live one. What is apart in one moment of the database is broken. A row that
+// somebody moves on meanwhile is left to the next pass.
+func (s *Store) mendOwned(ctx context.Context, o *owner) (n int, err error) {
+	statement := o.sql(`
+WITH broken AS MATERIALIZED (
+    SELECT o.id, o.job_id FROM {table} o
+     WHERE {unfinished} AND o.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = o.job_id AND j.kind = '{kind}' AND j.finalized_at IS NULL)
+     ORDER BY o.id LIMIT $1
+), free AS (
+    SELECT o.id FROM {table} o JOIN broken ON broken.id = o.id
+     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
+), followed AS (
+    UPDATE {table} o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
+), jobs AS (` + o.jobs("{mended}", "now()", "followed") + `
+)
+SELECT count(*) FROM followed`)
+	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, statement, sweepStep).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give %s their job again: %w", o.table, err)
+	}
+	if n > 0 {
+		s.pokeQueue(ctx, o.queue)
+	}
+	return n, nil
+}
