@@ -46,6 +46,8 @@ type Options struct {
 	Log io.Writer
 	// Fallback takes a free port when Port is taken, and says so in one line on Log, instead of failing.
 	Fallback bool
+
+	prepare bool // have a cluster prepared for this server and those after it
 }
 
 // Server is one running private PostgreSQL. Its methods may be called from several goroutines.
@@ -208,27 +210,54 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // initialise makes the cluster beside its final place and renames it, so that a run killed halfway leaves nothing that
-// looks like a cluster. --no-sync: a fresh cluster that a power cut spoils is simply made again.
+// looks like a cluster. A temporary one is copied where one is prepared.
 func (s *Server) initialise(ctx context.Context) error {
 	fresh := s.folder.data() + ".new"
-	if err := os.RemoveAll(fresh); err != nil {
-		return fmt.Errorf("pgdev: prepare data folder: %w", err)
+	if s.opts.prepare {
+		if err := prepare(ctx, s.owner, s.bin); err != nil {
+			fmt.Fprintln(s.opts.Log, err) // it costs half a second
+		}
 	}
-	if err := s.owner.mkdir(fresh); err != nil {
-		return fmt.Errorf("pgdev: prepare data folder: %w", err)
-	}
-	args := append([]string{
-		"--pgdata=" + fresh, "--username=" + superuser, "--pwfile=" + s.folder.passwordFile(),
-		"--auth=scram-sha-256", "--encoding=UTF8", "--no-sync", "--no-instructions",
-	}, localeArgs(s.bin.version)...)
-	cmd := s.owner.command(ctx, filepath.Join(s.bin.dir, "initdb"), args...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("pgdev: initdb: %w\n%s", err, tail(string(out)))
+	if !s.folder.temporary || copyPrepared(ctx, s.owner, s.bin, fresh, s.folder.password) != nil {
+		// --no-sync: a fresh cluster that a power cut spoils is simply made again.
+		if err := initdb(ctx, s.owner, s.bin, fresh, "--pwfile="+s.folder.passwordFile(), "--no-sync"); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(fresh, s.folder.data()); err != nil {
 		return fmt.Errorf("pgdev: keep data folder: %w", err)
 	}
 	return nil
+}
+
+// initdb makes a cluster in a folder, from which all else is removed.
+func initdb(ctx context.Context, owner identity, bin installation, dir string, more ...string) error {
+	if err := emptyFolder(owner, dir); err != nil {
+		return err
+	}
+	args := append(clusterArgs(bin.version), more...)
+	cmd := owner.command(ctx, filepath.Join(bin.dir, "initdb"), append(args, "--pgdata="+dir)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgdev: initdb: %w\n%s", err, tail(string(out)))
+	}
+	return nil
+}
+
+// emptyFolder makes a folder that only the server's user enters, or empties the one that a killed run left.
+func emptyFolder(owner identity, dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		err = owner.mkdir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("pgdev: prepare data folder: %w", err)
+	}
+	return nil
+}
+
+// clusterArgs are what every cluster is made with.
+func clusterArgs(v version) []string {
+	return append([]string{"--username=" + superuser, "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"}, localeArgs(v)...)
 }
 
 // localeArgs asks for an order by code point, the same on every system. From 17 on PostgreSQL brings that order together with

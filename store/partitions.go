@@ -30,31 +30,55 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 		if err := tx.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
 			return fmt.Errorf("read the database's date: %w", err)
 		}
-		for _, table := range partitionedTables {
-			for day := range PartitionsAhead + 1 {
-				if err := s.ensurePartition(ctx, tx, table, today.AddDate(0, 0, day)); err != nil {
-					return err
-				}
+		missing, err := missingPartitions(ctx, tx, today)
+		if err != nil {
+			return err
+		}
+		for _, p := range missing {
+			if err := s.makePartition(ctx, tx, p); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 }
 
-func (s *Store) ensurePartition(ctx context.Context, tx pgx.Tx, table string, day time.Time) error {
-	parent := pgx.Identifier{"postrider_internal", table}.Sanitize()
-	name := pgx.Identifier{"postrider_internal", table + "_" + day.Format("20060102")}.Sanitize()
-	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&exists); err != nil {
-		return fmt.Errorf("look for partition %s: %w", name, err)
+// partition is one day of a table.
+type partition struct {
+	table string
+	day   time.Time
+}
+
+func (p partition) name() string { return p.table + "_" + p.day.Format("20060102") }
+
+// missingPartitions are those of today and the days ahead that are not there: one question for the 24, because every node asks it when it
+// starts, and each minute.
+func missingPartitions(ctx context.Context, tx pgx.Tx, today time.Time) (missing []partition, err error) {
+	wanted, names := map[string]partition{}, []string{}
+	for _, table := range partitionedTables {
+		for day := range PartitionsAhead + 1 {
+			p := partition{table, today.AddDate(0, 0, day)}
+			wanted[p.name()], names = p, append(names, p.name())
+		}
 	}
-	if exists {
-		return nil
+	rows, _ := tx.Query(ctx, "SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS n(name, i) WHERE to_regclass('postrider_internal.' || name) IS NULL ORDER BY i", names)
+	names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look for partitions: %w", err)
 	}
+	for _, name := range names {
+		missing = append(missing, wanted[name])
+	}
+	return missing, nil
+}
+
+func (s *Store) makePartition(ctx context.Context, tx pgx.Tx, p partition) error {
+	parent := pgx.Identifier{"postrider_internal", p.table}.Sanitize()
+	name := pgx.Identifier{"postrider_internal", p.name()}.Sanitize()
 	const format = "2006-01-02"
-	statements := fmt.Sprintf(`CREATE TABLE %[1]s (LIKE %[2]s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE);`+manySubscriptions[table]+`
+	statements := fmt.Sprintf(`CREATE TABLE %[1]s (LIKE %[2]s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE);`+manySubscriptions[p.table]+`
 		ALTER TABLE %[2]s ATTACH PARTITION %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s')`,
-		name, parent, day.Format(format), day.AddDate(0, 0, 1).Format(format))
+		name, parent, p.day.Format(format), p.day.AddDate(0, 0, 1).Format(format))
 	if _, err := tx.Exec(ctx, statements); err != nil {
 		return fmt.Errorf("make partition %s: %w", name, err)
 	}
