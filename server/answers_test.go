@@ -31,6 +31,7 @@ func TestAnswerTo(t *testing.T) {
 		"unauthorized":            {wrapped(store.ErrUnauthorized), 401, "Unauthorized"},
 		"data PostgreSQL refuses": {wrapped(store.ErrPoison), 400, "InvalidEvent"},
 		"unavailable":             {wrapped(store.ErrUnavailable), 503, "ServiceUnavailable"},
+		"a list too long":         {wrapped(store.ErrTooSlow), 503, "ServiceUnavailable"},
 		"a time that ran out":     {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
 		"events not found":        {lastEventsRefusal(wrapped(store.ErrTooSlow)), 503, "ServiceUnavailable"},
 		"a caller who left":       {wrapped(context.Canceled), 503, "ServiceUnavailable"},

@@ -574,6 +574,103 @@ type AdvancedFilter struct {
 	Values []json.RawMessage `json:"values,omitempty"`
 }
 
+// AuditEntry Something that somebody did.
+type AuditEntry struct {
+	// Action What, such as topic_made.
+	Action string `json:"action"`
+
+	// Actor Who: user:NAME, key:NAME, admin (the admin token), cli, signIn (whoever showed a wrong password), postrider, or a role of the database.
+	Actor string `json:"actor"`
+
+	// Address Where the request came from; a proxy's where there is one.
+	Address *string   `json:"address"`
+	At      time.Time `json:"at"`
+	AuditId int64     `json:"auditId"`
+
+	// Details More about it; no secret is in it.
+	Details      json.RawMessage `json:"details"`
+	Subscription *string         `json:"subscription"`
+	Topic        *string         `json:"topic"`
+}
+
+// AuditPage One page of the audit.
+type AuditPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string      `json:"nextLink"`
+	Value    []AuditEntry `json:"value"`
+}
+
+// Batch Deliveries that are sent together in one request, all or none.
+type Batch struct {
+	// Attempts Attempts recorded.
+	Attempts int   `json:"attempts"`
+	BatchId  int64 `json:"batchId"`
+
+	// Bytes Size of the last request's body in bytes; before the first one, what it will be at most.
+	Bytes int64 `json:"bytes"`
+
+	// CreatedAt When it was cut.
+	CreatedAt      time.Time  `json:"createdAt"`
+	FinishedAt     *time.Time `json:"finishedAt"`
+	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
+
+	// Hold Why it waits without being attempted: paused, not_validated, probation or admission.
+	Hold          *string    `json:"hold"`
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
+
+	// LastOutcome What the last attempt came to.
+	LastOutcome *string `json:"lastOutcome"`
+
+	// LastStatus HTTP status of the last attempt.
+	LastStatus *int `json:"lastStatus"`
+
+	// Members How many events are in it, without those that have left.
+	Members       int        `json:"members"`
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+
+	// Reruns Attempts that a crash interrupted and that were made again without being counted.
+	Reruns int `json:"reruns"`
+
+	// State pending, delivered, dead_lettered, dropped or canceled.
+	State        string `json:"state"`
+	Subscription string `json:"subscription"`
+	Topic        string `json:"topic"`
+}
+
+// BatchMember A delivery that a batch was cut of.
+type BatchMember struct {
+	DeliveryId int64 `json:"deliveryId"`
+
+	// EventId The publisher's id of the event; null once the event's day was dropped.
+	EventId *string `json:"eventId"`
+
+	// LeftAfter After how many of the batch's attempts it left.
+	LeftAfter *int `json:"leftAfter"`
+
+	// LeftAt When it left the batch; null: it did not.
+	LeftAt *time.Time `json:"leftAt"`
+
+	// LeftReason Why it left.
+	LeftReason *string `json:"leftReason"`
+
+	// Position Place in the request, from 1.
+	Position int `json:"position"`
+}
+
+// BatchMemberPage One page of members.
+type BatchMemberPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string       `json:"nextLink"`
+	Value    []BatchMember `json:"value"`
+}
+
+// BatchPage One page of batches.
+type BatchPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string `json:"nextLink"`
+	Value    []Batch `json:"value"`
+}
+
 // Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
 // documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
 // what Event Grid's pages do.
@@ -762,7 +859,7 @@ type Delivery struct {
 	// Reason Why it ended dead_lettered, dropped or canceled.
 	Reason *string `json:"reason"`
 
-	// RedeliveredFrom Dead letter it was redelivered from.
+	// RedeliveredFrom Dead letter that it was redelivered from, or the operation that delivered a past event.
 	RedeliveredFrom *string `json:"redeliveredFrom"`
 
 	// Reruns Attempts that a crash interrupted and that were made again without being counted.
@@ -781,13 +878,35 @@ type Delivery struct {
 // DeliveryAttempt One request that was made, and why the next one comes when it comes.
 type DeliveryAttempt struct {
 	// BatchId Batch that was sent; null for this event alone.
-	BatchId    *int64     `json:"batchId"`
-	DueAt      *time.Time `json:"dueAt"`
-	DurationMs float64    `json:"durationMs"`
-	Error      *string    `json:"error"`
+	BatchId *int64 `json:"batchId"`
+
+	// ConnectMs TCP connect; null on a reused connection.
+	ConnectMs *float64 `json:"connectMs"`
+
+	// DeliveryId Delivery that it was made for; null for a batch.
+	DeliveryId *int64 `json:"deliveryId"`
+
+	// DnsMs Name resolution; null on a reused connection.
+	DnsMs *float64 `json:"dnsMs"`
+
+	// DueAt When its turn had come.
+	DueAt *time.Time `json:"dueAt"`
+
+	// DurationMs Until the answer or the failure, in milliseconds.
+	DurationMs float64 `json:"durationMs"`
+	Error      *string `json:"error"`
+
+	// FirstByteMs From the start to the first byte of the answer.
+	FirstByteMs *float64 `json:"firstByteMs"`
+
+	// FloorMs Least delay that the status code asks for.
+	FloorMs *int64 `json:"floorMs"`
 
 	// Hold Hold that it had to wait for after its turn had come.
 	Hold *string `json:"hold"`
+
+	// JitterMs Randomisation added.
+	JitterMs *int64 `json:"jitterMs"`
 
 	// Late An answer that came after the ack timeout: a second entry of the same number.
 	Late          bool       `json:"late"`
@@ -795,19 +914,35 @@ type DeliveryAttempt struct {
 	Node          string     `json:"node"`
 
 	// Number The first one is 1.
-	Number          int       `json:"number"`
-	Outcome         string    `json:"outcome"`
-	Reruns          int       `json:"reruns"`
-	ResponseExcerpt *string   `json:"responseExcerpt"`
-	ResponseHeaders *string   `json:"responseHeaders"`
-	StartedAt       time.Time `json:"startedAt"`
+	Number  int    `json:"number"`
+	Outcome string `json:"outcome"`
+
+	// Reruns How many times a crash interrupted it before.
+	Reruns          int     `json:"reruns"`
+	ResponseExcerpt *string `json:"responseExcerpt"`
+	ResponseHeaders *string `json:"responseHeaders"`
+
+	// RetryAfterMs What the endpoint's Retry-After asked for.
+	RetryAfterMs *int64 `json:"retryAfterMs"`
+
+	// SkippedMarks Marks of an offset schedule that have passed unused so far, during a hold or a slow answer.
+	SkippedMarks int       `json:"skippedMarks"`
+	StartedAt    time.Time `json:"startedAt"`
 
 	// Status HTTP status; null where there was no answer.
 	Status *int `json:"status"`
 
+	// StepMs Step of the retry schedule.
+	StepMs *int64 `json:"stepMs"`
+
+	// TlsMs TLS handshake; null on a reused connection or plain http.
+	TlsMs *float64 `json:"tlsMs"`
+
 	// Verdict deliver, retry, dead_letter or drop; note: a late answer that changed nothing.
 	Verdict string `json:"verdict"`
-	Why     string `json:"why"`
+
+	// Why Why the next one comes when it comes, in one line.
+	Why string `json:"why"`
 }
 
 // DeliveryAttempts The attempts of a delivery.
@@ -856,6 +991,13 @@ type DeliveryAttributeSettings struct {
 // DeliveryAttributeType Static: the value is always the same; Dynamic: it comes from the event.
 type DeliveryAttributeType string
 
+// DeliveryPage One page of deliveries.
+type DeliveryPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string    `json:"nextLink"`
+	Value    []Delivery `json:"value"`
+}
+
 // DeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
 // CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
 type DeliverySchema string
@@ -903,6 +1045,68 @@ type ErrorDetail struct {
 
 	// Target The member or parameter at fault.
 	Target string `json:"target"`
+}
+
+// Event What a publisher published.
+type Event struct {
+	// BodyBytes Size in bytes.
+	BodyBytes int `json:"bodyBytes"`
+
+	// BodyError Why PostgreSQL cannot hold it as jsonb; absent where it can. Not in lists.
+	BodyError *string `json:"bodyError,omitempty"`
+
+	// Deliveries Its deliveries, redeliveries too, the newest 200; `GET /v1/deliveries?eventId=` has all. Not in lists.
+	Deliveries *[]Delivery `json:"deliveries,omitempty"`
+
+	// ErasedAt When its body and subject were erased; absent where they were not. Not in lists.
+	ErasedAt *time.Time `json:"erasedAt,omitempty"`
+
+	// Event The event as it was accepted; absent once it was erased. Not in lists.
+	Event json.RawMessage `json:"event,omitempty"`
+
+	// EventId The publisher's id of the event.
+	EventId string `json:"eventId"`
+
+	// EventTime The publisher's time of the event.
+	EventTime *time.Time `json:"eventTime"`
+	EventType string     `json:"eventType"`
+
+	// FilterVersion Version of the catalogue that its filters were taken from; absent as long as matched is null. Not in lists.
+	FilterVersion *int64 `json:"filterVersion,omitempty"`
+
+	// Matched How many event subscriptions wanted it; null: published by SQL and not routed yet.
+	Matched *int `json:"matched"`
+
+	// PublishedAt When it was accepted.
+	PublishedAt time.Time `json:"publishedAt"`
+
+	// Schema Schema that it was published in.
+	Schema string `json:"schema"`
+
+	// Source CloudEvents source.
+	Source *string `json:"source"`
+
+	// Subject Empty if the event has none.
+	Subject string `json:"subject"`
+
+	// SystemId postrider's own id of the event, which deliveries carry in the header aeg-output-event-id.
+	SystemId string `json:"systemId"`
+
+	// Topic Topic that it was published to.
+	Topic string `json:"topic"`
+
+	// Traceparent Distributed trace that it was published in, as W3C's header; absent if none. Not in lists.
+	Traceparent *string `json:"traceparent,omitempty"`
+
+	// Tracestate What goes with traceparent; absent if nothing does. Not in lists.
+	Tracestate *string `json:"tracestate,omitempty"`
+}
+
+// EventPage One page of events.
+type EventPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string `json:"nextLink"`
+	Value    []Event `json:"value"`
 }
 
 // Filter Which events are wanted.
@@ -1872,6 +2076,9 @@ type ValidationStep struct {
 // APIKeyName defines model for APIKeyName.
 type APIKeyName = string
 
+// BatchId defines model for BatchId.
+type BatchId = int64
+
 // DeadLetterId defines model for DeadLetterId.
 type DeadLetterId = string
 
@@ -1947,6 +2154,63 @@ type ListAPIKeysParams struct {
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Actor By this one: user:NAME, key:NAME, admin, cli, signIn or a role of the database.
+	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action Such as subscription_paused.
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// Topic About this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Subscription About this event subscription.
+	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
+
+	// From At this time or later.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until Before this time.
+	Until *string `form:"until,omitempty" json:"until,omitempty"`
+
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListBatchesParams defines parameters for ListBatches.
+type ListBatchesParams struct {
+	// Topic Of this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Subscription To this event subscription.
+	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
+
+	// State In this state.
+	State *string `form:"state,omitempty" json:"state,omitempty"`
+
+	// Hold Waiting for the end of this hold.
+	Hold *string `form:"hold,omitempty" json:"hold,omitempty"`
+
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListBatchMembersParams defines parameters for ListBatchMembers.
+type ListBatchMembersParams struct {
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
 	// Topic Of this topic.
@@ -1987,6 +2251,72 @@ type ListDeadLettersParams struct {
 
 	// Redelivered Those that were redelivered, or those that were not.
 	Redelivered *bool `form:"redelivered,omitempty" json:"redelivered,omitempty"`
+
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListDeliveriesParams defines parameters for ListDeliveries.
+type ListDeliveriesParams struct {
+	// Topic Of this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Subscription To this event subscription.
+	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
+
+	// State In this state.
+	State *string `form:"state,omitempty" json:"state,omitempty"`
+
+	// Hold Waiting for the end of this hold.
+	Hold *string `form:"hold,omitempty" json:"hold,omitempty"`
+
+	// LastOutcome Whose last attempt came to this.
+	LastOutcome *string `form:"lastOutcome,omitempty" json:"lastOutcome,omitempty"`
+
+	// EventId Of the event with this id: the publisher's, or postrider's own.
+	EventId *string `form:"eventId,omitempty" json:"eventId,omitempty"`
+
+	// PublishedFrom Of events that were published at this time or later.
+	PublishedFrom *string `form:"publishedFrom,omitempty" json:"publishedFrom,omitempty"`
+
+	// PublishedUntil Of events that were published before this time.
+	PublishedUntil *string `form:"publishedUntil,omitempty" json:"publishedUntil,omitempty"`
+
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Topic Of this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// EventId With this id: the publisher's, or postrider's own.
+	EventId *string `form:"eventId,omitempty" json:"eventId,omitempty"`
+
+	// EventType Of this event type.
+	EventType *string `form:"eventType,omitempty" json:"eventType,omitempty"`
+
+	// Subject With this subject.
+	Subject *string `form:"subject,omitempty" json:"subject,omitempty"`
+
+	// SubjectPrefix Whose subject begins so.
+	SubjectPrefix *string `form:"subjectPrefix,omitempty" json:"subjectPrefix,omitempty"`
+
+	// PublishedFrom Published at this time or later.
+	PublishedFrom *string `form:"publishedFrom,omitempty" json:"publishedFrom,omitempty"`
+
+	// PublishedUntil Published before this time.
+	PublishedUntil *string `form:"publishedUntil,omitempty" json:"publishedUntil,omitempty"`
+
+	// Unmatched true: only those that no event subscription wanted.
+	Unmatched *bool `form:"unmatched,omitempty" json:"unmatched,omitempty"`
 
 	// Limit How many to show at most.
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
@@ -2147,6 +2477,21 @@ type ServerInterface interface {
 	// GetAPIKey Read an API key
 	// (GET /v1/apiKeys/{apiKey})
 	GetAPIKey(ctx echo.Context, apiKey APIKeyName) error
+	// ListAudit List who did what, the newest first
+	// (GET /v1/audit)
+	ListAudit(ctx echo.Context, params ListAuditParams) error
+	// ListBatches List batches, the newest first
+	// (GET /v1/batches)
+	ListBatches(ctx echo.Context, params ListBatchesParams) error
+	// GetBatch Read a batch
+	// (GET /v1/batches/{batchId})
+	GetBatch(ctx echo.Context, batchId BatchId) error
+	// ListBatchAttempts List the attempts of a batch
+	// (GET /v1/batches/{batchId}/attempts)
+	ListBatchAttempts(ctx echo.Context, batchId BatchId) error
+	// ListBatchMembers List the deliveries that a batch was cut of, in the order of the request
+	// (GET /v1/batches/{batchId}/members)
+	ListBatchMembers(ctx echo.Context, batchId BatchId, params ListBatchMembersParams) error
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error
@@ -2165,6 +2510,9 @@ type ServerInterface interface {
 	// RedeliverDeadLetter Redeliver a dead letter
 	// (POST /v1/deadLetters/{deadLetterId}/redeliver)
 	RedeliverDeadLetter(ctx echo.Context, deadLetterId DeadLetterId) error
+	// ListDeliveries List deliveries, unfinished and finished, the newest first
+	// (GET /v1/deliveries)
+	ListDeliveries(ctx echo.Context, params ListDeliveriesParams) error
 	// GetDelivery Read a delivery
 	// (GET /v1/deliveries/{deliveryId})
 	GetDelivery(ctx echo.Context, deliveryId DeliveryId) error
@@ -2180,6 +2528,12 @@ type ServerInterface interface {
 	// RetryDelivery Make the next attempt of a pending delivery due now
 	// (POST /v1/deliveries/{deliveryId}/retryNow)
 	RetryDelivery(ctx echo.Context, deliveryId DeliveryId) error
+	// ListEvents List events, the newest first
+	// (GET /v1/events)
+	ListEvents(ctx echo.Context, params ListEventsParams) error
+	// GetEvent Read an event, with its deliveries
+	// (GET /v1/events/{systemId})
+	GetEvent(ctx echo.Context, systemId SystemId) error
 	// EraseEvent Erase what an event says, everywhere
 	// (POST /v1/events/{systemId}/erase)
 	EraseEvent(ctx echo.Context, systemId SystemId) error
@@ -2361,6 +2715,190 @@ func (w *ServerInterfaceWrapper) GetAPIKey(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetAPIKey(ctx, apiKey)
+	return err
+}
+
+// ListAudit converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAuditParams
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", ctx.QueryParams(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter actor: %s", err))
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", ctx.QueryParams(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter action: %s", err))
+	}
+
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "subscription" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", ctx.QueryParams(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter until: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAudit(ctx, params)
+	return err
+}
+
+// ListBatches converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBatches(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBatchesParams
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "subscription" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "hold" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "hold", ctx.QueryParams(), &params.Hold, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter hold: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBatches(ctx, params)
+	return err
+}
+
+// GetBatch converts echo context to params.
+func (w *ServerInterfaceWrapper) GetBatch(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "batchId" -------------
+	var batchId BatchId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "batchId", ctx.Param("batchId"), &batchId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter batchId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetBatch(ctx, batchId)
+	return err
+}
+
+// ListBatchAttempts converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBatchAttempts(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "batchId" -------------
+	var batchId BatchId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "batchId", ctx.Param("batchId"), &batchId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter batchId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBatchAttempts(ctx, batchId)
+	return err
+}
+
+// ListBatchMembers converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBatchMembers(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "batchId" -------------
+	var batchId BatchId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "batchId", ctx.Param("batchId"), &batchId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter batchId: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBatchMembersParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBatchMembers(ctx, batchId, params)
 	return err
 }
 
@@ -2546,6 +3084,87 @@ func (w *ServerInterfaceWrapper) RedeliverDeadLetter(ctx echo.Context) error {
 	return err
 }
 
+// ListDeliveries converts echo context to params.
+func (w *ServerInterfaceWrapper) ListDeliveries(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeliveriesParams
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "subscription" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "hold" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "hold", ctx.QueryParams(), &params.Hold, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter hold: %s", err))
+	}
+
+	// ------------- Optional query parameter "lastOutcome" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lastOutcome", ctx.QueryParams(), &params.LastOutcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter lastOutcome: %s", err))
+	}
+
+	// ------------- Optional query parameter "eventId" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "eventId", ctx.QueryParams(), &params.EventId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter eventId: %s", err))
+	}
+
+	// ------------- Optional query parameter "publishedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "publishedFrom", ctx.QueryParams(), &params.PublishedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter publishedFrom: %s", err))
+	}
+
+	// ------------- Optional query parameter "publishedUntil" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "publishedUntil", ctx.QueryParams(), &params.PublishedUntil, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter publishedUntil: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListDeliveries(ctx, params)
+	return err
+}
+
 // GetDelivery converts echo context to params.
 func (w *ServerInterfaceWrapper) GetDelivery(ctx echo.Context) error {
 	var err error
@@ -2623,6 +3242,103 @@ func (w *ServerInterfaceWrapper) RetryDelivery(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.RetryDelivery(ctx, deliveryId)
+	return err
+}
+
+// ListEvents converts echo context to params.
+func (w *ServerInterfaceWrapper) ListEvents(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "eventId" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "eventId", ctx.QueryParams(), &params.EventId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter eventId: %s", err))
+	}
+
+	// ------------- Optional query parameter "eventType" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "eventType", ctx.QueryParams(), &params.EventType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter eventType: %s", err))
+	}
+
+	// ------------- Optional query parameter "subject" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subject", ctx.QueryParams(), &params.Subject, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subject: %s", err))
+	}
+
+	// ------------- Optional query parameter "subjectPrefix" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subjectPrefix", ctx.QueryParams(), &params.SubjectPrefix, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subjectPrefix: %s", err))
+	}
+
+	// ------------- Optional query parameter "publishedFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "publishedFrom", ctx.QueryParams(), &params.PublishedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter publishedFrom: %s", err))
+	}
+
+	// ------------- Optional query parameter "publishedUntil" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "publishedUntil", ctx.QueryParams(), &params.PublishedUntil, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter publishedUntil: %s", err))
+	}
+
+	// ------------- Optional query parameter "unmatched" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "unmatched", ctx.QueryParams(), &params.Unmatched, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter unmatched: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListEvents(ctx, params)
+	return err
+}
+
+// GetEvent converts echo context to params.
+func (w *ServerInterfaceWrapper) GetEvent(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "systemId" -------------
+	var systemId SystemId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "systemId", ctx.Param("systemId"), &systemId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter systemId: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetEvent(ctx, systemId)
 	return err
 }
 
@@ -3666,12 +4382,20 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/policies/:policy", wrapper.GetPolicy, options.OperationMiddlewares["getPolicy"]...)
 	router.PUT(options.BaseURL+"/v1/policies/:policy", wrapper.PutPolicy, options.OperationMiddlewares["putPolicy"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/eraseSubject", wrapper.EraseSubject, options.OperationMiddlewares["eraseSubject"]...)
+	router.GET(options.BaseURL+"/v1/events", wrapper.ListEvents, options.OperationMiddlewares["listEvents"]...)
+	router.GET(options.BaseURL+"/v1/events/:systemId", wrapper.GetEvent, options.OperationMiddlewares["getEvent"]...)
 	router.POST(options.BaseURL+"/v1/events/:systemId/erase", wrapper.EraseEvent, options.OperationMiddlewares["eraseEvent"]...)
+	router.GET(options.BaseURL+"/v1/deliveries", wrapper.ListDeliveries, options.OperationMiddlewares["listDeliveries"]...)
 	router.GET(options.BaseURL+"/v1/deliveries/:deliveryId", wrapper.GetDelivery, options.OperationMiddlewares["getDelivery"]...)
 	router.GET(options.BaseURL+"/v1/deliveries/:deliveryId/attempts", wrapper.ListDeliveryAttempts, options.OperationMiddlewares["listDeliveryAttempts"]...)
 	router.POST(options.BaseURL+"/v1/deliveries/:deliveryId/cancel", wrapper.CancelDelivery, options.OperationMiddlewares["cancelDelivery"]...)
 	router.POST(options.BaseURL+"/v1/deliveries/:deliveryId/retryNow", wrapper.RetryDelivery, options.OperationMiddlewares["retryDelivery"]...)
 	router.POST(options.BaseURL+"/v1/deliveries/:deliveryId/deadLetterNow", wrapper.DeadLetterDelivery, options.OperationMiddlewares["deadLetterDelivery"]...)
+	router.GET(options.BaseURL+"/v1/batches", wrapper.ListBatches, options.OperationMiddlewares["listBatches"]...)
+	router.GET(options.BaseURL+"/v1/batches/:batchId", wrapper.GetBatch, options.OperationMiddlewares["getBatch"]...)
+	router.GET(options.BaseURL+"/v1/batches/:batchId/members", wrapper.ListBatchMembers, options.OperationMiddlewares["listBatchMembers"]...)
+	router.GET(options.BaseURL+"/v1/batches/:batchId/attempts", wrapper.ListBatchAttempts, options.OperationMiddlewares["listBatchAttempts"]...)
+	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 
 }
 
@@ -4017,6 +4741,509 @@ func (response GetAPIKey429JSONResponse) VisitGetAPIKeyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAuditRequestObject struct {
+	Params ListAuditParams
+}
+
+type ListAuditResponseObject interface {
+	VisitListAuditResponse(w http.ResponseWriter) error
+}
+
+type ListAudit200JSONResponse AuditPage
+
+func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListAudit400JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListAudit401JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListAudit429JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListAudit503JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchesRequestObject struct {
+	Params ListBatchesParams
+}
+
+type ListBatchesResponseObject interface {
+	VisitListBatchesResponse(w http.ResponseWriter) error
+}
+
+type ListBatches200JSONResponse BatchPage
+
+func (response ListBatches200JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatches400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListBatches400JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatches401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListBatches401JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatches403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListBatches403JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatches429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListBatches429JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatches503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListBatches503JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatchRequestObject struct {
+	BatchId BatchId `json:"batchId"`
+}
+
+type GetBatchResponseObject interface {
+	VisitGetBatchResponse(w http.ResponseWriter) error
+}
+
+type GetBatch200JSONResponse Batch
+
+func (response GetBatch200JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetBatch400JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetBatch401JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetBatch403JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetBatch404JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetBatch429JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetBatch503JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttemptsRequestObject struct {
+	BatchId BatchId `json:"batchId"`
+}
+
+type ListBatchAttemptsResponseObject interface {
+	VisitListBatchAttemptsResponse(w http.ResponseWriter) error
+}
+
+type ListBatchAttempts200JSONResponse DeliveryAttempts
+
+func (response ListBatchAttempts200JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListBatchAttempts400JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListBatchAttempts401JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListBatchAttempts403JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ListBatchAttempts404JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListBatchAttempts429JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListBatchAttempts503JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembersRequestObject struct {
+	BatchId BatchId `json:"batchId"`
+	Params  ListBatchMembersParams
+}
+
+type ListBatchMembersResponseObject interface {
+	VisitListBatchMembersResponse(w http.ResponseWriter) error
+}
+
+type ListBatchMembers200JSONResponse BatchMemberPage
+
+func (response ListBatchMembers200JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListBatchMembers400JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListBatchMembers401JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListBatchMembers403JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ListBatchMembers404JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListBatchMembers429JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListBatchMembers503JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4554,6 +5781,98 @@ func (response RedeliverDeadLetter429JSONResponse) VisitRedeliverDeadLetterRespo
 	return err
 }
 
+type ListDeliveriesRequestObject struct {
+	Params ListDeliveriesParams
+}
+
+type ListDeliveriesResponseObject interface {
+	VisitListDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListDeliveries200JSONResponse DeliveryPage
+
+func (response ListDeliveries200JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListDeliveries400JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListDeliveries401JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListDeliveries403JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListDeliveries429JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListDeliveries503JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetDeliveryRequestObject struct {
 	DeliveryId DeliveryId `json:"deliveryId"`
 }
@@ -5087,6 +6406,204 @@ func (response RetryDelivery429JSONResponse) VisitRetryDeliveryResponse(w http.R
 type RetryDelivery503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response RetryDelivery503JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200JSONResponse EventPage
+
+func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListEvents400JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListEvents401JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListEvents403JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListEvents429JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListEvents503JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEventRequestObject struct {
+	SystemId SystemId `json:"systemId"`
+}
+
+type GetEventResponseObject interface {
+	VisitGetEventResponse(w http.ResponseWriter) error
+}
+
+type GetEvent200JSONResponse Event
+
+func (response GetEvent200JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetEvent400JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetEvent401JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetEvent403JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetEvent404JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response GetEvent429JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetEvent503JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -8777,6 +10294,21 @@ type StrictServerInterface interface {
 	// GetAPIKey Read an API key
 	// (GET /v1/apiKeys/{apiKey})
 	GetAPIKey(ctx context.Context, request GetAPIKeyRequestObject) (GetAPIKeyResponseObject, error)
+	// ListAudit List who did what, the newest first
+	// (GET /v1/audit)
+	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// ListBatches List batches, the newest first
+	// (GET /v1/batches)
+	ListBatches(ctx context.Context, request ListBatchesRequestObject) (ListBatchesResponseObject, error)
+	// GetBatch Read a batch
+	// (GET /v1/batches/{batchId})
+	GetBatch(ctx context.Context, request GetBatchRequestObject) (GetBatchResponseObject, error)
+	// ListBatchAttempts List the attempts of a batch
+	// (GET /v1/batches/{batchId}/attempts)
+	ListBatchAttempts(ctx context.Context, request ListBatchAttemptsRequestObject) (ListBatchAttemptsResponseObject, error)
+	// ListBatchMembers List the deliveries that a batch was cut of, in the order of the request
+	// (GET /v1/batches/{batchId}/members)
+	ListBatchMembers(ctx context.Context, request ListBatchMembersRequestObject) (ListBatchMembersResponseObject, error)
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
@@ -8795,6 +10327,9 @@ type StrictServerInterface interface {
 	// RedeliverDeadLetter Redeliver a dead letter
 	// (POST /v1/deadLetters/{deadLetterId}/redeliver)
 	RedeliverDeadLetter(ctx context.Context, request RedeliverDeadLetterRequestObject) (RedeliverDeadLetterResponseObject, error)
+	// ListDeliveries List deliveries, unfinished and finished, the newest first
+	// (GET /v1/deliveries)
+	ListDeliveries(ctx context.Context, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
 	// GetDelivery Read a delivery
 	// (GET /v1/deliveries/{deliveryId})
 	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
@@ -8810,6 +10345,12 @@ type StrictServerInterface interface {
 	// RetryDelivery Make the next attempt of a pending delivery due now
 	// (POST /v1/deliveries/{deliveryId}/retryNow)
 	RetryDelivery(ctx context.Context, request RetryDeliveryRequestObject) (RetryDeliveryResponseObject, error)
+	// ListEvents List events, the newest first
+	// (GET /v1/events)
+	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// GetEvent Read an event, with its deliveries
+	// (GET /v1/events/{systemId})
+	GetEvent(ctx context.Context, request GetEventRequestObject) (GetEventResponseObject, error)
 	// EraseEvent Erase what an event says, everywhere
 	// (POST /v1/events/{systemId}/erase)
 	EraseEvent(ctx context.Context, request EraseEventRequestObject) (EraseEventResponseObject, error)
@@ -9056,6 +10597,132 @@ func (sh *strictHandler) GetAPIKey(ctx echo.Context, apiKey APIKeyName) error {
 	return nil
 }
 
+// ListAudit operation middleware
+func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) error {
+	var request ListAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAudit(ctx.Request().Context(), request.(ListAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAudit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
+		return validResponse.VisitListAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListBatches operation middleware
+func (sh *strictHandler) ListBatches(ctx echo.Context, params ListBatchesParams) error {
+	var request ListBatchesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBatches(ctx.Request().Context(), request.(ListBatchesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBatches")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBatchesResponseObject); ok {
+		return validResponse.VisitListBatchesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetBatch operation middleware
+func (sh *strictHandler) GetBatch(ctx echo.Context, batchId BatchId) error {
+	var request GetBatchRequestObject
+
+	request.BatchId = batchId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBatch(ctx.Request().Context(), request.(GetBatchRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBatch")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetBatchResponseObject); ok {
+		return validResponse.VisitGetBatchResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListBatchAttempts operation middleware
+func (sh *strictHandler) ListBatchAttempts(ctx echo.Context, batchId BatchId) error {
+	var request ListBatchAttemptsRequestObject
+
+	request.BatchId = batchId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBatchAttempts(ctx.Request().Context(), request.(ListBatchAttemptsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBatchAttempts")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBatchAttemptsResponseObject); ok {
+		return validResponse.VisitListBatchAttemptsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListBatchMembers operation middleware
+func (sh *strictHandler) ListBatchMembers(ctx echo.Context, batchId BatchId, params ListBatchMembersParams) error {
+	var request ListBatchMembersRequestObject
+
+	request.BatchId = batchId
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBatchMembers(ctx.Request().Context(), request.(ListBatchMembersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBatchMembers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBatchMembersResponseObject); ok {
+		return validResponse.VisitListBatchMembersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListDeadLetters operation middleware
 func (sh *strictHandler) ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error {
 	var request ListDeadLettersRequestObject
@@ -9274,6 +10941,31 @@ func (sh *strictHandler) RedeliverDeadLetter(ctx echo.Context, deadLetterId Dead
 	return nil
 }
 
+// ListDeliveries operation middleware
+func (sh *strictHandler) ListDeliveries(ctx echo.Context, params ListDeliveriesParams) error {
+	var request ListDeliveriesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeliveries(ctx.Request().Context(), request.(ListDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeliveries")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListDeliveriesResponseObject); ok {
+		return validResponse.VisitListDeliveriesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetDelivery operation middleware
 func (sh *strictHandler) GetDelivery(ctx echo.Context, deliveryId DeliveryId) error {
 	var request GetDeliveryRequestObject
@@ -9393,6 +11085,56 @@ func (sh *strictHandler) RetryDelivery(ctx echo.Context, deliveryId DeliveryId) 
 		return err
 	} else if validResponse, ok := response.(RetryDeliveryResponseObject); ok {
 		return validResponse.VisitRetryDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListEvents operation middleware
+func (sh *strictHandler) ListEvents(ctx echo.Context, params ListEventsParams) error {
+	var request ListEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEvents(ctx.Request().Context(), request.(ListEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEvents")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
+		return validResponse.VisitListEventsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetEvent operation middleware
+func (sh *strictHandler) GetEvent(ctx echo.Context, systemId SystemId) error {
+	var request GetEventRequestObject
+
+	request.SystemId = systemId
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetEvent(ctx.Request().Context(), request.(GetEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetEvent")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetEventResponseObject); ok {
+		return validResponse.VisitGetEventResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

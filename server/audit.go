@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"encoding/json"
+
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
@@ -16,6 +19,36 @@ const (
 func actsAs(c echo.Context, who store.Actor) {
 	r := c.Request()
 	c.SetRequest(r.WithContext(store.WithActor(r.Context(), who)))
+}
+
+// ListAudit answers GET /v1/audit.
+func (m *management) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAuditResponseObject, error) {
+	p := r.Params
+	turn, err := readTurn(p.Limit, p.Cursor, parseNumber)
+	if err != nil {
+		return nil, err
+	}
+	var found problems
+	f := store.AuditFilter{
+		Actor: found.text("actor", p.Actor), Action: found.text("action", p.Action), Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription),
+	}
+	f.From, f.To = found.span("from", p.From, "until", p.Until)
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	page, err := m.store.ReadAudit(ctx, f, turn)
+	if err != nil {
+		return nil, err
+	}
+	id := func(l store.AuditLine) int64 { return l.AuditID }
+	return ListAudit200JSONResponse{Value: described(page.Rows, DescribeAudit), NextLink: nextOf("/v1/audit", p, turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
+}
+
+// DescribeAudit is a row of the audit as the REST API and `audit list -o json` write it.
+func DescribeAudit(l *store.AuditLine) AuditEntry {
+	return AuditEntry{
+		AuditId: l.AuditID, At: l.At.UTC(), Actor: l.Actor, Address: l.Address, Action: l.Action, Topic: l.Topic, Subscription: l.Subscription, Details: json.RawMessage(l.Details),
+	}
 }
 
 // secrets writes a line at level info for each answer that holds secrets, without them.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -252,27 +251,9 @@ func DescribeDeadLetter(l *store.DeadLetter) DeadLetter {
 
 // withQuery adds the filter's members to the link of the next page.
 func withQuery(link *string, f *DeadLetterFilter) *string {
-	if link == nil {
-		return nil
-	}
-	text, err := json.Marshal(f)
-	var members map[string]any
-	if err == nil {
-		err = json.Unmarshal(text, &members)
-	}
-	if err != nil || len(members) == 0 {
+	query := queryOf(f)
+	if link == nil || len(query) == 0 {
 		return link
-	}
-	query := url.Values{}
-	for name, value := range members {
-		switch value := value.(type) {
-		case string:
-			query.Set(name, value)
-		case float64:
-			query.Set(name, strconv.FormatFloat(value, 'f', -1, 64))
-		case bool:
-			query.Set(name, strconv.FormatBool(value))
-		}
 	}
 	return new(*link + "&" + query.Encode())
 }

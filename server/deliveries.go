@@ -13,6 +13,30 @@ import (
 // maxAttemptsShown is more than any policy allows before a time to live of a day has passed.
 const maxAttemptsShown = 1000
 
+// ListDeliveries answers GET /v1/deliveries.
+func (m *management) ListDeliveries(ctx context.Context, r ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error) {
+	p := r.Params
+	turn, err := readTurn(p.Limit, p.Cursor, parseNumber)
+	if err != nil {
+		return nil, err
+	}
+	var found problems
+	f := store.DeliveryFilter{
+		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, store.DeliveryStates),
+		Hold: found.oneOf("hold", p.Hold, store.Holds), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
+	}
+	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	page, err := m.store.ReadDeliveries(ctx, f, turn)
+	if err != nil {
+		return nil, err
+	}
+	id := func(l store.DeliveryLine) int64 { return l.DeliveryID }
+	return ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf("/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
+}
+
 // GetDelivery answers GET /v1/deliveries/{deliveryId}.
 func (m *management) GetDelivery(ctx context.Context, r GetDeliveryRequestObject) (GetDeliveryResponseObject, error) {
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -31,11 +55,7 @@ func (m *management) ListDeliveryAttempts(ctx context.Context, r ListDeliveryAtt
 	if err != nil {
 		return nil, err
 	}
-	page := ListDeliveryAttempts200JSONResponse{Value: make([]DeliveryAttempt, len(attempts))}
-	for i := range attempts {
-		page.Value[i] = DescribeAttempt(&attempts[i])
-	}
-	return page, nil
+	return ListDeliveryAttempts200JSONResponse{Value: described(attempts, DescribeAttempt)}, nil
 }
 
 // CancelDelivery answers POST /v1/deliveries/{deliveryId}/cancel.
@@ -120,9 +140,9 @@ func (m *management) delivery(ctx context.Context, id int64) (Delivery, error) {
 }
 
 // DescribeDelivery shows a delivery as the REST API does.
-func DescribeDelivery(d *store.Delivery) Delivery {
+func DescribeDelivery(d *store.DeliveryLine) Delivery {
 	return Delivery{
-		DeliveryId: d.ID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(), EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
+		DeliveryId: d.DeliveryID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(), EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
 		State: d.State, Hold: d.Hold, Reason: d.Reason, Attempts: d.Attempts, Reruns: d.Reruns, NextAttemptAt: utcOrNull(d.NextAttemptAt), LastAttemptAt: utcOrNull(d.LastAttemptAt),
 		LastOutcome: d.LastOutcome, LastStatus: d.LastStatus, OwedSince: d.OwedSince.UTC(), FinishedAt: utcOrNull(d.FinishedAt),
 		BatchId: d.BatchID, RedeliveredFrom: idOrNull(d.RedeliveredFrom), DeadLetterId: idOrNull(d.DeadLetterID),
@@ -130,10 +150,12 @@ func DescribeDelivery(d *store.Delivery) Delivery {
 }
 
 // DescribeAttempt shows an attempt as the REST API does.
-func DescribeAttempt(a *store.Attempt) DeliveryAttempt {
+func DescribeAttempt(a *store.AttemptLine) DeliveryAttempt {
 	return DeliveryAttempt{
-		Number: a.Number, Reruns: a.Reruns, BatchId: a.BatchID, DueAt: utcOrNull(a.DueAt), StartedAt: a.StartedAt.UTC(), DurationMs: a.DurationMS,
-		Status: a.Status, Outcome: a.Outcome, Error: a.Error, Verdict: a.Verdict, NextAttemptAt: utcOrNull(a.NextAttemptAt), Why: a.Why, Hold: a.Hold, Late: a.Late,
+		Number: a.Number, Reruns: a.Reruns, DeliveryId: a.DeliveryID, BatchId: a.BatchID, DueAt: utcOrNull(a.DueAt), StartedAt: a.StartedAt.UTC(), DurationMs: a.DurationMs,
+		DnsMs: a.DNSMs, ConnectMs: a.ConnectMs, TlsMs: a.TLSMs, FirstByteMs: a.FirstByteMs,
+		Status: a.Status, Outcome: a.Outcome, Error: a.Error, Verdict: a.Verdict, NextAttemptAt: utcOrNull(a.NextAttemptAt), Why: a.Why,
+		StepMs: a.StepMs, FloorMs: a.FloorMs, JitterMs: a.JitterMs, RetryAfterMs: a.RetryAfterMs, Hold: a.Hold, SkippedMarks: a.SkippedMarks, Late: a.Late,
 		ResponseHeaders: a.ResponseHeaders, ResponseExcerpt: a.ResponseExcerpt, Node: a.Node,
 	}
 }

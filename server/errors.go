@@ -215,6 +215,8 @@ func storeRefusal(err error) *refusal {
 		return refuse(http.StatusNotFound, codeNotFound, "what the request names does not exist")
 	case errors.Is(err, store.ErrOwnTopic):
 		return refuse(http.StatusConflict, codeConflict, "topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are nobody's", store.SystemTopic)
+	case errors.Is(err, store.ErrTooSlow):
+		return refuse(http.StatusServiceUnavailable, codeUnavailable, "this could not be read in time; ask for less: a shorter time, or one event subscription")
 	case errors.Is(err, store.ErrConflict):
 		return refuse(http.StatusConflict, codeConflict, "the request contradicts what exists")
 	case errors.Is(err, store.ErrUnauthorized):

@@ -88,7 +88,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna").Replace(r.Path)
+		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1", ":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna").Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
 	}
 	for _, op := range operations(t) {
@@ -122,6 +122,20 @@ func TestExamples(t *testing.T) {
 			b.change("UPDATE postrider_internal.events SET id = $1", exampleEvent)
 			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
 		},
+		"listBatches": func() {
+			b.change(`WITH moment AS (SELECT '2026-11-20T09:31:00Z'::timestamptz AS at)
+				INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, attempts, last_outcome, last_status, first_attempt_at, last_attempt_at, finished_at)
+				SELECT 1, id, 'delivered', 2, 367, 1, 'Delivered', 200, at, at, at FROM moment, postrider_internal.event_subscriptions WHERE name = 'billing'`)
+			b.change("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (1, 1, 1)")
+			b.change(`INSERT INTO postrider_internal.delivery_attempts (day, batch_id, subscription_id, job_id, number, due_at, started_at, duration_us, first_byte_us, status, outcome, verdict, rule, node)
+				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 1, 1, '2026-11-20T09:31:00Z', '2026-11-20T09:31:00Z', 12500, 12250, 200, 'Delivered', 'deliver', 'delivered', 'node-1' FROM postrider_internal.event_subscriptions WHERE name = 'billing'`)
+		},
+		"listAudit": func() {
+			b.change("WITH gone AS (DELETE FROM postrider_internal.audit) SELECT 1")
+			b.change("SELECT setval('postrider_internal.audit_id_seq', 1, false)")
+			b.change(`SELECT postrider_internal.note_audit('user:anna', '192.0.2.1', 'subscription_paused', 'orders', 'billing', '{"stopTimeToLive": true}')`)
+			b.change("UPDATE postrider_internal.audit SET at = '2026-11-20T09:31:00Z'")
+		},
 		// One end is all that a delivery has.
 		"deadLetterDelivery": func() {
 			b.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
@@ -132,14 +146,14 @@ func TestExamples(t *testing.T) {
 	}
 	for _, id := range []string{
 		"health", "readiness", "metrics", "specification", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "listTopics", "putSubscription", "publishEvents",
-		"getDelivery", "listDeliveryAttempts",
+		"getDelivery", "listDeliveryAttempts", "listDeliveries", "listEvents", "getEvent", "listBatches", "getBatch", "listBatchMembers", "listBatchAttempts",
 		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
 		"retryDelivery", "cancelDelivery", "deadLetterDelivery",
 		"testSubscriptionFilter", "testFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
 		"listDeadLetters", "getDeadLetter", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"purgeDeadLetter",
-		"createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers", "deleteUser",
+		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery", "validateSubscription", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
@@ -241,7 +255,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "owedSince", "key", "hint", "expiresAt", "revokedAt", "changedAt"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "owedSince", "publishedAt", "filterVersion", "key", "hint", "expiresAt", "revokedAt", "changedAt"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

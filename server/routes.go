@@ -106,16 +106,23 @@ func deadLetterRoutes(v1 *ServerInterfaceWrapper) []route {
 	}
 }
 
-// deliveryRoutes are those of single deliveries and events.
+// deliveryRoutes are those of events, deliveries and batches.
 func deliveryRoutes(v1 *ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodPost, "/v1/topics/:topic/eraseSubject", operators, v1.EraseSubject},
+		{http.MethodGet, "/v1/events", viewers, v1.ListEvents},
+		{http.MethodGet, "/v1/events/:systemId", viewers, v1.GetEvent},
 		{http.MethodPost, "/v1/events/:systemId/erase", operators, v1.EraseEvent},
+		{http.MethodGet, "/v1/deliveries", viewers, v1.ListDeliveries},
 		{http.MethodGet, "/v1/deliveries/:deliveryId", viewers, v1.GetDelivery},
 		{http.MethodGet, "/v1/deliveries/:deliveryId/attempts", viewers, v1.ListDeliveryAttempts},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/cancel", operators, v1.CancelDelivery},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", operators, v1.RetryDelivery},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", operators, v1.DeadLetterDelivery},
+		{http.MethodGet, "/v1/batches", viewers, v1.ListBatches},
+		{http.MethodGet, "/v1/batches/:batchId", viewers, v1.GetBatch},
+		{http.MethodGet, "/v1/batches/:batchId/members", viewers, v1.ListBatchMembers},
+		{http.MethodGet, "/v1/batches/:batchId/attempts", viewers, v1.ListBatchAttempts},
 	}
 }
 
@@ -139,9 +146,10 @@ func (s *Server) machineRoutes() []route {
 	}
 }
 
-// accessRoutes are those that let others in.
+// accessRoutes are those that let others in, and that tell what they did.
 func accessRoutes(v1 *ServerInterfaceWrapper) []route {
 	return []route{
+		{http.MethodGet, "/v1/audit", viewers, v1.ListAudit},
 		{http.MethodGet, "/v1/apiKeys", administrators, v1.ListAPIKeys},
 		{http.MethodPost, "/v1/apiKeys", administrators, v1.CreateAPIKey},
 		{http.MethodGet, "/v1/apiKeys/:apiKey", administrators, v1.GetAPIKey},

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"postrider/policy"
 
@@ -111,70 +110,23 @@ func (o *Operator) ask(ctx context.Context, doing, function string, answers []an
 	return failed(doing, err)
 }
 
-// Delivery is a delivery as the view postrider.deliveries shows it; see there.
-type Delivery struct {
-	ID              int64 `db:"delivery_id"`
-	Topic           string
-	Subscription    string
-	SystemID        uuid.UUID
-	EventID         *string
-	EventType       *string
-	Subject         *string
-	State           string
-	Hold            *string
-	Reason          *string
-	Attempts        int
-	Reruns          int
-	NextAttemptAt   *time.Time
-	LastAttemptAt   *time.Time
-	LastOutcome     *string
-	LastStatus      *int
-	OwedSince       time.Time
-	FinishedAt      *time.Time
-	BatchID         *int64
-	RedeliveredFrom *uuid.UUID
-	DeadLetterID    *uuid.UUID
-}
-
-// Attempt is a row of the view postrider.delivery_attempts; see there.
-type Attempt struct {
-	Number          int
-	Reruns          int
-	BatchID         *int64
-	DueAt           *time.Time
-	StartedAt       time.Time
-	DurationMS      float64
-	Status          *int
-	Outcome         string
-	Error           *string
-	Verdict         string
-	NextAttemptAt   *time.Time
-	Why             string
-	Hold            *string
-	Late            bool
-	ResponseHeaders *string
-	ResponseExcerpt *string
-	Node            string
-}
-
 const (
 	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at, last_attempt_at,
        last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from, dead_letter_id
   FROM postrider.deliveries WHERE delivery_id = $1`
 
 	// attemptsQuery finds the attempts of a delivery, alone and in the batches that it was in.
-	attemptsQuery = `SELECT number, reruns, batch_id, due_at, started_at, duration_ms::float8 AS duration_ms, status, outcome, error, verdict, next_attempt_at, why, hold, late,
-       response_headers, response_excerpt, node
+	attemptsQuery = `SELECT` + attemptColumns + `
   FROM (SELECT * FROM postrider.delivery_attempts WHERE delivery_id = $1
         UNION ALL
         SELECT a.* FROM postrider_internal.batch_members m JOIN postrider.delivery_attempts a ON a.batch_id = m.batch_id
-         WHERE m.delivery_id = $1 AND a.number <= coalesce(m.left_after, a.number)) made
+         WHERE m.delivery_id = $1 AND a.number <= coalesce(m.left_after, a.number)) a
  ORDER BY number, late, started_at LIMIT $2`
 )
 
 // Delivery reads a delivery. ErrNotFound.
-func (o *Operator) Delivery(ctx context.Context, id int64) (*Delivery, error) {
-	found, err := collect[Delivery](ctx, o.pool, deliveryQuery, id)
+func (o *Operator) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) {
+	found, err := collect[DeliveryLine](ctx, o.pool, deliveryQuery, id)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("delivery %d: %w", id, err)
@@ -185,8 +137,8 @@ func (o *Operator) Delivery(ctx context.Context, id int64) (*Delivery, error) {
 }
 
 // Attempts reads the first attempts of a delivery, up to limit, those of the batches that it was in among them.
-func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]Attempt, error) {
-	attempts, err := collect[Attempt](ctx, o.pool, attemptsQuery, id, limit)
+func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]AttemptLine, error) {
+	attempts, err := collect[AttemptLine](ctx, o.pool, attemptsQuery, id, limit)
 	if err != nil {
 		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
 	}

@@ -8,16 +8,25 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // readTime bounds each statement that answers a person. It is PostgreSQL's own timeout: a caller who merely leaves would leave it reading.
 const readTime = 5 * time.Second
 
+// Reader answers what people ask of what is stored. It holds no secret: a program without the encryption key has one, see ReaderOf.
+type Reader struct {
+	pool *pgxpool.Pool
+}
+
+// ReaderOf reads a database without a store.
+func ReaderOf(pool *pgxpool.Pool) *Reader { return &Reader{pool} }
+
 // reading runs statements of one page, all of one snapshot: what a page counts and what it lists agree. ErrTooSlow where one of them
 // took longer than readTime, ErrUnavailable, ErrNotFound of read itself.
-func (s *Store) reading(ctx context.Context, what string, read func(pgx.Tx) error) error {
+func (r *Reader) reading(ctx context.Context, what string, read func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, r.pool, options, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(readTime.Milliseconds())); err != nil {
 			return err
 		}

@@ -2,14 +2,16 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // BatchFilter says which batches; "" = all.
-type BatchFilter struct{ Topic, Subscription, State string }
+type BatchFilter struct{ Topic, Subscription, State, Hold string }
 
 // BatchLine is one batch as the view shows it.
 type BatchLine struct {
@@ -48,27 +50,91 @@ type BatchCourse struct {
 
 const batchReport = `SELECT v.batch_id, v.topic, v.subscription, v.state, v.hold, v.members, v.bytes, v.attempts, v.reruns, v.next_attempt_at, v.first_attempt_at, v.last_attempt_at, v.last_outcome, v.last_status, v.created_at, v.finished_at`
 
-const batchList = batchReport + ` FROM postrider.batches v
- WHERE (@cursor::bigint IS NULL OR v.batch_id %[2]s @cursor) AND (@topic::text IS NULL OR v.topic = @topic) AND (@subscription::text IS NULL OR v.subscription = @subscription) AND (@state::text IS NULL OR v.state = @state)
- ORDER BY v.batch_id %[1]s LIMIT @limit`
+// batchList reads as many rows as the page has, along the index of the batches' ids or of each event subscription's, before their names are joined.
+const batchList = batchReport + ` FROM (%[1]s ORDER BY id %[2]s LIMIT @limit) b JOIN postrider.batches v ON v.batch_id = b.id ORDER BY v.batch_id %[2]s`
+
+// BatchPage is a page of batches.
+type BatchPage struct {
+	Page[BatchLine]
+	// LookedTo is where a look ended that found no more than Rows; nil where it went on to the end of the list.
+	LookedTo *int64
+}
+
+// statements are the list's query, and the one that finds where a look of lookLimit batches along each index ends.
+func (f *BatchFilter) statements(order, compare string) (list, end string) {
+	behind := fmt.Sprintf("(@cursor::bigint IS NULL OR b.id %s @cursor)", compare)
+	where := []string{behind, fmt.Sprintf("(@end::bigint IS NULL OR NOT b.id %s @end)", compare)}
+	add := func(set bool, condition string) {
+		if set {
+			where = append(where, condition)
+		}
+	}
+	add(f.State == "pending", "b.state = 'pending'") // in these words an index knows them
+	add(f.State != "" && f.State != "pending", "b.state = @state")
+	add(f.Hold != "", "b.hold IS NOT NULL AND b.hold = @hold")
+	along := func(what, where, from string) string {
+		each := fmt.Sprintf("SELECT %s FROM postrider_internal.batches b WHERE %s", what, where)
+		if f.Topic+f.Subscription == "" {
+			return fmt.Sprintf("(%s ORDER BY b.id %s %s)", each, order, from)
+		}
+		return fmt.Sprintf("(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL (%s AND b.subscription_id = one.id ORDER BY b.id %s %s) x)", each, order, from)
+	}
+	list = fmt.Sprintf(batchList, "SELECT * FROM "+along("b.id", strings.Join(where, " AND "), "LIMIT @limit")+" found", order)
+	end = "SELECT id FROM " + along("b.id", behind, "OFFSET @look LIMIT 1") + " ends ORDER BY id " + order + " LIMIT 1"
+	return list, end
+}
+
+// blind: no index knows which batches the filter wants.
+func (f *BatchFilter) blind() bool {
+	return f.State != "" && f.State != "pending" || f.Hold != "" && f.Topic+f.Subscription == ""
+}
 
 // ReadBatches reads a page of batches, the newest first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) (page Page[BatchLine], err error) {
-	err = s.reading(ctx, "batches", func(tx pgx.Tx) error {
-		page, err = pageBy[BatchLine](ctx, tx, batchList, t, pgx.NamedArgs{"topic": given(f.Topic), "subscription": given(f.Subscription), "state": given(f.State)})
+func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) (page BatchPage, err error) {
+	err = r.reading(ctx, "batches", func(tx pgx.Tx) error {
+		page, err = readBatches(ctx, tx, f, t)
 		return err
 	})
 	return page, err
 }
 
+func readBatches(ctx context.Context, tx pgx.Tx, f BatchFilter, t Turn[int64]) (page BatchPage, err error) {
+	args := t.args(pgx.NamedArgs{"state": f.State, "hold": f.Hold, "end": nil, "look": lookLimit})
+	if f.Topic+f.Subscription != "" {
+		var subscriptions []int64
+		if err := tx.QueryRow(ctx, batchSubscriptions, pgx.NamedArgs{"topic": given(f.Topic), "subscription": given(f.Subscription)}).Scan(&subscriptions); err != nil {
+			return page, err
+		}
+		args["subscriptions"], args["look"] = subscriptions, lookLimit/max(1, len(subscriptions))
+	}
+	order, compare := t.way()
+	list, end := f.statements(order, compare)
+	if f.blind() {
+		if err := tx.QueryRow(ctx, end, args).Scan(&page.LookedTo); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return page, err
+		}
+		args["end"] = page.LookedTo
+	}
+	rows, err := rowsOf[BatchLine](ctx, tx, list, args)
+	page.Page = pageOf(rows, t)
+	if len(rows) > t.Limit {
+		page.LookedTo = nil
+	}
+	return page, err
+}
+
+// batchSubscriptions are the event subscriptions of a name or a topic, those that were deleted too.
+const batchSubscriptions = `SELECT coalesce(array_agg(s.id), '{}') FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+ WHERE (@topic::text IS NULL OR t.name = @topic) AND (@subscription::text IS NULL OR s.name = @subscription)`
+
 // ReadBatch reads one batch with its attempts, and its members after a position; ErrNotFound.
-func (s *Store) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchCourse, err error) {
+func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchCourse, err error) {
 	const (
 		query   = batchReport + `, b.subscription_id FROM postrider.batches v JOIN postrider_internal.batches b ON b.id = v.batch_id WHERE v.batch_id = @id`
 		members = `SELECT m.position, m.delivery_id, m.event_id, m.left_at, m.left_after, m.left_reason FROM postrider.batch_members m
 		            WHERE m.batch_id = @id AND m.position > @after ORDER BY m.position LIMIT @limit`
 	)
-	err = s.reading(ctx, "a batch", func(tx pgx.Tx) error {
+	err = r.reading(ctx, "a batch", func(tx pgx.Tx) error {
 		if b, err = rowOf[BatchCourse](ctx, tx, query, pgx.NamedArgs{"id": id}); err != nil {
 			return err
 		}

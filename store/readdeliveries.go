@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -16,6 +17,9 @@ type DeliveryFilter struct {
 	Topic, Subscription, State, Hold, Outcome string
 	// Event is the publisher's id of the event, or postrider's own.
 	Event string
+	// From and To bound the time of the event's publishing: not before From, before To. A list that has one of them runs in the order of the
+	// events' own ids, which an index knows.
+	From, To *time.Time
 }
 
 // DeliveryLine is one delivery in a list.
@@ -35,6 +39,12 @@ type DeliveryLine struct {
 	DeadLetterID                *uuid.UUID
 }
 
+// DeliveryStates and Holds are the words that lists are filtered by.
+var (
+	DeliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
+	Holds          = []string{HoldPaused, HoldNotValidated, HoldProbation, HoldAdmission}
+)
+
 // Both tables of deliveries are read along the index of their ids, or of the event subscription's ids, and no further than the page:
 // the view postrider.deliveries joins first.
 const (
@@ -49,11 +59,11 @@ const (
 SELECT u.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, u.event_uuid AS system_id, u.state, u.hold, u.reason, u.attempts, u.reruns,
        u.next_attempt_at, u.last_attempt_at, u.last_outcome, u.last_status, u.owed_since, u.finished_at, u.batch_id, u.redelivered_from, u.dead_letter_id
   FROM (SELECT * FROM (%[1]s) both_of(id, subscription_id, topic_id, event_uuid, event_day, state, hold, reason, attempts, reruns, next_attempt_at, last_attempt_at, last_outcome, last_status,
-               owed_since, finished_at, batch_id, redelivered_from, dead_letter_id) ORDER BY id %[2]s LIMIT @limit) u
+               owed_since, finished_at, batch_id, redelivered_from, dead_letter_id) ORDER BY %[2]s LIMIT @limit) u
   JOIN postrider_internal.event_subscriptions s ON s.id = u.subscription_id
   JOIN postrider_internal.topics t ON t.id = u.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = u.event_uuid AND e.day = u.event_day
- ORDER BY u.id %[2]s`
+ ORDER BY %[3]s`
 )
 
 // scope is what a filter's names stand for: an event subscription that was deleted and made again has several ids.
@@ -92,12 +102,40 @@ type search struct {
 }
 
 func (f *DeliveryFilter) search(names *scope, order, compare string) search {
-	return search{f, order, compare, f.Subscription != "" || f.Topic != "" && len(names.Subscriptions) <= topicShare}
+	named := f.Subscription != "" || f.Topic != "" && len(names.Subscriptions) <= topicShare
+	return search{f, order, compare, named && !f.timed()}
+}
+
+// timed: the rows are read along the index of their events' ids.
+func (f *DeliveryFilter) timed() bool { return f.From != nil || f.To != nil }
+
+// sorted is the order of the rows.
+func (f *search) sorted(alias string) string {
+	if f.timed() {
+		return fmt.Sprintf("%[1]s.event_uuid %[2]s, %[1]s.id %[2]s", alias, f.order)
+	}
+	return alias + ".id " + f.order
+}
+
+// behind are the rows that come after the cursor, in the span of time that is asked for.
+func (f *search) behind() string {
+	if f.timed() {
+		return fmt.Sprintf("(@cursor::bigint IS NULL OR (d.event_uuid, d.id) %s (@cursor_event::uuid, @cursor)) AND d.event_uuid BETWEEN @first::uuid AND @last::uuid", f.compare)
+	}
+	return fmt.Sprintf("(@cursor::bigint IS NULL OR d.id %s @cursor)", f.compare)
+}
+
+// before are the rows up to the end of a look.
+func (f *search) before() string {
+	if f.timed() {
+		return fmt.Sprintf("(@end::bigint IS NULL OR NOT (d.event_uuid, d.id) %s (@end_event::uuid, @end))", f.compare)
+	}
+	return fmt.Sprintf("(@end::bigint IS NULL OR NOT d.id %s @end)", f.compare)
 }
 
 // blind: no index knows which rows the filter wants.
 func (f *search) blind() bool {
-	return f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" || f.Topic != "" && !f.bySubscription)
+	return f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" || f.Topic+f.Subscription != "" && !f.bySubscription)
 }
 
 // statement puts the query together of our own words; what the filter says are its arguments.
@@ -112,24 +150,23 @@ func (f *search) statement() string {
 	if len(parts) == 0 {
 		parts = append(parts, pendingPart+" WHERE false")
 	}
-	return fmt.Sprintf(deliveryList, strings.Join(parts, " UNION ALL "), f.order)
+	return fmt.Sprintf(deliveryList, strings.Join(parts, " UNION ALL "), f.sorted("both_of"), f.sorted("u"))
 }
 
-// end is the id that a look of lookLimit rows along each index comes to, NULL where that is all of them.
+// end is the row that a look of lookLimit rows along each index comes to, no row where that is all of them.
 func (f *search) end() string {
-	which := map[string]string{"DESC": "max", "ASC": "min"}[f.order]
 	look := func(table string) string {
-		from := fmt.Sprintf("SELECT d.id FROM postrider_internal.%s d WHERE (@cursor::bigint IS NULL OR d.id %s @cursor) %%s ORDER BY d.id %s OFFSET @look LIMIT 1", table, f.compare, f.order)
+		from := fmt.Sprintf("SELECT d.id, d.event_uuid FROM postrider_internal.%s d WHERE %s %%s ORDER BY %s OFFSET @look LIMIT 1", table, f.behind(), f.sorted("d"))
 		if f.bySubscription {
-			return "SELECT (" + fmt.Sprintf(from, "AND d.subscription_id = one.id") + ") AS id FROM unnest(@subscriptions::bigint[]) AS one(id)"
+			return "(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL (" + fmt.Sprintf(from, "AND d.subscription_id = one.id") + ") x)"
 		}
-		return "SELECT (" + fmt.Sprintf(from, "") + ") AS id"
+		return "(" + fmt.Sprintf(from, "") + ")"
 	}
-	return fmt.Sprintf("SELECT %s(id) FROM (%s UNION ALL %s) ends", which, look("deliveries"), look("delivery_history"))
+	return fmt.Sprintf("SELECT id, event_uuid FROM (%s UNION ALL %s) ends ORDER BY %s LIMIT 1", look("deliveries"), look("delivery_history"), f.sorted("ends"))
 }
 
 func (f *search) part(columns, hold string) string {
-	where := []string{fmt.Sprintf("(@cursor::bigint IS NULL OR d.id %s @cursor) AND (@end::bigint IS NULL OR NOT d.id %s @end)", f.compare, f.compare)}
+	where := []string{f.behind(), f.before()}
 	add := func(set bool, condition string) {
 		if set {
 			where = append(where, condition)
@@ -141,7 +178,11 @@ func (f *search) part(columns, hold string) string {
 	add(f.Hold != "" && hold != "", hold+" = @hold")
 	add(f.State != "" && hold == "", "d.state = @state")
 	add(f.bySubscription, "d.subscription_id = one.id")
-	part := fmt.Sprintf("(%s WHERE %s ORDER BY d.id %s LIMIT @limit)", columns, strings.Join(where, " AND "), f.order)
+	add(f.Subscription != "" && !f.bySubscription, "d.subscription_id = ANY (@subscriptions)")
+	// A value and not EXISTS, which PostgreSQL would make a join of, along all events.
+	add(f.timed(), `(SELECT (@from::timestamptz IS NULL OR e.published_at >= @from) AND (@to::timestamptz IS NULL OR e.published_at < @to)
+                       FROM postrider_internal.events e WHERE e.id = d.event_uuid AND e.day = d.event_day)`)
+	part := fmt.Sprintf("(%s WHERE %s ORDER BY %s LIMIT @limit)", columns, strings.Join(where, " AND "), f.sorted("d"))
 	if f.bySubscription {
 		return "(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL " + part + " x)"
 	}
@@ -156,8 +197,8 @@ type DeliveryPage struct {
 }
 
 // ReadDeliveries reads a page of deliveries, unfinished and finished, the newest made first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[int64]) (page DeliveryPage, err error) {
-	err = s.reading(ctx, "deliveries", func(tx pgx.Tx) error {
+func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[int64]) (page DeliveryPage, err error) {
+	err = r.reading(ctx, "deliveries", func(tx pgx.Tx) error {
 		page, err = readDeliveries(ctx, tx, f, t)
 		return err
 	})
@@ -175,11 +216,16 @@ func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[int
 		"topics": names.Topics, "subscriptions": names.Subscriptions, "events": names.Events,
 		"outcome": f.Outcome, "hold": f.Hold, "state": f.State, "end": nil, "look": lookLimit / max(1, len(names.Subscriptions)),
 	})
-	if one.blind() {
-		if err := tx.QueryRow(ctx, one.end(), args).Scan(&page.LookedTo); err != nil {
+	if f.timed() {
+		args["look"] = lookLimit
+		if kept, err := f.span(ctx, tx, t.cursor(), args); err != nil || !kept {
 			return page, err
 		}
-		args["end"] = page.LookedTo
+	}
+	if one.blind() {
+		if err := page.look(ctx, tx, one.end(), args); err != nil {
+			return page, err
+		}
 	}
 	rows, err := rowsOf[DeliveryLine](ctx, tx, one.statement(), args)
 	page.Page = pageOf(rows, t)
@@ -187,4 +233,47 @@ func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[int
 		page.LookedTo = nil
 	}
 	return page, err
+}
+
+// look finds where a look ends, and tells the list's query.
+func (p *DeliveryPage) look(ctx context.Context, tx pgx.Tx, end string, args pgx.NamedArgs) error {
+	found, err := rowOf[struct {
+		ID        int64
+		EventUUID uuid.UUID
+	}](ctx, tx, end, args)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		p.LookedTo = &found.ID
+		args["end"], args["end_event"] = found.ID, [16]byte(found.EventUUID)
+	}
+	return err
+}
+
+// cursorEvent is where the list goes on that runs in the order of events.
+const cursorEvent = `SELECT event_uuid FROM postrider_internal.deliveries WHERE id = @cursor UNION ALL SELECT event_uuid FROM postrider_internal.delivery_history WHERE id = @cursor LIMIT 1`
+
+// span turns a time of publishing into events' ids; an id may be idSlack from it, so the events are asked. False: no event is kept of that time, or not
+// the delivery any more that the list goes on from, and with it what is older.
+func (f *DeliveryFilter) span(ctx context.Context, tx pgx.Tx, cursor *int64, args pgx.NamedArgs) (kept bool, err error) {
+	events := EventFilter{From: f.From, To: f.To}
+	asked := pgx.NamedArgs{"cursor": nil}
+	events.bound(asked)
+	edges := fmt.Sprintf(`SELECT (SELECT e.id FROM postrider_internal.events e WHERE %[1]s ORDER BY e.id LIMIT 1), (SELECT e.id FROM postrider_internal.events e WHERE %[1]s ORDER BY e.id DESC LIMIT 1)`, events.span("<"))
+	var first, last *uuid.UUID
+	if err := tx.QueryRow(ctx, edges, asked).Scan(&first, &last); err != nil || first == nil {
+		return false, err
+	}
+	args["from"], args["to"], args["first"], args["last"] = f.From, f.To, [16]byte(*first), [16]byte(*last)
+	if cursor == nil {
+		return true, nil
+	}
+	var event uuid.UUID
+	err = tx.QueryRow(ctx, cursorEvent, pgx.NamedArgs{"cursor": *cursor}).Scan(&event)
+	args["cursor_event"] = [16]byte(event)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -66,11 +66,14 @@ const redeliveredFromKind = `CASE WHEN EXISTS (SELECT FROM postrider_internal.de
 const courseLimit = 200
 
 const (
+	// attemptColumns are those of an AttemptLine.
+	attemptColumns = ` a.delivery_id, a.batch_id, a.number, a.reruns, a.due_at, a.started_at, a.duration_ms::float8, a.dns_ms::float8, a.connect_ms::float8, a.tls_ms::float8, a.first_byte_ms::float8,
+           a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late, a.node,
+           a.response_headers, a.response_excerpt`
+
 	courseStatement = `
 SELECT * FROM (
-    SELECT a.delivery_id, a.batch_id, a.number, a.reruns, a.due_at, a.started_at, a.duration_ms::float8, a.dns_ms::float8, a.connect_ms::float8, a.tls_ms::float8, a.first_byte_ms::float8,
-           a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late, a.node,
-           a.response_headers, a.response_excerpt
+    SELECT` + attemptColumns + `
       FROM postrider.delivery_attempts a WHERE %s ORDER BY a.started_at DESC, a.number DESC, a.late LIMIT @limit) newest
  ORDER BY started_at, number, late`
 
@@ -91,9 +94,9 @@ SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subje
 )
 
 // ReadDelivery reads one delivery with all that became of it; ErrNotFound.
-func (s *Store) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse, err error) {
+func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse, err error) {
 	args := pgx.NamedArgs{"id": id, "limit": courseLimit}
-	err = s.reading(ctx, "a delivery", func(tx pgx.Tx) error {
+	err = r.reading(ctx, "a delivery", func(tx pgx.Tx) error {
 		if d, err = rowOf[DeliveryCourse](ctx, tx, deliveryStatement, args); err != nil {
 			return err
 		}

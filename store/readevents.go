@@ -12,7 +12,7 @@ import (
 
 // EventFilter says which events; what is "" or nil leaves all.
 type EventFilter struct {
-	Topic, Type, SubjectPrefix string
+	Topic, Type, Subject, SubjectPrefix string
 	// Event is the publisher's id, or postrider's own.
 	Event string
 	// From and To bound the time of publishing: not before From, before To.
@@ -60,7 +60,7 @@ const (
 
 // blind: no index knows which events the filter wants.
 func (f *EventFilter) blind() bool {
-	return f.Event == "" && (f.Topic != "" || f.Type != "" || f.SubjectPrefix != "" || f.Unmatched)
+	return f.Event == "" && (f.Topic != "" || f.Type != "" || f.Subject != "" || f.SubjectPrefix != "" || f.Unmatched)
 }
 
 // span are the conditions that the index of ids answers, which is that of their time; a time span also leaves out whole days. An id may be
@@ -76,6 +76,16 @@ func (f *EventFilter) span(compare string) string {
 	return strings.Join(where, " AND ")
 }
 
+// bound gives the conditions of span their values.
+func (f *EventFilter) bound(args pgx.NamedArgs) {
+	if args["from"] = f.From; f.From != nil {
+		args["from_id"] = [16]byte(firstID(f.From.Add(-idSlack)))
+	}
+	if args["to"] = f.To; f.To != nil {
+		args["to_id"] = [16]byte(firstID(f.To.Add(idSlack)))
+	}
+}
+
 // statement is the list's query. The conditions that no index answers stand outside of what is read in order: PostgreSQL takes onceOnly for rare, and would
 // sort all events.
 func (f *EventFilter) statement(order, compare string) string {
@@ -89,6 +99,7 @@ func (f *EventFilter) statement(order, compare string) string {
 	add(&inside, f.Event != "", "e.id = ANY (@events)")
 	add(&outside, f.Topic != "", "e.topic_id = ANY (@topics)")
 	add(&outside, f.Type != "", "e.event_type = @type")
+	add(&outside, f.Subject != "", "e.subject = @subject")
 	add(&outside, f.SubjectPrefix != "", "starts_with(e.subject, @prefix)")
 	add(&outside, f.Unmatched, "e.matched = 0")
 	return fmt.Sprintf(eventReport+` FROM (SELECT e.* FROM (SELECT * FROM postrider_internal.events e WHERE %[2]s ORDER BY e.id %[1]s OFFSET 0) e WHERE %[3]s LIMIT @limit) e
@@ -103,8 +114,8 @@ type EventPage struct {
 }
 
 // ReadEvents reads a page of events, the newest first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
-	err = s.reading(ctx, "events", func(tx pgx.Tx) error {
+func (r *Reader) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
+	err = r.reading(ctx, "events", func(tx pgx.Tx) error {
 		page, err = readEvents(ctx, tx, f, t)
 		return err
 	})
@@ -118,14 +129,9 @@ func readEvents(ctx context.Context, tx pgx.Tx, f EventFilter, t Turn[uuid.UUID]
 	}
 	order, compare := t.way()
 	args := t.args(pgx.NamedArgs{
-		"topics": names.Topics, "events": names.Events, "type": f.Type, "prefix": f.SubjectPrefix, "from": f.From, "to": f.To, "end": nil, "look": lookLimit,
+		"topics": names.Topics, "events": names.Events, "type": f.Type, "subject": f.Subject, "prefix": f.SubjectPrefix, "end": nil, "look": lookLimit,
 	})
-	if f.From != nil {
-		args["from_id"] = [16]byte(firstID(f.From.Add(-idSlack)))
-	}
-	if f.To != nil {
-		args["to_id"] = [16]byte(firstID(f.To.Add(idSlack)))
-	}
+	f.bound(args)
 	if f.blind() {
 		end := fmt.Sprintf("SELECT (SELECT e.id FROM postrider_internal.events e WHERE %s ORDER BY e.id %s OFFSET @look LIMIT 1)", f.span(compare), order)
 		if err := tx.QueryRow(ctx, end, args).Scan(&page.LookedTo); err != nil {
@@ -142,11 +148,11 @@ func readEvents(ctx context.Context, tx pgx.Tx, f EventFilter, t Turn[uuid.UUID]
 }
 
 // ReadEvent reads one event by postrider's own id, with its deliveries; ErrNotFound.
-func (s *Store) ReadEvent(ctx context.Context, id uuid.UUID) (e *EventRow, err error) {
+func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (e *EventRow, err error) {
 	const query = eventReport + `, e.topic_id, t.deleted_at IS NOT NULL AS topic_gone, e.data_version, e.traceparent, e.tracestate, e.catalogue_version AS filter_version,
        CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) END AS body_error, e.erased_at, e.body` + eventFrom + `WHERE e.id = @id ORDER BY e.day LIMIT 1`
 	const deliveries = 200
-	err = s.reading(ctx, "an event", func(tx pgx.Tx) error {
+	err = r.reading(ctx, "an event", func(tx pgx.Tx) error {
 		if e, err = rowOf[EventRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)}); err != nil {
 			return err
 		}

@@ -88,7 +88,7 @@ func TailOf(ctx context.Context, pool *pgxpool.Pool, f TailFilter) (*Tail, error
 		return nil, fmt.Errorf("read the database's clock: %w", err)
 	}
 	m.process = time.Now() // after the answer: rather a little behind than past what happens next
-	s := &Store{pool: pool}
+	s := &Store{Reader: Reader{pool}}
 	s.clock.Store(&m)
 	return s.NewTail(f), nil
 }

@@ -38,7 +38,8 @@ type Options struct {
 
 // Store is the product's memory. Its methods may be called from any goroutine. Publish, Load, Record and Route need Run.
 type Store struct {
-	pool    *pgxpool.Pool
+	Reader
+
 	sealer  *Sealer
 	log     *slog.Logger
 	node    string
@@ -89,7 +90,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, pool: o.Pool, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
+	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{o.Pool}, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
 	s.confirmer.reload = s.Reload
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.access = AccessOf(o.Pool)

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	deliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
-	holdWords      = []string{store.HoldPaused, store.HoldNotValidated, store.HoldProbation, store.HoldAdmission}
+	deliveryStates = store.DeliveryStates
+	holdWords      = store.Holds
 	outcomeWords   = []string{
 		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy", "SocketError", "ResolutionError", "Canceled", "GenericError",
 		"Probation", "Aborted",
@@ -96,13 +96,9 @@ func (p *pages) deliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	looked := ""
-	if found.LookedTo != nil {
-		looked = idText(*found.LookedTo)
-	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
 		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
-		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found.Page, deliveryPlace).further(c, looked), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
+		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found.Page, deliveryPlace).further(c, idOrNothing(found.LookedTo)), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
 	})
 }
 

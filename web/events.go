@@ -185,7 +185,7 @@ func (p *pages) batches(c echo.Context) error {
 	}
 	view := batchesView{
 		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != store.BatchFilter{},
-		Paging: pagingOf(c, found, func(l store.BatchLine) string { return idText(l.BatchID) }),
+		Paging: pagingOf(c, found.Page, func(l store.BatchLine) string { return idText(l.BatchID) }).further(c, idOrNothing(found.LookedTo)),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, batchRowOf(line))

@@ -222,3 +222,10 @@ func sameFilter(c echo.Context, path string, changes ...string) string {
 
 // idText prints the key of a list that runs by id.
 func idText(id int64) string { return strconv.FormatInt(id, 10) }
+
+func idOrNothing(id *int64) string {
+	if id == nil {
+		return ""
+	}
+	return idText(*id)
+}

@@ -144,6 +144,6 @@ func (p *pages) audit(c echo.Context) error {
 	}
 	return p.show(c, "audit", "Audit", true, auditView{
 		Filter: f, Rows: found.Rows, Filtered: f != store.AuditFilter{},
-		Paging: pagingOf(c, found, func(l store.AuditLine) string { return idText(l.AuditID) }),
+		Paging: pagingOf(c, found.Page, func(l store.AuditLine) string { return idText(l.AuditID) }).further(c, idOrNothing(found.LookedTo)),
 	})
 }

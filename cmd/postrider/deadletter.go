@@ -86,7 +86,7 @@ func (c *chosenFlags) chosen() (ids []uuid.UUID, filter *store.DeadLetterFilter,
 func readID(what, text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return id, usagef("%q is no id of a %s", text, what)
+		return id, usagef("%q is no id of %s %s", text, either(what == "operation", "an", "a"), what)
 	}
 	return id, nil
 }

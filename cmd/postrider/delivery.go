@@ -15,6 +15,7 @@ import (
 )
 
 type deliveryCmd struct {
+	List          deliveryListCmd          `cmd:"" help:"List deliveries, the newest first."`
 	Show          deliveryShowCmd          `cmd:"" help:"Show a delivery and its attempts."`
 	Cancel        deliveryCancelCmd        `cmd:"" help:"End a pending delivery."`
 	RetryNow      deliveryRetryNowCmd      `cmd:"" help:"Make the next attempt of a pending delivery due now."`
@@ -60,10 +61,7 @@ func (c *deliveryShowCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		shown := shownDelivery{server.DescribeDelivery(d), make([]server.DeliveryAttempt, len(attempts))}
-		for i := range attempts {
-			shown.AttemptsMade[i] = server.DescribeAttempt(&attempts[i])
-		}
+		shown := shownDelivery{server.DescribeDelivery(d), describedAs(attempts, server.DescribeAttempt)}
 		return c.print(shown, func(w io.Writer) { printDelivery(w, &shown) })
 	})
 }
@@ -91,11 +89,15 @@ func printDelivery(w io.Writer, d *shownDelivery) {
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", row.name, cell(row.value))
 	}
-	if len(d.AttemptsMade) > 0 {
+	printAttempts(w, d.AttemptsMade)
+}
+
+func printAttempts(w io.Writer, made []server.DeliveryAttempt) {
+	if len(made) > 0 {
 		fmt.Fprintln(w, "\nATTEMPT\tSTARTED\tSTATUS\tOUTCOME\tVERDICT\tWHY")
 	}
-	for i := range d.AttemptsMade {
-		a, status := &d.AttemptsMade[i], "-"
+	for i := range made {
+		a, status := &made[i], "-"
 		if a.Status != nil {
 			status = fmt.Sprint(*a.Status)
 		}
@@ -172,10 +174,6 @@ func (c *deliveryDeadLetterNowCmd) Run(ctx context.Context) error {
 		}
 		return c.print(object{"deliveryId": c.ID, "deadLetterId": letter}, func(w io.Writer) { fmt.Fprintf(w, "Delivery %d became dead letter %s.\n", c.ID, letter) })
 	})
-}
-
-type eventCmd struct {
-	Erase eventEraseCmd `cmd:"" help:"Erase what an event says, or all events of a subject, everywhere."`
 }
 
 type eventEraseCmd struct {

@@ -40,7 +40,7 @@ func TestPagesThatAreTyped(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
 	require.NoError(t, os.Symlink(program, filepath.Join(dir, "bin", "postrider")))
-	for _, name := range []string{"quickstart.md"} {
+	for _, name := range []string{"quickstart.md", "rest.md"} {
 		page, err := os.ReadFile("../../docs/" + name)
 		require.NoError(t, err)
 		text, run, told := script(string(page))

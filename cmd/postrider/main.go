@@ -38,11 +38,14 @@ type cli struct {
 	CompleteWords completeWordsCmd `cmd:"" hidden:"" name:"complete-words"`
 
 	Subscription subscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
-	Delivery     deliveryCmd     `cmd:"" help:"Show, cancel, retry or give up a delivery."`
-	Event        eventCmd        `cmd:"" help:"Erase events."`
+	Delivery     deliveryCmd     `cmd:"" help:"List, show, cancel, retry or give up deliveries."`
+	Event        eventCmd        `cmd:"" help:"List, show and erase events."`
+	Batch        batchCmd        `cmd:"" help:"List and show batches."`
 	ShowVersion  versionFlag     `name:"version" help:"Print version and build."`
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
+	Operation    operationCmd    `cmd:"" help:"List and show what is being done, or was done, to many."`
 
+	Audit  auditCmd  `cmd:"" help:"List who did what."`
 	Apikey apikeyCmd `cmd:"" help:"Make, list and revoke the keys that programs send."`
 	User   userCmd   `cmd:"" help:"Add, list and change the people who sign in to the dashboard."`
 }

@@ -1,0 +1,159 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/bench"
+	"postrider/store"
+)
+
+// walk turns the pages of a list from the newest on and answers the keys of its rows.
+func walk[T any](t *testing.T, limit int, key func(T) int64, read func(store.Turn[int64]) (store.Page[T], *int64)) (keys []int64, pages int) {
+	t.Helper()
+	turn := store.Turn[int64]{Limit: limit}
+	for {
+		page, lookedTo := read(turn)
+		for _, row := range page.Rows {
+			keys = append(keys, key(row))
+		}
+		pages++
+		switch {
+		case lookedTo != nil:
+			require.False(t, page.Older)
+			turn.Before = lookedTo
+		case page.Older:
+			turn.Before = new(keys[len(keys)-1])
+		default:
+			return keys, pages
+		}
+	}
+}
+
+// A list of a time has all of that time and nothing else, each row once, and does not look through what is newer.
+func TestDeliveriesOfATime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
+	var from time.Time
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
+	to := from.Add(3 * time.Hour)
+	read := func(f store.DeliveryFilter) ([]int64, int) {
+		return walk(t, 100, func(d store.DeliveryLine) int64 { return d.DeliveryID }, func(turn store.Turn[int64]) (store.Page[store.DeliveryLine], *int64) {
+			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
+			require.NoError(t, err)
+			return page.Page, page.LookedTo
+		})
+	}
+	const all = `SELECT d.delivery_id FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id WHERE e.published_at >= $1 AND e.published_at < $2`
+	for name, row := range map[string]struct {
+		filter store.DeliveryFilter
+		and    string
+	}{
+		"all":              {store.DeliveryFilter{}, ""},
+		"of a state":       {store.DeliveryFilter{State: "dead_lettered"}, " AND d.state = 'dead_lettered'"},
+		"of one":           {store.DeliveryFilter{Topic: "orders", Subscription: "billing"}, " AND d.topic = 'orders' AND d.subscription = 'billing'"},
+		"of a topic":       {store.DeliveryFilter{Topic: "orders"}, " AND d.topic = 'orders'"},
+		"of none":          {store.DeliveryFilter{Topic: "orders", Subscription: "nobody"}, " AND false"},
+		"of an outcome":    {store.DeliveryFilter{Outcome: "Busy"}, " AND d.last_outcome = 'Busy'"},
+		"that are on hold": {store.DeliveryFilter{Hold: "paused"}, " AND d.hold = 'paused'"},
+	} {
+		row.filter.From, row.filter.To = &from, &to
+		var want []int64
+		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT coalesce(array_agg(delivery_id ORDER BY system_id DESC, delivery_id DESC), '{}') FROM ("+all+row.and+") x JOIN postrider.deliveries d USING (delivery_id)", from, to).Scan(&want))
+		got, pages := read(row.filter)
+		require.Equal(t, want, append([]int64{}, got...), name)
+		require.LessOrEqual(t, pages, len(want)/100+2, "%s: the list begins at the time", name)
+		if name == "all" {
+			require.NotEmpty(t, want)
+		}
+	}
+	later := store.DeliveryFilter{From: new(time.Now().Add(24 * time.Hour))}
+	got, _ := read(later)
+	require.Empty(t, got)
+	onlyFrom, _ := read(store.DeliveryFilter{From: &from, State: "dropped"})
+	require.Len(t, onlyFrom, b.count(t, "SELECT count(*) FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id WHERE e.published_at >= $1 AND d.state = 'dropped'", from))
+
+	// Backwards as forwards.
+	page, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, store.Turn[int64]{Limit: 10})
+	require.NoError(t, err)
+	next, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, store.Turn[int64]{Limit: 10, Before: &page.Rows[9].DeliveryID})
+	require.NoError(t, err)
+	back, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, store.Turn[int64]{Limit: 10, After: &next.Rows[0].DeliveryID})
+	require.NoError(t, err)
+	require.Equal(t, page.Rows, back.Rows)
+	gone, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from}, store.Turn[int64]{Limit: 10, Before: new(int64(1 << 60))})
+	require.NoError(t, err)
+	require.Empty(t, gone.Rows, "the delivery that it goes on from is not kept any more")
+}
+
+// Batches are found by the index of whatever the filter names; where none knows them, in steps of 20,000.
+func TestListOfBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "orders", "other", nil)
+	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
+		SELECT CASE WHEN i % 100 = 0 THEN $2::bigint ELSE $1 END, CASE WHEN i = 7 THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 45000) i`, one.ID, other.ID)
+	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10, 'paused' FROM generate_series(1, 30)`, one.ID)
+	read := func(f store.BatchFilter) ([]int64, int) {
+		return walk(t, 1000, func(l store.BatchLine) int64 { return l.BatchID }, func(turn store.Turn[int64]) (store.Page[store.BatchLine], *int64) {
+			page, err := b.store.ReadBatches(t.Context(), f, turn)
+			require.NoError(t, err)
+			return page.Page, page.LookedTo
+		})
+	}
+	for name, row := range map[string]struct {
+		filter store.BatchFilter
+		rows   int
+		pages  int
+	}{
+		"all":              {store.BatchFilter{}, 45030, 46},
+		"of one":           {store.BatchFilter{Topic: "orders", Subscription: "other"}, 450, 1},
+		"pending":          {store.BatchFilter{State: "pending"}, 30, 1},
+		"given up":         {store.BatchFilter{State: "dead_lettered"}, 1, 3},
+		"given up, of one": {store.BatchFilter{Subscription: "one", State: "dead_lettered"}, 1, 3},
+		"on hold":          {store.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 1},
+		"on hold, of all":  {store.BatchFilter{Hold: "paused"}, 30, 3},
+		"of nobody":        {store.BatchFilter{Topic: "bills"}, 0, 1},
+	} {
+		got, pages := read(row.filter)
+		require.Len(t, got, row.rows, name)
+		require.Equal(t, row.pages, pages, name)
+		for i := 1; i < len(got); i++ {
+			require.Less(t, got[i], got[i-1], name)
+		}
+	}
+}
+
+// The audit is found by who, what, where and when.
+func TestListOfTheAudit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := store.WithActor(t.Context(), store.Actor{Name: "user:anna", Address: "192.0.2.1"})
+	b.exec(t, `INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription, details)
+		SELECT '2026-01-01'::timestamptz + i * interval '1 minute', 'key:ci', CASE WHEN i % 2 = 0 THEN 'subscription_paused' ELSE 'subscription_resumed' END, 'orders', 'billing', jsonb_build_object('i', i)
+		  FROM generate_series(1, 41000) i`)
+	b.exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_made', 'bills', NULL, '{}')")
+	read := func(ctx context.Context, f store.AuditFilter) (list []store.AuditLine, pages int) {
+		_, pages = walk(t, 500, func(l store.AuditLine) int64 { list = append(list, l); return l.AuditID }, func(turn store.Turn[int64]) (store.Page[store.AuditLine], *int64) {
+			page, err := store.ReaderOf(b.pool).ReadAudit(ctx, f, turn)
+			require.NoError(t, err)
+			return page.Page, page.LookedTo
+		})
+		return list, pages
+	}
+	list, pages := read(ctx, store.AuditFilter{Actor: "user:anna"})
+	require.Len(t, list, 1)
+	require.Equal(t, 3, pages)
+	require.Equal(t, "topic_made bills", list[0].Action+" "+*list[0].Topic)
+	from := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
+	list, _ = read(ctx, store.AuditFilter{Action: "subscription_paused", Topic: "orders", Subscription: "billing", From: &from, To: new(from.Add(6 * time.Minute))})
+	require.Len(t, list, 3)
+	require.Equal(t, `{"i": 64} {"i": 60}`, fmt.Sprintf("%s %s", list[0].Details, list[2].Details))
+}
