@@ -41,7 +41,10 @@ func rolesInWriting(t *testing.T) map[string]store.Role {
 	return roles
 }
 
-// Every operation is tried with every kind of credential, and answers as docs/access.md says.
+// scopeRoles are the roles that API keys of these scopes have: x-access of openapi.yaml is the least scope, docs/access.md has the role.
+var scopeRoles = map[string]store.Role{"read": store.RoleViewer, "operate": store.RoleOperator, "admin": store.RoleAdmin}
+
+// Every operation is tried with every kind of credential, and answers as x-access of openapi.yaml says; docs/access.md says the same.
 func TestWhoMayWhat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -62,14 +65,16 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 	written, tried := rolesInWriting(t), 0
 	for _, op := range operations(t) {
-		if !strings.HasPrefix(op.path, "/v1") {
-			continue
+		needed, management := scopeRoles[op.Access]
+		if !management {
+			continue // TestWhoMayPublish
 		}
-		tried++
 		route := op.method + " " + op.template
-		needed, listed := written[route]
-		require.True(t, listed, "docs/access.md has no row for %s", route)
-		delete(written, route)
+		if strings.HasPrefix(op.path, "/v1") {
+			tried++
+			require.Equal(t, needed, written[route], "%s: docs/access.md says otherwise than openapi.yaml", route)
+			delete(written, route)
+		}
 		fresh, err := server.New(server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond})
 		require.NoError(t, err)
 		send := func(who store.Actor, headers ...string) answer {
@@ -107,6 +112,45 @@ func TestWhoMayWhat(t *testing.T) {
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "", header, shown).status)
 	}
+}
+
+// The same for what publishers and strangers use.
+func TestWhoMayPublish(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	accessKey := b.topic("orders", "")
+	other := b.topic("parcels", "")
+	right := []string{
+		"Bearer " + adminToken, "Bearer " + accessKey, "SharedAccessKey " + accessKey, "Bearer " + b.apiKey("a", "admin", ""), "Bearer " + b.apiKey("p", "publish", ""), "SharedAccessKey " + b.apiKey("1", "publish", "orders"),
+	}
+	tooLittle := []string{"Bearer " + b.apiKey("r", "read", ""), "Bearer " + b.apiKey("o", "operate", ""), "Bearer " + b.apiKey("2", "publish", "parcels")}
+	wrong := []string{"", "Bearer wrong", "Bearer " + other, "SharedAccessKey " + adminToken, "Bearer prk_" + strings.Repeat("A", 43)}
+	tried := map[string]int{}
+	for _, op := range operations(t) {
+		route := op.method + " " + op.template
+		send := func(credential string) int {
+			return b.send(op.method, op.path, "{}", "Authorization", credential).status
+		}
+		switch op.Access {
+		case "publish":
+			for _, credential := range right {
+				require.NotContains(t, []int{401, 403, 429}, send(credential), "%s with %s", route, credential)
+			}
+			for _, credential := range tooLittle {
+				require.Equal(t, http.StatusForbidden, send(credential), "%s with %s", route, credential)
+			}
+			for _, credential := range wrong {
+				require.Equal(t, http.StatusUnauthorized, send(credential), "%s with %q", route, credential)
+			}
+		case "none":
+			require.NotContains(t, []int{401, 403, 429}, b.send(op.method, op.path, "").status, route)
+		default:
+			require.Contains(t, scopeRoles, op.Access, "%s: x-access", route)
+		}
+		tried[op.Access]++
+	}
+	require.Equal(t, 2, tried["publish"])
+	require.Equal(t, 6, tried["none"])
 }
 
 // No way of writing a path leads past the door.
@@ -251,6 +295,32 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	b.manage("PUT", "/v1/users/anna", `{"role":"viewer"}`).json(200)
 	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/users/anna", "").status)
 	require.Equal(t, []string{`user_replaced -/- {"role":"viewer","user":"anna"}`, `user_deleted -/- {"user":"anna"}`}, b.audited())
+}
+
+// A user is changed or removed only in the version that was read, if somebody asks for that.
+func TestEtagsOfUsers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	with := func(method, body string, headers ...string) answer {
+		return b.send(method, "/v1/users/anna", body, append(headers, "Authorization", "Bearer "+adminToken)...)
+	}
+	const anna = `{"role":"viewer","password":"correct horse battery"}`
+	with("PUT", anna, "If-Match", "*").refused(412, "PreconditionFailed")
+	made := with("PUT", anna, "If-None-Match", "*")
+	first := made.json(201)["etag"].(string)
+	require.Equal(t, first, made.header.Get("ETag"))
+	require.Contains(t, with("PUT", anna, "If-None-Match", "*").refused(412, "PreconditionFailed").Message, `user "anna" exists already`)
+	require.Equal(t, first, with("PUT", `{"role":"viewer"}`).json(200)["etag"], "nothing differs")
+	changed := with("PUT", `{"role":"operator"}`, "If-Match", first)
+	second := changed.json(200)["etag"].(string)
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, changed.header.Get("ETag"))
+	require.Equal(t, second, with("GET", "").header.Get("ETag"))
+	with("PUT", `{"role":"admin"}`, "If-Match", first).refused(412, "PreconditionFailed")
+	with("DELETE", "", "If-Match", first).refused(412, "PreconditionFailed")
+	with("DELETE", "", "If-Match", "x").refused(400, "InvalidRequest")
+	require.Equal(t, "operator", with("GET", "").json(200)["role"])
+	require.Equal(t, 204, with("DELETE", "", "If-Match", second).status)
 }
 
 func mapped(list []string, change func(string) string) (changed []string) {

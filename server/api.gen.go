@@ -499,12 +499,15 @@ func (e ValidationState) Valid() bool {
 	}
 }
 
-// APIKey defines model for APIKey.
+// APIKey What is known of an API key.
 type APIKey struct {
+	// CreatedAt When it was made.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy Who made it, as the audit tells actors.
-	CreatedBy string     `json:"createdBy"`
+	CreatedBy string `json:"createdBy"`
+
+	// ExpiresAt When it ends by itself; null means never.
 	ExpiresAt *time.Time `json:"expiresAt"`
 
 	// Hint Its first 12 characters.
@@ -515,28 +518,36 @@ type APIKey struct {
 
 	// LastUsedAt To the minute.
 	LastUsedAt *time.Time `json:"lastUsedAt"`
-	Name       string     `json:"name"`
-	RevokedAt  *time.Time `json:"revokedAt"`
+
+	// Name Its name. The audit calls it key:NAME.
+	Name string `json:"name"`
+
+	// RevokedAt When it was revoked; null where it was not.
+	RevokedAt *time.Time `json:"revokedAt"`
 
 	// Scope publish opens publishing and nothing else; read, operate and admin are the roles viewer, operator and admin. admin also publishes to every topic.
-	Scope KeyScope    `json:"scope"`
+	Scope KeyScope `json:"scope"`
+
+	// State active: it works. expired, revoked: it works nowhere.
 	State APIKeyState `json:"state"`
 
 	// Topic The one topic that it publishes to; null for every topic.
 	Topic *string `json:"topic"`
 }
 
-// APIKeyState defines model for APIKey.State.
+// APIKeyState active: it works. expired, revoked: it works nowhere.
 type APIKeyState string
 
-// APIKeyPage defines model for APIKeyPage.
+// APIKeyPage One page of API keys.
 type APIKeyPage struct {
 	// NextLink Where the next page is; null on the last one.
-	NextLink *string  `json:"nextLink"`
-	Value    []APIKey `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The API keys of this page.
+	Value []APIKey `json:"value"`
 }
 
-// APIKeySettings defines model for APIKeySettings.
+// APIKeySettings An API key that is to be made.
 type APIKeySettings struct {
 	// ExpiresInDays It works for so many days. Left out: until it is revoked.
 	ExpiresInDays *int `json:"expiresInDays,omitempty"`
@@ -553,7 +564,10 @@ type APIKeySettings struct {
 
 // AccessKeys A topic's two access keys. Either publishes.
 type AccessKeys struct {
+	// Key1 The first key: base64 of 32 random bytes.
 	Key1 string `json:"key1"`
+
+	// Key2 The second key, which works just as well.
 	Key2 string `json:"key2"`
 }
 
@@ -583,39 +597,57 @@ type AuditEntry struct {
 	Actor string `json:"actor"`
 
 	// Address Where the request came from; a proxy's where there is one.
-	Address *string   `json:"address"`
-	At      time.Time `json:"at"`
-	AuditId int64     `json:"auditId"`
+	Address *string `json:"address"`
+
+	// At When it was done.
+	At time.Time `json:"at"`
+
+	// AuditId Number of the entry; later ones are higher.
+	AuditId int64 `json:"auditId"`
 
 	// Details More about it; no secret is in it.
-	Details      json.RawMessage `json:"details"`
-	Subscription *string         `json:"subscription"`
-	Topic        *string         `json:"topic"`
+	Details json.RawMessage `json:"details"`
+
+	// Subscription Event subscription that it was about; null where it was about none.
+	Subscription *string `json:"subscription"`
+
+	// Topic Topic that it was about; null where it was about none.
+	Topic *string `json:"topic"`
 }
 
 // AuditPage One page of the audit.
 type AuditPage struct {
 	// NextLink Path and query of the next page, null on the last one.
-	NextLink *string      `json:"nextLink"`
-	Value    []AuditEntry `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The entries.
+	Value []AuditEntry `json:"value"`
 }
 
 // Batch Deliveries that are sent together in one request, all or none.
 type Batch struct {
 	// Attempts Attempts recorded.
-	Attempts int   `json:"attempts"`
-	BatchId  int64 `json:"batchId"`
+	Attempts int `json:"attempts"`
+
+	// BatchId Number of the batch.
+	BatchId int64 `json:"batchId"`
 
 	// Bytes Size of the last request's body in bytes; before the first one, what it will be at most.
 	Bytes int64 `json:"bytes"`
 
 	// CreatedAt When it was cut.
-	CreatedAt      time.Time  `json:"createdAt"`
-	FinishedAt     *time.Time `json:"finishedAt"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	// FinishedAt When it ended; null while it is pending.
+	FinishedAt *time.Time `json:"finishedAt"`
+
+	// FirstAttemptAt When the first attempt began; null before it.
 	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
 
 	// Hold Why it waits without being attempted: paused, not_validated, probation or admission.
-	Hold          *string    `json:"hold"`
+	Hold *string `json:"hold"`
+
+	// LastAttemptAt When the last attempt began; null before the first.
 	LastAttemptAt *time.Time `json:"lastAttemptAt"`
 
 	// LastOutcome What the last attempt came to.
@@ -625,20 +657,27 @@ type Batch struct {
 	LastStatus *int `json:"lastStatus"`
 
 	// Members How many events are in it, without those that have left.
-	Members       int        `json:"members"`
+	Members int `json:"members"`
+
+	// NextAttemptAt When the next attempt comes; null once it is over, or while it is on hold.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 
 	// Reruns Attempts that a crash interrupted and that were made again without being counted.
 	Reruns int `json:"reruns"`
 
 	// State pending, delivered, dead_lettered, dropped or canceled.
-	State        string `json:"state"`
+	State string `json:"state"`
+
+	// Subscription Event subscription that it is sent to.
 	Subscription string `json:"subscription"`
-	Topic        string `json:"topic"`
+
+	// Topic Topic of its event subscription.
+	Topic string `json:"topic"`
 }
 
 // BatchMember A delivery that a batch was cut of.
 type BatchMember struct {
+	// DeliveryId The delivery.
 	DeliveryId int64 `json:"deliveryId"`
 
 	// EventId The publisher's id of the event; null once the event's day was dropped.
@@ -660,15 +699,19 @@ type BatchMember struct {
 // BatchMemberPage One page of members.
 type BatchMemberPage struct {
 	// NextLink Path and query of the next page, null on the last one.
-	NextLink *string       `json:"nextLink"`
-	Value    []BatchMember `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The members, in the order of the request.
+	Value []BatchMember `json:"value"`
 }
 
 // BatchPage One page of batches.
 type BatchPage struct {
 	// NextLink Path and query of the next page, null on the last one.
 	NextLink *string `json:"nextLink"`
-	Value    []Batch `json:"value"`
+
+	// Value The batches.
+	Value []Batch `json:"value"`
 }
 
 // Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
@@ -676,13 +719,13 @@ type BatchPage struct {
 // what Event Grid's pages do.
 type Behavior string
 
-// ClientCertificate defines model for ClientCertificate.
+// ClientCertificate The certificate that an endpoint is shown.
 type ClientCertificate struct {
 	// Certificate PEM. Its private key is never shown.
 	Certificate string `json:"certificate"`
 }
 
-// ClientCertificateSettings defines model for ClientCertificateSettings.
+// ClientCertificateSettings A certificate that an endpoint is shown, and its key.
 type ClientCertificateSettings struct {
 	// Certificate PEM, its chain below it.
 	Certificate string `json:"certificate"`
@@ -694,7 +737,9 @@ type ClientCertificateSettings struct {
 // DeadLetter An event that will not be attempted again.
 type DeadLetter struct {
 	// Attempts Attempts made.
-	Attempts     int    `json:"attempts"`
+	Attempts int `json:"attempts"`
+
+	// DeadLetterId Its id, a UUID.
 	DeadLetterId string `json:"deadLetterId"`
 
 	// DeadLetteredAt When it was given up.
@@ -713,10 +758,16 @@ type DeadLetter struct {
 	EventId string `json:"eventId"`
 
 	// EventTime The publisher's time of the event.
-	EventTime      *time.Time `json:"eventTime"`
-	EventType      string     `json:"eventType"`
+	EventTime *time.Time `json:"eventTime"`
+
+	// EventType Type of the event.
+	EventType string `json:"eventType"`
+
+	// FirstAttemptAt When the first attempt began; null where none was made.
 	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
-	LastAttemptAt  *time.Time `json:"lastAttemptAt"`
+
+	// LastAttemptAt When the last attempt began; null where none was made.
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
 
 	// LastError What went wrong below HTTP in the last attempt.
 	LastError *string `json:"lastError"`
@@ -731,7 +782,9 @@ type DeadLetter struct {
 	LastStatus *int `json:"lastStatus"`
 
 	// OwedSince When its time to live began.
-	OwedSince   time.Time `json:"owedSince"`
+	OwedSince time.Time `json:"owedSince"`
+
+	// PublishedAt When its event was published.
 	PublishedAt time.Time `json:"publishedAt"`
 
 	// Reason Why it was given up.
@@ -750,25 +803,32 @@ type DeadLetter struct {
 	Schema string `json:"schema"`
 
 	// Source CloudEvents source.
-	Source  *string `json:"source"`
-	Subject string  `json:"subject"`
+	Source *string `json:"source"`
+
+	// Subject Subject of the event; empty where it was erased.
+	Subject string `json:"subject"`
 
 	// Subscription Event subscription that did not get it.
 	Subscription string `json:"subscription"`
 
 	// SystemId postrider's own id of the event.
 	SystemId string `json:"systemId"`
-	Topic    string `json:"topic"`
+
+	// Topic Topic that its event was published to.
+	Topic string `json:"topic"`
 }
 
 // DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
 // has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
 type DeadLetterDestination struct {
+	// EndpointType Rows, None, Blob or StorageBlob, see above.
 	EndpointType DeadLetterDestinationEndpointType `json:"endpointType"`
-	Properties   *DeadLetterProperties             `json:"properties,omitempty"`
+
+	// Properties Which location, of Blob and StorageBlob. Rows and None have none.
+	Properties *DeadLetterProperties `json:"properties,omitempty"`
 }
 
-// DeadLetterDestinationEndpointType defines model for DeadLetterDestination.EndpointType.
+// DeadLetterDestinationEndpointType Rows, None, Blob or StorageBlob, see above.
 type DeadLetterDestinationEndpointType string
 
 // DeadLetterFilter Which dead letters. Everything that is given must fit; `{}` matches all.
@@ -783,7 +843,9 @@ type DeadLetterFilter struct {
 	DeadLetteredUntil *string `json:"deadLetteredUntil,omitempty"`
 
 	// EventId The publisher's id of the event.
-	EventId   *string `json:"eventId,omitempty"`
+	EventId *string `json:"eventId,omitempty"`
+
+	// EventType Of events of this type.
 	EventType *string `json:"eventType,omitempty"`
 
 	// LastOutcome What the last attempt came to, such as Busy.
@@ -799,7 +861,9 @@ type DeadLetterFilter struct {
 	Redelivered *bool `json:"redelivered,omitempty"`
 
 	// Source CloudEvents source.
-	Source  *string `json:"source,omitempty"`
+	Source *string `json:"source,omitempty"`
+
+	// Subject Of events with exactly this subject.
 	Subject *string `json:"subject,omitempty"`
 
 	// SubjectPrefix The subject begins so.
@@ -807,14 +871,18 @@ type DeadLetterFilter struct {
 
 	// Subscription Name of an event subscription.
 	Subscription *string `json:"subscription,omitempty"`
-	Topic        *string `json:"topic,omitempty"`
+
+	// Topic Of the topic with this name.
+	Topic *string `json:"topic,omitempty"`
 }
 
 // DeadLetterPage One page of dead letters.
 type DeadLetterPage struct {
 	// NextLink Path and query of the next page, null on the last one.
-	NextLink *string      `json:"nextLink"`
-	Value    []DeadLetter `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The dead letters of this page, without their events.
+	Value []DeadLetter `json:"value"`
 }
 
 // DeadLetterProperties Of Blob url, and perhaps prefix; of StorageBlob resourceId and blobContainerName.
@@ -834,23 +902,40 @@ type DeadLetterProperties struct {
 
 // Delivery One event that is owed to one event subscription, unfinished or finished.
 type Delivery struct {
-	Attempts int    `json:"attempts"`
-	BatchId  *int64 `json:"batchId"`
+	// Attempts Attempts made so far.
+	Attempts int `json:"attempts"`
+
+	// BatchId Batch that it is in, or was in when it ended; null where it goes alone.
+	BatchId *int64 `json:"batchId"`
 
 	// DeadLetterId Dead letter it became.
 	DeadLetterId *string `json:"deadLetterId"`
-	DeliveryId   int64   `json:"deliveryId"`
+
+	// DeliveryId Its id.
+	DeliveryId int64 `json:"deliveryId"`
 
 	// EventId The publisher's id of the event; null once the event's day was dropped.
-	EventId    *string    `json:"eventId"`
-	EventType  *string    `json:"eventType"`
+	EventId *string `json:"eventId"`
+
+	// EventType Type of the event; null once the event's day was dropped.
+	EventType *string `json:"eventType"`
+
+	// FinishedAt When it ended; null while it is pending.
 	FinishedAt *time.Time `json:"finishedAt"`
 
 	// Hold Why it waits without being attempted: paused, not_validated, probation or admission.
-	Hold          *string    `json:"hold"`
+	Hold *string `json:"hold"`
+
+	// LastAttemptAt When the last attempt began; null where none was made.
 	LastAttemptAt *time.Time `json:"lastAttemptAt"`
-	LastOutcome   *string    `json:"lastOutcome"`
-	LastStatus    *int       `json:"lastStatus"`
+
+	// LastOutcome What the last attempt came to, such as Busy; null where none was made.
+	LastOutcome *string `json:"lastOutcome"`
+
+	// LastStatus HTTP status of the last attempt; null where there was no answer.
+	LastStatus *int `json:"lastStatus"`
+
+	// NextAttemptAt When the next attempt is due; null where none follows.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 
 	// OwedSince When its time to live began.
@@ -866,13 +951,19 @@ type Delivery struct {
 	Reruns int `json:"reruns"`
 
 	// State pending, delivered, dead_lettered, dropped or canceled.
-	State        string  `json:"state"`
-	Subject      *string `json:"subject"`
-	Subscription string  `json:"subscription"`
+	State string `json:"state"`
+
+	// Subject Subject of the event, empty where it was erased; null once the event's day was dropped.
+	Subject *string `json:"subject"`
+
+	// Subscription Event subscription that it is owed to.
+	Subscription string `json:"subscription"`
 
 	// SystemId postrider's own id of the event.
 	SystemId string `json:"systemId"`
-	Topic    string `json:"topic"`
+
+	// Topic Topic that its event was published to.
+	Topic string `json:"topic"`
 }
 
 // DeliveryAttempt One request that was made, and why the next one comes when it comes.
@@ -889,12 +980,14 @@ type DeliveryAttempt struct {
 	// DnsMs Name resolution; null on a reused connection.
 	DnsMs *float64 `json:"dnsMs"`
 
-	// DueAt When its turn had come.
+	// DueAt When its turn had come; hold says what it then waited for.
 	DueAt *time.Time `json:"dueAt"`
 
 	// DurationMs Until the answer or the failure, in milliseconds.
 	DurationMs float64 `json:"durationMs"`
-	Error      *string `json:"error"`
+
+	// Error What went wrong below HTTP; null where nothing did.
+	Error *string `json:"error"`
 
 	// FirstByteMs From the start to the first byte of the answer.
 	FirstByteMs *float64 `json:"firstByteMs"`
@@ -909,25 +1002,37 @@ type DeliveryAttempt struct {
 	JitterMs *int64 `json:"jitterMs"`
 
 	// Late An answer that came after the ack timeout: a second entry of the same number.
-	Late          bool       `json:"late"`
+	Late bool `json:"late"`
+
+	// NextAttemptAt When the next one was to come; null where none follows.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
-	Node          string     `json:"node"`
+
+	// Node Node that made it.
+	Node string `json:"node"`
 
 	// Number The first one is 1.
-	Number  int    `json:"number"`
+	Number int `json:"number"`
+
+	// Outcome What it came to, such as Delivered, Busy or TimedOut.
 	Outcome string `json:"outcome"`
 
-	// Reruns How many times a crash interrupted it before.
-	Reruns          int     `json:"reruns"`
+	// Reruns How often a crash interrupted it before.
+	Reruns int `json:"reruns"`
+
+	// ResponseExcerpt Body of the answer, its first 4 KiB; null where it was empty or was erased.
 	ResponseExcerpt *string `json:"responseExcerpt"`
+
+	// ResponseHeaders Headers of the answer; null where there were none, or they were erased.
 	ResponseHeaders *string `json:"responseHeaders"`
 
 	// RetryAfterMs What the endpoint's Retry-After asked for.
 	RetryAfterMs *int64 `json:"retryAfterMs"`
 
 	// SkippedMarks Marks of an offset schedule that have passed unused so far, during a hold or a slow answer.
-	SkippedMarks int       `json:"skippedMarks"`
-	StartedAt    time.Time `json:"startedAt"`
+	SkippedMarks int `json:"skippedMarks"`
+
+	// StartedAt When the request began.
+	StartedAt time.Time `json:"startedAt"`
 
 	// Status HTTP status; null where there was no answer.
 	Status *int `json:"status"`
@@ -941,19 +1046,23 @@ type DeliveryAttempt struct {
 	// Verdict deliver, retry, dead_letter or drop; note: a late answer that changed nothing.
 	Verdict string `json:"verdict"`
 
-	// Why Why the next one comes when it comes, in one line.
+	// Why What decided: the row of the status table, the step of the schedule, the jitter.
 	Why string `json:"why"`
 }
 
 // DeliveryAttempts The attempts of a delivery.
 type DeliveryAttempts struct {
+	// Value The attempts, in their order.
 	Value []DeliveryAttempt `json:"value"`
 }
 
 // DeliveryAttribute A header of every delivery.
 type DeliveryAttribute struct {
-	Name       string `json:"name"`
-	Properties any    `json:"properties"`
+	// Name Name of the header.
+	Name string `json:"name"`
+
+	// Properties Where its value comes from.
+	Properties any `json:"properties"`
 
 	// Type Static: the value is always the same; Dynamic: it comes from the event.
 	Type DeliveryAttributeType `json:"type"`
@@ -961,6 +1070,7 @@ type DeliveryAttribute struct {
 
 // DeliveryAttributeList All custom headers, with the values of the secret ones.
 type DeliveryAttributeList struct {
+	// Value The headers, in the order in which they were set.
 	Value []DeliveryAttribute `json:"value"`
 }
 
@@ -994,8 +1104,10 @@ type DeliveryAttributeType string
 // DeliveryPage One page of deliveries.
 type DeliveryPage struct {
 	// NextLink Path and query of the next page, null on the last one.
-	NextLink *string    `json:"nextLink"`
-	Value    []Delivery `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The deliveries.
+	Value []Delivery `json:"value"`
 }
 
 // DeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
@@ -1004,6 +1116,7 @@ type DeliverySchema string
 
 // DynamicDeliveryAttribute Properties of a Dynamic header.
 type DynamicDeliveryAttribute struct {
+	// SourceField Path of the value in the event, as the key of a filter.
 	SourceField string `json:"sourceField"`
 }
 
@@ -1026,21 +1139,30 @@ type Erased struct {
 	Events int `json:"events"`
 }
 
-// Error defines model for Error.
+// Error What was refused, and why.
 type Error struct {
-	Code    string        `json:"code"`
+	// Code What kind of mistake it is, in one word for programs.
+	Code string `json:"code"`
+
+	// Details Each of the mistakes, where there are several, or where one has a place.
 	Details []ErrorDetail `json:"details"`
-	Message string        `json:"message"`
+
+	// Message The same in words, for people. They may change.
+	Message string `json:"message"`
 }
 
 // ErrorAnswer The body of every error.
 type ErrorAnswer struct {
+	// Error What was refused, and why.
 	Error Error `json:"error"`
 }
 
 // ErrorDetail One of the mistakes in a request.
 type ErrorDetail struct {
-	Code    string `json:"code"`
+	// Code What kind of mistake it is, in one word for programs.
+	Code string `json:"code"`
+
+	// Message The same in words, for people.
 	Message string `json:"message"`
 
 	// Target The member or parameter at fault.
@@ -1069,7 +1191,9 @@ type Event struct {
 
 	// EventTime The publisher's time of the event.
 	EventTime *time.Time `json:"eventTime"`
-	EventType string     `json:"eventType"`
+
+	// EventType The publisher's type of the event.
+	EventType string `json:"eventType"`
 
 	// FilterVersion Version of the catalogue that its filters were taken from; absent as long as matched is null. Not in lists.
 	FilterVersion *int64 `json:"filterVersion,omitempty"`
@@ -1106,24 +1230,39 @@ type Event struct {
 type EventPage struct {
 	// NextLink Path and query of the next page, null on the last one.
 	NextLink *string `json:"nextLink"`
-	Value    []Event `json:"value"`
+
+	// Value The events.
+	Value []Event `json:"value"`
 }
 
 // Filter Which events are wanted.
 type Filter struct {
-	AdvancedFilters                 []AdvancedFilter `json:"advancedFilters"`
-	EnableAdvancedFilteringOnArrays bool             `json:"enableAdvancedFilteringOnArrays"`
-	IncludedEventTypes              []string         `json:"includedEventTypes"`
-	IsSubjectCaseSensitive          bool             `json:"isSubjectCaseSensitive"`
-	SubjectBeginsWith               string           `json:"subjectBeginsWith"`
-	SubjectEndsWith                 string           `json:"subjectEndsWith"`
+	// AdvancedFilters All of them must hold.
+	AdvancedFilters []AdvancedFilter `json:"advancedFilters"`
+
+	// EnableAdvancedFilteringOnArrays Whether advanced filters look into arrays.
+	EnableAdvancedFilteringOnArrays bool `json:"enableAdvancedFilteringOnArrays"`
+
+	// IncludedEventTypes Event types that are wanted; All means every type.
+	IncludedEventTypes []string `json:"includedEventTypes"`
+
+	// IsSubjectCaseSensitive Whether the case of letters counts in the two.
+	IsSubjectCaseSensitive bool `json:"isSubjectCaseSensitive"`
+
+	// SubjectBeginsWith What the subject must begin with; empty means anything.
+	SubjectBeginsWith string `json:"subjectBeginsWith"`
+
+	// SubjectEndsWith What the subject must end with; empty means anything.
+	SubjectEndsWith string `json:"subjectEndsWith"`
 }
 
 // FilterClause What a clause of a filter says of an event.
 type FilterClause struct {
 	// Clause The property: includedEventTypes, advancedFilters[0].
 	Clause string `json:"clause"`
-	Passed bool   `json:"passed"`
+
+	// Passed Whether the event passed it.
+	Passed bool `json:"passed"`
 
 	// Why What the event has and what is wanted; null where it passed.
 	Why *string `json:"why"`
@@ -1131,6 +1270,7 @@ type FilterClause struct {
 
 // FilterResult What a filter says of an event.
 type FilterResult struct {
+	// Clauses One for each clause that the filter states.
 	Clauses []FilterClause `json:"clauses"`
 
 	// Id The event's id.
@@ -1142,6 +1282,7 @@ type FilterResult struct {
 
 // FilterResults What a filter says of some events.
 type FilterResults struct {
+	// Value One for each event, the newest first.
 	Value []FilterResult `json:"value"`
 }
 
@@ -1154,10 +1295,16 @@ type FilterSettings struct {
 	EnableAdvancedFilteringOnArrays *bool `json:"enableAdvancedFilteringOnArrays,omitempty"`
 
 	// IncludedEventTypes Compared exactly; none, or only "All", means every type.
-	IncludedEventTypes     *[]string `json:"includedEventTypes,omitempty"`
-	IsSubjectCaseSensitive *bool     `json:"isSubjectCaseSensitive,omitempty"`
-	SubjectBeginsWith      *string   `json:"subjectBeginsWith,omitempty"`
-	SubjectEndsWith        *string   `json:"subjectEndsWith,omitempty"`
+	IncludedEventTypes *[]string `json:"includedEventTypes,omitempty"`
+
+	// IsSubjectCaseSensitive Whether the case of letters counts in the two.
+	IsSubjectCaseSensitive *bool `json:"isSubjectCaseSensitive,omitempty"`
+
+	// SubjectBeginsWith What the subject must begin with; empty means anything.
+	SubjectBeginsWith *string `json:"subjectBeginsWith,omitempty"`
+
+	// SubjectEndsWith What the subject must end with; empty means anything.
+	SubjectEndsWith *string `json:"subjectEndsWith,omitempty"`
 }
 
 // FilterTest Which events a filter is tested with; the topic's last 50 when nothing is said.
@@ -1171,6 +1318,7 @@ type FilterTest struct {
 
 // FullURL The endpoint's whole URL.
 type FullURL struct {
+	// EndpointUrl The URL with its query string.
 	EndpointUrl string `json:"endpointUrl"`
 }
 
@@ -1232,14 +1380,20 @@ type Matched struct {
 
 // OAuth2 Where the tokens of its deliveries come from. The client secret is never shown.
 type OAuth2 struct {
-	ClientId string  `json:"clientId"`
-	Scope    *string `json:"scope"`
-	TokenUrl string  `json:"tokenUrl"`
+	// ClientId Who asks for them.
+	ClientId string `json:"clientId"`
+
+	// Scope What is asked for; null means nothing in particular.
+	Scope *string `json:"scope"`
+
+	// TokenUrl Where tokens come from.
+	TokenUrl string `json:"tokenUrl"`
 }
 
 // OAuth2Settings Every request carries a token, `Authorization: Bearer …`, that is got with these client credentials (RFC 6749, 4.4). It is kept until
 // shortly before it ends. An endpoint's 401 to an older one is asked once more with a new one.
 type OAuth2Settings struct {
+	// ClientId Who asks for the token, as the server of tokenUrl knows it.
 	ClientId string `json:"clientId"`
 
 	// ClientSecret It is never shown again. Null or left out: the one that is stored for this tokenUrl and clientId.
@@ -1254,6 +1408,7 @@ type OAuth2Settings struct {
 
 // Operation A redelivery, a purge or an erasure of many.
 type Operation struct {
+	// CreatedAt When it was started.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// Done How many were redelivered, purged or erased.
@@ -1263,9 +1418,13 @@ type Operation struct {
 	Failed int64 `json:"failed"`
 
 	// Filter Which dead letters. Everything that is given must fit; `{}` matches all.
-	Filter     DeadLetterFilter `json:"filter"`
-	FinishedAt *time.Time       `json:"finishedAt"`
-	Kind       OperationKind    `json:"kind"`
+	Filter DeadLetterFilter `json:"filter"`
+
+	// FinishedAt When it ended; null while it is running.
+	FinishedAt *time.Time `json:"finishedAt"`
+
+	// Kind What is done: redeliver and purge dead letters, redeliver past events, erase events by subject.
+	Kind OperationKind `json:"kind"`
 
 	// LastError What last went wrong.
 	LastError *string `json:"lastError"`
@@ -1274,8 +1433,10 @@ type Operation struct {
 	Matched *int64 `json:"matched"`
 
 	// MatchedAtLeast true: there were more than matched. Counting is stopped after two seconds.
-	MatchedAtLeast bool   `json:"matchedAtLeast"`
-	OperationId    string `json:"operationId"`
+	MatchedAtLeast bool `json:"matchedAtLeast"`
+
+	// OperationId Its id, a UUID.
+	OperationId string `json:"operationId"`
 
 	// PublishedFrom Of past events: published at this time or later.
 	PublishedFrom *time.Time `json:"publishedFrom"`
@@ -1305,7 +1466,7 @@ type Operation struct {
 	Topic *string `json:"topic"`
 }
 
-// OperationKind defines model for Operation.Kind.
+// OperationKind What is done: redeliver and purge dead letters, redeliver past events, erase events by subject.
 type OperationKind string
 
 // OperationState failed: lastError says why it could not go on.
@@ -1314,8 +1475,10 @@ type OperationState string
 // OperationPage One page of operations.
 type OperationPage struct {
 	// NextLink Path and query of the next page, null on the last one.
-	NextLink *string     `json:"nextLink"`
-	Value    []Operation `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The operations of this page.
+	Value []Operation `json:"value"`
 }
 
 // PauseSettings What may be said of a pause.
@@ -1335,7 +1498,9 @@ type Policy struct {
 
 	// Batching May an event subscription ask for more than one event per call?
 	Batching bool `json:"batching"`
-	BuiltIn  bool `json:"builtIn"`
+
+	// BuiltIn Built-in ones never change.
+	BuiltIn bool `json:"builtIn"`
 
 	// DeadLetterDefault Under behavior documented, what becomes of an event that is given up where no dead-letter destination is set: rows keeps it, none drops it.
 	DeadLetterDefault PolicyDeadLetterDefault `json:"deadLetterDefault"`
@@ -1371,8 +1536,10 @@ type Policy struct {
 	LateAnswerWindowInSeconds float64 `json:"lateAnswerWindowInSeconds"`
 
 	// MaxDeliveryAttempts A setting's default and the values it may have.
-	MaxDeliveryAttempts Range  `json:"maxDeliveryAttempts"`
-	Name                string `json:"name"`
+	MaxDeliveryAttempts Range `json:"maxDeliveryAttempts"`
+
+	// Name Its name: 3 to 64 characters.
+	Name string `json:"name"`
 
 	// Probation When deliveries are held back because an endpoint keeps failing.
 	Probation Probation `json:"probation"`
@@ -1387,8 +1554,10 @@ type Policy struct {
 	Source string `json:"source"`
 
 	// StatusTable Statuses first, then "other", then errors.
-	StatusTable    []StatusCell `json:"statusTable"`
-	StepsInSeconds []float64    `json:"stepsInSeconds"`
+	StatusTable []StatusCell `json:"statusTable"`
+
+	// StepsInSeconds The retry schedule: waits, or marks, as basis says.
+	StepsInSeconds []float64 `json:"stepsInSeconds"`
 
 	// TailInSeconds The wait once the steps are used up.
 	TailInSeconds float64 `json:"tailInSeconds"`
@@ -1405,8 +1574,11 @@ type PolicyExpiry string
 
 // PolicyPage The retry policies.
 type PolicyPage struct {
-	NextLink *string  `json:"nextLink"`
-	Value    []Policy `json:"value"`
+	// NextLink Always null: there is one page.
+	NextLink *string `json:"nextLink"`
+
+	// Value The built-in ones, oldest behaviour first, then own ones by name.
+	Value []Policy `json:"value"`
 }
 
 // PolicySettings A retry policy of one's own: what reading one answers. What is left out or null takes its default, which is said with each property.
@@ -1549,16 +1721,24 @@ type PurgeAllSettings struct {
 type Range struct {
 	// Default null means no limit.
 	Default *int `json:"default"`
-	Least   int  `json:"least"`
-	Most    int  `json:"most"`
+
+	// Least The least that an event subscription may set.
+	Least int `json:"least"`
+
+	// Most The most that an event subscription may set.
+	Most int `json:"most"`
 }
 
 // RangeSettings A setting's default and the values it may have.
 type RangeSettings struct {
 	// Default Of an event subscription that sets none. Of attempts, null and 0 mean no limit.
 	Default *int `json:"default,omitempty"`
-	Least   *int `json:"least,omitempty"`
-	Most    *int `json:"most,omitempty"`
+
+	// Least The least that an event subscription may set.
+	Least *int `json:"least,omitempty"`
+
+	// Most The most that an event subscription may set; at least least.
+	Most *int `json:"most,omitempty"`
 }
 
 // RedeliverAllSettings Which dead letters to redeliver, and how. `filter` must be there.
@@ -1614,32 +1794,41 @@ type Redelivered struct {
 
 // RegenerateKeySettings Which key to replace.
 type RegenerateKeySettings struct {
+	// KeyName Which of the two.
 	KeyName RegenerateKeySettingsKeyName `json:"keyName"`
 }
 
-// RegenerateKeySettingsKeyName defines model for RegenerateKeySettings.KeyName.
+// RegenerateKeySettingsKeyName Which of the two.
 type RegenerateKeySettingsKeyName string
 
 // RetryPolicy Effective limits of a delivery.
 type RetryPolicy struct {
 	// EventTimeToLive On a namespace topic: the same as eventTimeToLiveInMinutes, as an ISO 8601 duration.
-	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
-	EventTimeToLiveInMinutes int     `json:"eventTimeToLiveInMinutes"`
+	EventTimeToLive *string `json:"eventTimeToLive,omitempty"`
+
+	// EventTimeToLiveInMinutes How long an event is attempted, in minutes from its publishing.
+	EventTimeToLiveInMinutes int `json:"eventTimeToLiveInMinutes"`
 
 	// MaxDeliveryAttempts null means no limit.
 	MaxDeliveryAttempts *int `json:"maxDeliveryAttempts"`
 
 	// MaxDeliveryCount On a namespace topic: the same as maxDeliveryAttempts, absent where there is no limit.
-	MaxDeliveryCount *int   `json:"maxDeliveryCount,omitempty"`
-	Policy           string `json:"policy"`
+	MaxDeliveryCount *int `json:"maxDeliveryCount,omitempty"`
+
+	// Policy Name of the retry policy.
+	Policy string `json:"policy"`
 }
 
 // RetryPolicySettings How often and how long an event is tried. What is left out or null is the policy's default.
 type RetryPolicySettings struct {
 	// EventTimeToLive On a namespace topic: its name of eventTimeToLiveInMinutes, as an ISO 8601 duration of days, hours and minutes, such as P1D, PT90M or P1DT2H; at most the topic's eventRetentionInDays.
-	EventTimeToLive          *string `json:"eventTimeToLive,omitempty"`
-	EventTimeToLiveInMinutes *int    `json:"eventTimeToLiveInMinutes,omitempty"`
-	MaxDeliveryAttempts      *int    `json:"maxDeliveryAttempts,omitempty"`
+	EventTimeToLive *string `json:"eventTimeToLive,omitempty"`
+
+	// EventTimeToLiveInMinutes How long an event is attempted, in minutes from its publishing, within what the policy allows: 1 to 1440 under the built-in ones, 1 to 10080 under namespace-2023. Null or left out: the policy's default.
+	EventTimeToLiveInMinutes *int `json:"eventTimeToLiveInMinutes,omitempty"`
+
+	// MaxDeliveryAttempts How many attempts are made at most, within what the policy allows: 1 to 30 under the built-in ones, 1 to 10 under namespace-2023. Null or left out: the policy's default.
+	MaxDeliveryAttempts *int `json:"maxDeliveryAttempts,omitempty"`
 
 	// MaxDeliveryCount On a namespace topic: its name of maxDeliveryAttempts.
 	MaxDeliveryCount *int `json:"maxDeliveryCount,omitempty"`
@@ -1660,6 +1849,7 @@ type RotateSigningSecretSettings struct {
 
 // Signing With what deliveries are signed; the secrets themselves are what getSigningSecrets shows.
 type Signing struct {
+	// Enabled Whether deliveries are signed.
 	Enabled bool `json:"enabled"`
 
 	// PreviousValidUntil Until when the secret before the newest signs beside it; null where only one signs.
@@ -1672,8 +1862,9 @@ type Signing struct {
 	Secrets int `json:"secrets"`
 }
 
-// SigningSecret defines model for SigningSecret.
+// SigningSecret A secret that deliveries are signed with.
 type SigningSecret struct {
+	// CreatedAt When it was made or given.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// Secret As the libraries of Standard Webhooks take it.
@@ -1685,6 +1876,7 @@ type SigningSecret struct {
 
 // SigningSecrets The secrets that sign now, the newest first.
 type SigningSecrets struct {
+	// Value At most three.
 	Value []SigningSecret `json:"value"`
 }
 
@@ -1696,6 +1888,7 @@ type SigningSettings struct {
 
 // StaticDeliveryAttribute Properties of a Static header.
 type StaticDeliveryAttribute struct {
+	// IsSecret true: no read shows the value but getDeliveryAttributes.
 	IsSecret bool `json:"isSecret"`
 
 	// Value Null for a secret that is not shown here.
@@ -1711,8 +1904,10 @@ type StatusCell struct {
 	Condition string `json:"condition"`
 
 	// EndpointKind Which column of the retry policy's status-code table applies.
-	EndpointKind      EndpointKind `json:"endpointKind"`
-	MinDelayInSeconds float64      `json:"minDelayInSeconds"`
+	EndpointKind EndpointKind `json:"endpointKind"`
+
+	// MinDelayInSeconds A retry comes no sooner than this after the failure.
+	MinDelayInSeconds float64 `json:"minDelayInSeconds"`
 }
 
 // StatusCellAction success may stand with a status from 200 to 299 only. never_if_dead_letter: never where a dead-letter destination is set, else retry.
@@ -1745,7 +1940,9 @@ type Subscription struct {
 
 	// ClientCertificate Shown to an endpoint that asks for one; null means none.
 	ClientCertificate *ClientCertificate `json:"clientCertificate"`
-	CreatedAt         time.Time          `json:"createdAt"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"createdAt"`
 
 	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
 	// has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
@@ -1781,8 +1978,10 @@ type Subscription struct {
 	Hold *Hold `json:"hold"`
 
 	// HonorRetryAfter Whether an endpoint's Retry-After puts off the next attempt.
-	HonorRetryAfter bool     `json:"honorRetryAfter"`
-	Labels          []string `json:"labels"`
+	HonorRetryAfter bool `json:"honorRetryAfter"`
+
+	// Labels Free texts, in the order in which they were set.
+	Labels []string `json:"labels"`
 
 	// MaxConcurrentDeliveries The most requests in flight at a time; null means as many as the endpoint keeps up with.
 	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries"`
@@ -1792,7 +1991,9 @@ type Subscription struct {
 
 	// MinimumTlsVersionAllowed The least version of TLS that the endpoint may speak.
 	MinimumTlsVersionAllowed string `json:"minimumTlsVersionAllowed"`
-	Name                     string `json:"name"`
+
+	// Name Its name, unique within the topic.
+	Name string `json:"name"`
 
 	// Oauth2 Null means that deliveries carry no token.
 	Oauth2 *OAuth2 `json:"oauth2"`
@@ -1814,8 +2015,12 @@ type Subscription struct {
 	RetryTransportErrors bool `json:"retryTransportErrors"`
 
 	// Signing With what deliveries are signed; the secrets themselves are what getSigningSecrets shows.
-	Signing   Signing   `json:"signing"`
-	Topic     string    `json:"topic"`
+	Signing Signing `json:"signing"`
+
+	// Topic Topic whose events it gets.
+	Topic string `json:"topic"`
+
+	// UpdatedAt When its settings were last written.
 	UpdatedAt time.Time `json:"updatedAt"`
 
 	// Validation The last handshake with its endpoint; null where there was none, and in a list.
@@ -1829,8 +2034,10 @@ type SubscriptionProvisioningState string
 // SubscriptionPage One page of event subscriptions.
 type SubscriptionPage struct {
 	// NextLink Path and query of the next page, null on the last one.
-	NextLink *string        `json:"nextLink"`
-	Value    []Subscription `json:"value"`
+	NextLink *string `json:"nextLink"`
+
+	// Value The event subscriptions of this page.
+	Value []Subscription `json:"value"`
 }
 
 // SubscriptionPatch Members of SubscriptionSettings; null takes a default back.
@@ -1846,8 +2053,10 @@ type SubscriptionSettings struct {
 	CertificateAuthorities *string `json:"certificateAuthorities,omitempty"`
 
 	// ClientCertificate Shown to an endpoint that asks for one. Null or left out: none.
-	ClientCertificate     *ClientCertificateSettings `json:"clientCertificate,omitempty"`
-	DeadLetterDestination *DeadLetterDestination     `json:"deadLetterDestination,omitempty"`
+	ClientCertificate *ClientCertificateSettings `json:"clientCertificate,omitempty"`
+
+	// DeadLetterDestination Where events go that are given up. Null or left out: what behavior says; under safe, Rows.
+	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
 
 	// DeliveryAttributeMappings Headers that every delivery carries beside postrider's own. At most 10, their values at most 4,096 bytes, unless the operator set
 	// other limits. Null or left out: none.
@@ -1857,7 +2066,9 @@ type SubscriptionSettings struct {
 	EndpointKind *EndpointKind `json:"endpointKind,omitempty"`
 
 	// EndpointUrl Absolute http or https URL, 2,048 characters at most. Never shown again in full.
-	EndpointUrl        string              `json:"endpointUrl"`
+	EndpointUrl string `json:"endpointUrl"`
+
+	// EndpointValidation Whether the endpoint has to show that it wants events. Null or left out: required.
 	EndpointValidation *EndpointValidation `json:"endpointValidation,omitempty"`
 
 	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
@@ -1913,6 +2124,7 @@ type TestDelivery struct {
 
 // Topic Where publishers post events.
 type Topic struct {
+	// CreatedAt When it was made.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// DuplicateDetectionWindowInMinutes For so long an event of the same source and id is not stored again; absent where it is.
@@ -1940,8 +2152,12 @@ type Topic struct {
 	Key2 *string `json:"key2,omitempty"`
 
 	// Kind basic is Event Grid's custom topic, namespace its namespace topic.
-	Kind      TopicKind `json:"kind"`
-	Name      string    `json:"name"`
+	Kind TopicKind `json:"kind"`
+
+	// Name Its name: 3 to 64 characters.
+	Name string `json:"name"`
+
+	// UpdatedAt When its settings or keys were last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
@@ -1964,7 +2180,9 @@ type TopicKind string
 type TopicPage struct {
 	// NextLink Path and query of the next page, null on the last one.
 	NextLink *string `json:"nextLink"`
-	Value    []Topic `json:"value"`
+
+	// Value The topics of this page.
+	Value []Topic `json:"value"`
 }
 
 // TopicSettings What may be said of a topic.
@@ -1987,22 +2205,34 @@ type TopicSettings struct {
 	Kind *TopicKind `json:"kind,omitempty"`
 }
 
-// User defines model for User.
+// User Somebody who signs in to the dashboard.
 type User struct {
+	// ChangedAt When their role, password or disabled was last changed.
 	ChangedAt time.Time `json:"changedAt"`
+
+	// CreatedAt When they were added.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// CreatedBy Who added them, as the audit tells actors.
 	CreatedBy string `json:"createdBy"`
-	Disabled  bool   `json:"disabled"`
+
+	// Disabled They cannot sign in.
+	Disabled bool `json:"disabled"`
+
+	// Etag Version of their role, password and disabled, for If-Match.
+	Etag string `json:"etag"`
 
 	// FailedSignIns Wrong passwords since they last signed in.
-	FailedSignIns int        `json:"failedSignIns"`
-	LastSignInAt  *time.Time `json:"lastSignInAt"`
+	FailedSignIns int `json:"failedSignIns"`
+
+	// LastSignInAt When they last signed in; null means never.
+	LastSignInAt *time.Time `json:"lastSignInAt"`
 
 	// LockedUntil Until when no password is looked at.
 	LockedUntil *time.Time `json:"lockedUntil"`
-	Name        string     `json:"name"`
+
+	// Name Their name. The audit calls them user:NAME.
+	Name string `json:"name"`
 
 	// Role Each may do what the one before it may.
 	Role UserRole `json:"role"`
@@ -2011,17 +2241,19 @@ type User struct {
 	Sessions int `json:"sessions"`
 }
 
-// UserPage defines model for UserPage.
+// UserPage One page of users.
 type UserPage struct {
 	// NextLink Where the next page is; null on the last one.
 	NextLink *string `json:"nextLink"`
-	Value    []User  `json:"value"`
+
+	// Value The users of this page.
+	Value []User `json:"value"`
 }
 
 // UserRole Each may do what the one before it may.
 type UserRole string
 
-// UserSettings defines model for UserSettings.
+// UserSettings A user as they are to be.
 type UserSettings struct {
 	// Disabled They cannot sign in.
 	Disabled *bool `json:"disabled,omitempty"`
@@ -2042,23 +2274,31 @@ type Validation struct {
 	ExpiresAt *time.Time `json:"expiresAt"`
 
 	// Message How it stands, in words.
-	Message   string           `json:"message"`
-	StartedAt time.Time        `json:"startedAt"`
-	State     ValidationState  `json:"state"`
-	Steps     []ValidationStep `json:"steps"`
+	Message string `json:"message"`
+
+	// StartedAt When it began.
+	StartedAt time.Time `json:"startedAt"`
+
+	// State pending: it is under way. awaiting: somebody has to open validationUrl. succeeded, failed: it is over.
+	State ValidationState `json:"state"`
+
+	// Steps What happened, in its order.
+	Steps []ValidationStep `json:"steps"`
 
 	// ValidationUrl While it is awaiting, and to administrators alone: opening this URL, by GET or POST and without a credential, completes it. Otherwise null.
 	ValidationUrl *string `json:"validationUrl"`
 }
 
-// ValidationState defines model for Validation.State.
+// ValidationState pending: it is under way. awaiting: somebody has to open validationUrl. succeeded, failed: it is over.
 type ValidationState string
 
 // ValidationStep What happened in a handshake.
 type ValidationStep struct {
 	// Answer Body of the answer, its first 4 KiB, without the code; null where it was empty.
-	Answer *string   `json:"answer"`
-	At     time.Time `json:"at"`
+	Answer *string `json:"answer"`
+
+	// At When it happened.
+	At time.Time `json:"at"`
 
 	// Error Why there was none.
 	Error *string `json:"error"`
@@ -2097,11 +2337,17 @@ type IfNoneMatch = string
 // OperationId defines model for OperationId.
 type OperationId = string
 
+// OwnPolicyName defines model for OwnPolicyName.
+type OwnPolicyName = string
+
 // PageCursor defines model for PageCursor.
 type PageCursor = string
 
 // PageLimit defines model for PageLimit.
 type PageLimit = int
+
+// PolicyName defines model for PolicyName.
+type PolicyName = string
 
 // SubscriptionName defines model for SubscriptionName.
 type SubscriptionName = string
@@ -2123,6 +2369,9 @@ type Conflict = ErrorAnswer
 
 // Forbidden The body of every error.
 type Forbidden = ErrorAnswer
+
+// InternalError The body of every error.
+type InternalError = ErrorAnswer
 
 // NotFound The body of every error.
 type NotFound = ErrorAnswer
@@ -2415,6 +2664,21 @@ type ListUsersParams struct {
 	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// DeleteUserParams defines parameters for DeleteUser.
+type DeleteUserParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutUserParams defines parameters for PutUser.
+type PutUserParams struct {
+	// IfMatch Change it only in one of these versions, as ETag and `etag` tell them; `*` for any. Otherwise the answer is 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*`: only make it. Where it exists already, the answer is 412.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
 // CreateAPIKeyJSONRequestBody defines body for CreateAPIKey for application/json ContentType.
 type CreateAPIKeyJSONRequestBody = APIKeySettings
 
@@ -2551,13 +2815,13 @@ type ServerInterface interface {
 	ListPolicies(ctx echo.Context) error
 	// DeletePolicy Delete a retry policy of your own that no event subscription uses
 	// (DELETE /v1/policies/{policy})
-	DeletePolicy(ctx echo.Context, policy string, params DeletePolicyParams) error
+	DeletePolicy(ctx echo.Context, policy OwnPolicyName, params DeletePolicyParams) error
 	// GetPolicy Read a retry policy with its status-code table
 	// (GET /v1/policies/{policy})
-	GetPolicy(ctx echo.Context, policy string) error
+	GetPolicy(ctx echo.Context, policy PolicyName) error
 	// PutPolicy Make or replace a retry policy of your own
 	// (PUT /v1/policies/{policy})
-	PutPolicy(ctx echo.Context, policy string, params PutPolicyParams) error
+	PutPolicy(ctx echo.Context, policy OwnPolicyName, params PutPolicyParams) error
 	// ListTopics List topics by name
 	// (GET /v1/topics)
 	ListTopics(ctx echo.Context, params ListTopicsParams) error
@@ -2638,13 +2902,13 @@ type ServerInterface interface {
 	ListUsers(ctx echo.Context, params ListUsersParams) error
 	// DeleteUser Remove a user
 	// (DELETE /v1/users/{user})
-	DeleteUser(ctx echo.Context, user UserName) error
+	DeleteUser(ctx echo.Context, user UserName, params DeleteUserParams) error
 	// GetUser Read a user
 	// (GET /v1/users/{user})
 	GetUser(ctx echo.Context, user UserName) error
 	// PutUser Make or change a user
 	// (PUT /v1/users/{user})
-	PutUser(ctx echo.Context, user UserName) error
+	PutUser(ctx echo.Context, user UserName, params PutUserParams) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -3428,7 +3692,7 @@ func (w *ServerInterfaceWrapper) ListPolicies(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) DeletePolicy(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "policy" -------------
-	var policy string
+	var policy OwnPolicyName
 
 	err = runtime.BindStyledParameterWithOptions("simple", "policy", ctx.Param("policy"), &policy, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
 	if err != nil {
@@ -3464,7 +3728,7 @@ func (w *ServerInterfaceWrapper) DeletePolicy(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) GetPolicy(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "policy" -------------
-	var policy string
+	var policy PolicyName
 
 	err = runtime.BindStyledParameterWithOptions("simple", "policy", ctx.Param("policy"), &policy, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
 	if err != nil {
@@ -3480,7 +3744,7 @@ func (w *ServerInterfaceWrapper) GetPolicy(ctx echo.Context) error {
 func (w *ServerInterfaceWrapper) PutPolicy(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "policy" -------------
-	var policy string
+	var policy OwnPolicyName
 
 	err = runtime.BindStyledParameterWithOptions("simple", "policy", ctx.Param("policy"), &policy, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
 	if err != nil {
@@ -4252,8 +4516,28 @@ func (w *ServerInterfaceWrapper) DeleteUser(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteUserParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteUser(ctx, user)
+	err = w.Handler.DeleteUser(ctx, user, params)
 	return err
 }
 
@@ -4284,8 +4568,43 @@ func (w *ServerInterfaceWrapper) PutUser(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutUserParams
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = &IfMatch
+	}
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch IfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-None-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-None-Match: %s", err))
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.PutUser(ctx, user)
+	err = w.Handler.PutUser(ctx, user, params)
 	return err
 }
 
@@ -4405,17 +4724,40 @@ type ConflictJSONResponse ErrorAnswer
 
 type ForbiddenJSONResponse ErrorAnswer
 
+type InternalErrorJSONResponse ErrorAnswer
+
 type NotFoundJSONResponse ErrorAnswer
 
 type PreconditionFailedJSONResponse ErrorAnswer
 
 type TooLargeJSONResponse ErrorAnswer
 
-type TooManyRequestsJSONResponse ErrorAnswer
+type TooManyRequestsResponseHeaders struct {
+	RetryAfter int
+}
+type TooManyRequestsJSONResponse struct {
+	Body ErrorAnswer
 
-type UnauthorizedJSONResponse ErrorAnswer
+	Headers TooManyRequestsResponseHeaders
+}
 
-type UnavailableJSONResponse ErrorAnswer
+type UnauthorizedResponseHeaders struct {
+	WWWAuthenticate string
+}
+type UnauthorizedJSONResponse struct {
+	Body ErrorAnswer
+
+	Headers UnauthorizedResponseHeaders
+}
+
+type UnavailableResponseHeaders struct {
+	RetryAfter int
+}
+type UnavailableJSONResponse struct {
+	Body ErrorAnswer
+
+	Headers UnavailableResponseHeaders
+}
 
 type UnsupportedMediaTypeJSONResponse ErrorAnswer
 
@@ -4460,10 +4802,11 @@ type ListAPIKeys401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListAPIKeys401JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4488,11 +4831,41 @@ type ListAPIKeys429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListAPIKeys429JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListAPIKeys500JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAPIKeys503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListAPIKeys503JSONResponse) VisitListAPIKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4538,10 +4911,11 @@ type CreateAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response CreateAPIKey401JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4561,6 +4935,20 @@ func (response CreateAPIKey403JSONResponse) VisitCreateAPIKeyResponse(w http.Res
 	return err
 }
 
+type CreateAPIKey404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response CreateAPIKey404JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateAPIKey409JSONResponse struct{ ConflictJSONResponse }
 
 func (response CreateAPIKey409JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
@@ -4575,16 +4963,76 @@ func (response CreateAPIKey409JSONResponse) VisitCreateAPIKeyResponse(w http.Res
 	return err
 }
 
-type CreateAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+type CreateAPIKey413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response CreateAPIKey429JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+func (response CreateAPIKey413JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response CreateAPIKey415JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response CreateAPIKey429JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response CreateAPIKey500JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAPIKey503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CreateAPIKey503JSONResponse) VisitCreateAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4616,10 +5064,11 @@ type RevokeAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RevokeAPIKey401JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4658,11 +5107,41 @@ type RevokeAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response RevokeAPIKey429JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKey500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RevokeAPIKey500JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeAPIKey503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RevokeAPIKey503JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4694,10 +5173,11 @@ type GetAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetAPIKey401JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4736,11 +5216,41 @@ type GetAPIKey429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetAPIKey429JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetAPIKey500JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetAPIKey503JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4786,10 +5296,11 @@ type ListAudit401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListAudit401JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4814,11 +5325,26 @@ type ListAudit429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListAudit429JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListAudit500JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4828,10 +5354,11 @@ type ListAudit503JSONResponse struct{ UnavailableJSONResponse }
 func (response ListAudit503JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4878,10 +5405,11 @@ type ListBatches401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListBatches401JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4906,11 +5434,26 @@ type ListBatches429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListBatches429JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatches500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListBatches500JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4920,10 +5463,11 @@ type ListBatches503JSONResponse struct{ UnavailableJSONResponse }
 func (response ListBatches503JSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4970,10 +5514,11 @@ type GetBatch401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetBatch401JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5012,11 +5557,26 @@ type GetBatch429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetBatch429JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBatch500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetBatch500JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5026,10 +5586,11 @@ type GetBatch503JSONResponse struct{ UnavailableJSONResponse }
 func (response GetBatch503JSONResponse) VisitGetBatchResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5076,10 +5637,11 @@ type ListBatchAttempts401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListBatchAttempts401JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5118,11 +5680,26 @@ type ListBatchAttempts429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListBatchAttempts429JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchAttempts500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListBatchAttempts500JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5132,10 +5709,11 @@ type ListBatchAttempts503JSONResponse struct{ UnavailableJSONResponse }
 func (response ListBatchAttempts503JSONResponse) VisitListBatchAttemptsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5183,10 +5761,11 @@ type ListBatchMembers401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListBatchMembers401JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5225,11 +5804,26 @@ type ListBatchMembers429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListBatchMembers429JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBatchMembers500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListBatchMembers500JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5239,10 +5833,11 @@ type ListBatchMembers503JSONResponse struct{ UnavailableJSONResponse }
 func (response ListBatchMembers503JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5289,10 +5884,11 @@ type ListDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListDeadLetters401JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5317,11 +5913,41 @@ type ListDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListDeadLetters429JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetters500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListDeadLetters500JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLetters503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListDeadLetters503JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5381,10 +6007,11 @@ type PurgeDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PurgeDeadLetters401JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5404,16 +6031,76 @@ func (response PurgeDeadLetters403JSONResponse) VisitPurgeDeadLettersResponse(w 
 	return err
 }
 
-type PurgeDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+type PurgeDeadLetters413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response PurgeDeadLetters429JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+func (response PurgeDeadLetters413JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PurgeDeadLetters415JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PurgeDeadLetters429JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PurgeDeadLetters500JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetters503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PurgeDeadLetters503JSONResponse) VisitPurgeDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5473,10 +6160,11 @@ type RedeliverDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RedeliverDeadLetters401JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5510,16 +6198,76 @@ func (response RedeliverDeadLetters409JSONResponse) VisitRedeliverDeadLettersRes
 	return err
 }
 
-type RedeliverDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+type RedeliverDeadLetters413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response RedeliverDeadLetters429JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+func (response RedeliverDeadLetters413JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RedeliverDeadLetters415JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RedeliverDeadLetters429JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RedeliverDeadLetters500JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetters503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RedeliverDeadLetters503JSONResponse) VisitRedeliverDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5545,10 +6293,11 @@ type PurgeDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PurgeDeadLetter401JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5587,11 +6336,41 @@ type PurgeDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response PurgeDeadLetter429JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetter500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PurgeDeadLetter500JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PurgeDeadLetter503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PurgeDeadLetter503JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5623,10 +6402,11 @@ type GetDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetDeadLetter401JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5665,11 +6445,41 @@ type GetDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetDeadLetter429JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetDeadLetter500JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetDeadLetter503JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5716,10 +6526,11 @@ type RedeliverDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RedeliverDeadLetter401JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5767,16 +6578,76 @@ func (response RedeliverDeadLetter409JSONResponse) VisitRedeliverDeadLetterRespo
 	return err
 }
 
-type RedeliverDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
+type RedeliverDeadLetter413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response RedeliverDeadLetter429JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+func (response RedeliverDeadLetter413JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RedeliverDeadLetter415JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RedeliverDeadLetter429JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RedeliverDeadLetter500JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverDeadLetter503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RedeliverDeadLetter503JSONResponse) VisitRedeliverDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5822,10 +6693,11 @@ type ListDeliveries401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListDeliveries401JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5850,11 +6722,26 @@ type ListDeliveries429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListDeliveries429JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListDeliveries500JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5864,10 +6751,11 @@ type ListDeliveries503JSONResponse struct{ UnavailableJSONResponse }
 func (response ListDeliveries503JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5914,10 +6802,11 @@ type GetDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetDelivery401JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -5956,11 +6845,41 @@ type GetDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetDelivery429JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDelivery500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetDelivery500JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDelivery503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetDelivery503JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6006,10 +6925,11 @@ type ListDeliveryAttempts401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListDeliveryAttempts401JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6048,11 +6968,41 @@ type ListDeliveryAttempts429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListDeliveryAttempts429JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttempts500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListDeliveryAttempts500JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveryAttempts503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListDeliveryAttempts503JSONResponse) VisitListDeliveryAttemptsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6098,10 +7048,11 @@ type CancelDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response CancelDelivery401JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6154,11 +7105,26 @@ type CancelDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response CancelDelivery429JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelDelivery500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response CancelDelivery500JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6168,10 +7134,11 @@ type CancelDelivery503JSONResponse struct{ UnavailableJSONResponse }
 func (response CancelDelivery503JSONResponse) VisitCancelDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6218,10 +7185,11 @@ type DeadLetterDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response DeadLetterDelivery401JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6274,11 +7242,26 @@ type DeadLetterDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response DeadLetterDelivery429JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeadLetterDelivery500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response DeadLetterDelivery500JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6288,10 +7271,11 @@ type DeadLetterDelivery503JSONResponse struct{ UnavailableJSONResponse }
 func (response DeadLetterDelivery503JSONResponse) VisitDeadLetterDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6338,10 +7322,11 @@ type RetryDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RetryDelivery401JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6394,11 +7379,26 @@ type RetryDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response RetryDelivery429JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryDelivery500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RetryDelivery500JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6408,10 +7408,11 @@ type RetryDelivery503JSONResponse struct{ UnavailableJSONResponse }
 func (response RetryDelivery503JSONResponse) VisitRetryDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6458,10 +7459,11 @@ type ListEvents401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListEvents401JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6486,11 +7488,26 @@ type ListEvents429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListEvents429JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListEvents500JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6500,10 +7517,11 @@ type ListEvents503JSONResponse struct{ UnavailableJSONResponse }
 func (response ListEvents503JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6550,10 +7568,11 @@ type GetEvent401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetEvent401JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6592,11 +7611,26 @@ type GetEvent429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetEvent429JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetEvent500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetEvent500JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6606,10 +7640,11 @@ type GetEvent503JSONResponse struct{ UnavailableJSONResponse }
 func (response GetEvent503JSONResponse) VisitGetEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6656,10 +7691,11 @@ type EraseEvent401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response EraseEvent401JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6712,11 +7748,26 @@ type EraseEvent429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response EraseEvent429JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseEvent500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response EraseEvent500JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6726,10 +7777,11 @@ type EraseEvent503JSONResponse struct{ UnavailableJSONResponse }
 func (response EraseEvent503JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6776,10 +7828,11 @@ type ListOperations401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListOperations401JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6804,11 +7857,41 @@ type ListOperations429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListOperations429JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperations500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListOperations500JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOperations503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListOperations503JSONResponse) VisitListOperationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6840,10 +7923,11 @@ type GetOperation401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetOperation401JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6882,11 +7966,41 @@ type GetOperation429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetOperation429JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOperation500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetOperation500JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOperation503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetOperation503JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6918,10 +8032,11 @@ type CancelOperation401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response CancelOperation401JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -6960,11 +8075,41 @@ type CancelOperation429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response CancelOperation429JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperation500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response CancelOperation500JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelOperation503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CancelOperation503JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6995,10 +8140,11 @@ type ListPolicies401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListPolicies401JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7023,17 +8169,47 @@ type ListPolicies429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListPolicies429JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
+type ListPolicies500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListPolicies500JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPolicies503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListPolicies503JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeletePolicyRequestObject struct {
-	Policy string `json:"policy"`
+	Policy OwnPolicyName `json:"policy"`
 	Params DeletePolicyParams
 }
 
@@ -7068,10 +8244,11 @@ type DeletePolicy401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response DeletePolicy401JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7138,17 +8315,47 @@ type DeletePolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response DeletePolicy429JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
+type DeletePolicy500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response DeletePolicy500JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeletePolicy503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeletePolicy503JSONResponse) VisitDeletePolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPolicyRequestObject struct {
-	Policy string `json:"policy"`
+	Policy PolicyName `json:"policy"`
 }
 
 type GetPolicyResponseObject interface {
@@ -7182,10 +8389,11 @@ type GetPolicy401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetPolicy401JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7224,17 +8432,47 @@ type GetPolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetPolicy429JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
+type GetPolicy500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetPolicy500JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicy503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetPolicy503JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutPolicyRequestObject struct {
-	Policy string `json:"policy"`
+	Policy OwnPolicyName `json:"policy"`
 	Params PutPolicyParams
 	Body   *PutPolicyJSONRequestBody
 }
@@ -7306,10 +8544,11 @@ type PutPolicy401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PutPolicy401JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7357,16 +8596,76 @@ func (response PutPolicy412JSONResponse) VisitPutPolicyResponse(w http.ResponseW
 	return err
 }
 
-type PutPolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
+type PutPolicy413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response PutPolicy429JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+func (response PutPolicy413JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PutPolicy415JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutPolicy429JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PutPolicy500JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutPolicy503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PutPolicy503JSONResponse) VisitPutPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7412,10 +8711,11 @@ type ListTopics401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListTopics401JSONResponse) VisitListTopicsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7440,11 +8740,41 @@ type ListTopics429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListTopics429JSONResponse) VisitListTopicsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopics500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListTopics500JSONResponse) VisitListTopicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopics503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListTopics503JSONResponse) VisitListTopicsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7485,10 +8815,11 @@ type DeleteTopic401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response DeleteTopic401JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7555,11 +8886,41 @@ type DeleteTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response DeleteTopic429JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteTopic500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response DeleteTopic500JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteTopic503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeleteTopic503JSONResponse) VisitDeleteTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7599,10 +8960,11 @@ type GetTopic401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetTopic401JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7641,11 +9003,41 @@ type GetTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetTopic429JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopic500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetTopic500JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopic503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetTopic503JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7723,10 +9115,11 @@ type PutTopic401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PutTopic401JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7774,16 +9167,76 @@ func (response PutTopic412JSONResponse) VisitPutTopicResponse(w http.ResponseWri
 	return err
 }
 
-type PutTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
+type PutTopic413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response PutTopic429JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+func (response PutTopic413JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopic415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PutTopic415JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopic429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutTopic429JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopic500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PutTopic500JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTopic503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PutTopic503JSONResponse) VisitPutTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7844,10 +9297,11 @@ type EraseSubject401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response EraseSubject401JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7895,16 +9349,61 @@ func (response EraseSubject409JSONResponse) VisitEraseSubjectResponse(w http.Res
 	return err
 }
 
-type EraseSubject429JSONResponse struct{ TooManyRequestsJSONResponse }
+type EraseSubject413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response EraseSubject429JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+func (response EraseSubject413JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response EraseSubject415JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response EraseSubject429JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseSubject500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response EraseSubject500JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7914,10 +9413,11 @@ type EraseSubject503JSONResponse struct{ UnavailableJSONResponse }
 func (response EraseSubject503JSONResponse) VisitEraseSubjectResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7950,10 +9450,11 @@ type ListTopicKeys401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListTopicKeys401JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8006,11 +9507,41 @@ type ListTopicKeys429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListTopicKeys429JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeys500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListTopicKeys500JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeys503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListTopicKeys503JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8057,10 +9588,11 @@ type RegenerateTopicKey401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RegenerateTopicKey401JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8108,16 +9640,76 @@ func (response RegenerateTopicKey409JSONResponse) VisitRegenerateTopicKeyRespons
 	return err
 }
 
-type RegenerateTopicKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+type RegenerateTopicKey413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response RegenerateTopicKey429JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+func (response RegenerateTopicKey413JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RegenerateTopicKey415JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RegenerateTopicKey429JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RegenerateTopicKey500JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RegenerateTopicKey503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RegenerateTopicKey503JSONResponse) VisitRegenerateTopicKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8164,10 +9756,11 @@ type ListSubscriptions401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListSubscriptions401JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8206,11 +9799,41 @@ type ListSubscriptions429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListSubscriptions429JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSubscriptions500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListSubscriptions500JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSubscriptions503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListSubscriptions503JSONResponse) VisitListSubscriptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8252,10 +9875,11 @@ type DeleteSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response DeleteSubscription401JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8308,11 +9932,41 @@ type DeleteSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response DeleteSubscription429JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response DeleteSubscription500JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeleteSubscription503JSONResponse) VisitDeleteSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8353,10 +10007,11 @@ type GetSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetSubscription401JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8395,11 +10050,41 @@ type GetSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetSubscription429JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetSubscription500JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetSubscription503JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8456,10 +10141,11 @@ type PatchSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PatchSubscription401JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8521,6 +10207,20 @@ func (response PatchSubscription412JSONResponse) VisitPatchSubscriptionResponse(
 	return err
 }
 
+type PatchSubscription413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PatchSubscription413JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PatchSubscription415JSONResponse struct {
 	UnsupportedMediaTypeJSONResponse
 }
@@ -8542,11 +10242,41 @@ type PatchSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response PatchSubscription429JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PatchSubscription500JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PatchSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PatchSubscription503JSONResponse) VisitPatchSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8625,10 +10355,11 @@ type PutSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PutSubscription401JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8676,16 +10407,76 @@ func (response PutSubscription412JSONResponse) VisitPutSubscriptionResponse(w ht
 	return err
 }
 
-type PutSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+type PutSubscription413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response PutSubscription429JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+func (response PutSubscription413JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSubscription415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PutSubscription415JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutSubscription429JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PutSubscription500JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PutSubscription503JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8718,10 +10509,11 @@ type RevealSubscriptionHeaders401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RevealSubscriptionHeaders401JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8760,11 +10552,41 @@ type RevealSubscriptionHeaders429JSONResponse struct{ TooManyRequestsJSONRespons
 func (response RevealSubscriptionHeaders429JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionHeaders500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RevealSubscriptionHeaders500JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionHeaders503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RevealSubscriptionHeaders503JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8797,10 +10619,11 @@ type RevealSubscriptionEndpoint401JSONResponse struct{ UnauthorizedJSONResponse 
 func (response RevealSubscriptionEndpoint401JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8839,11 +10662,41 @@ type RevealSubscriptionEndpoint429JSONResponse struct{ TooManyRequestsJSONRespon
 func (response RevealSubscriptionEndpoint429JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionEndpoint500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RevealSubscriptionEndpoint500JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealSubscriptionEndpoint503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RevealSubscriptionEndpoint503JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8876,10 +10729,11 @@ type GetSigningSecrets401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetSigningSecrets401JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8918,11 +10772,41 @@ type GetSigningSecrets429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetSigningSecrets429JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigningSecrets500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetSigningSecrets500JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigningSecrets503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetSigningSecrets503JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8970,10 +10854,11 @@ type PauseSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PauseSubscription401JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9007,16 +10892,76 @@ func (response PauseSubscription404JSONResponse) VisitPauseSubscriptionResponse(
 	return err
 }
 
-type PauseSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+type PauseSubscription413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response PauseSubscription429JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+func (response PauseSubscription413JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PauseSubscription415JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PauseSubscription429JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PauseSubscription500JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PauseSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PauseSubscription503JSONResponse) VisitPauseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9049,10 +10994,11 @@ type ProbeSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ProbeSubscription401JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9105,11 +11051,41 @@ type ProbeSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ProbeSubscription429JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ProbeSubscription500JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ProbeSubscription503JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9171,10 +11147,11 @@ type RedeliverEvents401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RedeliverEvents401JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9222,16 +11199,76 @@ func (response RedeliverEvents409JSONResponse) VisitRedeliverEventsResponse(w ht
 	return err
 }
 
-type RedeliverEvents429JSONResponse struct{ TooManyRequestsJSONResponse }
+type RedeliverEvents413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response RedeliverEvents429JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+func (response RedeliverEvents413JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RedeliverEvents415JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RedeliverEvents429JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RedeliverEvents500JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeliverEvents503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RedeliverEvents503JSONResponse) VisitRedeliverEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9264,10 +11301,11 @@ type ReleaseSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ReleaseSubscription401JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9320,11 +11358,41 @@ type ReleaseSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ReleaseSubscription429JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ReleaseSubscription500JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ReleaseSubscription503JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9357,10 +11425,11 @@ type ResumeSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ResumeSubscription401JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9399,11 +11468,41 @@ type ResumeSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ResumeSubscription429JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ResumeSubscription500JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ResumeSubscription503JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9451,10 +11550,11 @@ type RotateSigningSecret401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response RotateSigningSecret401JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9502,16 +11602,76 @@ func (response RotateSigningSecret409JSONResponse) VisitRotateSigningSecretRespo
 	return err
 }
 
-type RotateSigningSecret429JSONResponse struct{ TooManyRequestsJSONResponse }
+type RotateSigningSecret413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response RotateSigningSecret429JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+func (response RotateSigningSecret413JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RotateSigningSecret415JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RotateSigningSecret429JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RotateSigningSecret500JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningSecret503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RotateSigningSecret503JSONResponse) VisitRotateSigningSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9544,10 +11704,11 @@ type TestDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response TestDelivery401JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9600,11 +11761,41 @@ type TestDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response TestDelivery429JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response TestDelivery500JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response TestDelivery503JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9652,10 +11843,11 @@ type TestSubscriptionFilter401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response TestSubscriptionFilter401JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9689,16 +11881,61 @@ func (response TestSubscriptionFilter404JSONResponse) VisitTestSubscriptionFilte
 	return err
 }
 
-type TestSubscriptionFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
+type TestSubscriptionFilter413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response TestSubscriptionFilter429JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+func (response TestSubscriptionFilter413JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response TestSubscriptionFilter415JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response TestSubscriptionFilter429JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestSubscriptionFilter500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response TestSubscriptionFilter500JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9708,10 +11945,11 @@ type TestSubscriptionFilter503JSONResponse struct{ UnavailableJSONResponse }
 func (response TestSubscriptionFilter503JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9759,10 +11997,11 @@ type ValidateSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ValidateSubscription401JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9815,11 +12054,41 @@ type ValidateSubscription429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ValidateSubscription429JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ValidateSubscription500JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(429)
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ValidateSubscription503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ValidateSubscription503JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9866,10 +12135,11 @@ type TestFilter401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response TestFilter401JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9903,16 +12173,61 @@ func (response TestFilter404JSONResponse) VisitTestFilterResponse(w http.Respons
 	return err
 }
 
-type TestFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
+type TestFilter413JSONResponse struct{ TooLargeJSONResponse }
 
-func (response TestFilter429JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+func (response TestFilter413JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response TestFilter415JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response TestFilter429JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestFilter500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response TestFilter500JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9922,10 +12237,11 @@ type TestFilter503JSONResponse struct{ UnavailableJSONResponse }
 func (response TestFilter503JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9972,10 +12288,11 @@ type ListUsers401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response ListUsers401JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10000,17 +12317,48 @@ type ListUsers429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response ListUsers429JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
+type ListUsers500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListUsers500JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListUsers503JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteUserRequestObject struct {
-	User UserName `json:"user"`
+	User   UserName `json:"user"`
+	Params DeleteUserParams
 }
 
 type DeleteUserResponseObject interface {
@@ -10025,15 +12373,30 @@ func (response DeleteUser204Response) VisitDeleteUserResponse(w http.ResponseWri
 	return nil
 }
 
-type DeleteUser401JSONResponse struct{ UnauthorizedJSONResponse }
+type DeleteUser400JSONResponse struct{ BadRequestJSONResponse }
 
-func (response DeleteUser401JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+func (response DeleteUser400JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeleteUser401JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10081,16 +12444,60 @@ func (response DeleteUser409JSONResponse) VisitDeleteUserResponse(w http.Respons
 	return err
 }
 
-type DeleteUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+type DeleteUser412JSONResponse struct{ PreconditionFailedJSONResponse }
 
-func (response DeleteUser429JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+func (response DeleteUser412JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response DeleteUser429JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response DeleteUser500JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeleteUser503JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10103,15 +12510,23 @@ type GetUserResponseObject interface {
 	VisitGetUserResponse(w http.ResponseWriter) error
 }
 
-type GetUser200JSONResponse User
+type GetUser200ResponseHeaders struct {
+	ETag string
+}
+
+type GetUser200JSONResponse struct {
+	Body    User
+	Headers GetUser200ResponseHeaders
+}
 
 func (response GetUser200JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10122,10 +12537,11 @@ type GetUser401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response GetUser401JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10164,47 +12580,94 @@ type GetUser429JSONResponse struct{ TooManyRequestsJSONResponse }
 func (response GetUser429JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
+type GetUser500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response GetUser500JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetUser503JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutUserRequestObject struct {
-	User UserName `json:"user"`
-	Body *PutUserJSONRequestBody
+	User   UserName `json:"user"`
+	Params PutUserParams
+	Body   *PutUserJSONRequestBody
 }
 
 type PutUserResponseObject interface {
 	VisitPutUserResponse(w http.ResponseWriter) error
 }
 
-type PutUser200JSONResponse User
+type PutUser200ResponseHeaders struct {
+	ETag string
+}
+
+type PutUser200JSONResponse struct {
+	Body    User
+	Headers PutUser200ResponseHeaders
+}
 
 func (response PutUser200JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
 
-type PutUser201JSONResponse User
+type PutUser201ResponseHeaders struct {
+	ETag string
+}
+
+type PutUser201JSONResponse struct {
+	Body    User
+	Headers PutUser201ResponseHeaders
+}
 
 func (response PutUser201JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10229,10 +12692,11 @@ type PutUser401JSONResponse struct{ UnauthorizedJSONResponse }
 func (response PutUser401JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10266,16 +12730,90 @@ func (response PutUser409JSONResponse) VisitPutUserResponse(w http.ResponseWrite
 	return err
 }
 
-type PutUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+type PutUser412JSONResponse struct{ PreconditionFailedJSONResponse }
 
-func (response PutUser429JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+func (response PutUser412JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(412)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PutUser413JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PutUser415JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PutUser429JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PutUser500JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutUser503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PutUser503JSONResponse) VisitPutUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11265,7 +13803,7 @@ func (sh *strictHandler) ListPolicies(ctx echo.Context) error {
 }
 
 // DeletePolicy operation middleware
-func (sh *strictHandler) DeletePolicy(ctx echo.Context, policy string, params DeletePolicyParams) error {
+func (sh *strictHandler) DeletePolicy(ctx echo.Context, policy OwnPolicyName, params DeletePolicyParams) error {
 	var request DeletePolicyRequestObject
 
 	request.Policy = policy
@@ -11291,7 +13829,7 @@ func (sh *strictHandler) DeletePolicy(ctx echo.Context, policy string, params De
 }
 
 // GetPolicy operation middleware
-func (sh *strictHandler) GetPolicy(ctx echo.Context, policy string) error {
+func (sh *strictHandler) GetPolicy(ctx echo.Context, policy PolicyName) error {
 	var request GetPolicyRequestObject
 
 	request.Policy = policy
@@ -11316,7 +13854,7 @@ func (sh *strictHandler) GetPolicy(ctx echo.Context, policy string) error {
 }
 
 // PutPolicy operation middleware
-func (sh *strictHandler) PutPolicy(ctx echo.Context, policy string, params PutPolicyParams) error {
+func (sh *strictHandler) PutPolicy(ctx echo.Context, policy OwnPolicyName, params PutPolicyParams) error {
 	var request PutPolicyRequestObject
 
 	request.Policy = policy
@@ -12282,10 +14820,11 @@ func (sh *strictHandler) ListUsers(ctx echo.Context, params ListUsersParams) err
 }
 
 // DeleteUser operation middleware
-func (sh *strictHandler) DeleteUser(ctx echo.Context, user UserName) error {
+func (sh *strictHandler) DeleteUser(ctx echo.Context, user UserName, params DeleteUserParams) error {
 	var request DeleteUserRequestObject
 
 	request.User = user
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.DeleteUser(ctx.Request().Context(), request.(DeleteUserRequestObject))
@@ -12332,10 +14871,11 @@ func (sh *strictHandler) GetUser(ctx echo.Context, user UserName) error {
 }
 
 // PutUser operation middleware
-func (sh *strictHandler) PutUser(ctx echo.Context, user UserName) error {
+func (sh *strictHandler) PutUser(ctx echo.Context, user UserName, params PutUserParams) error {
 	var request PutUserRequestObject
 
 	request.User = user
+	request.Params = params
 
 	var body PutUserJSONRequestBody
 	var err error

@@ -199,6 +199,7 @@ func TestOutage(t *testing.T) {
 	} {
 		require.Equal(t, 503, answer.status, "%s: %s", name, answer.body)
 		answer.refused(503, "ServiceUnavailable")
+		require.Equal(t, comparable(t, readSpecification(t).Components.Responses["Unavailable"].Content["application/json"].Example), comparable(t, answer.value()), name)
 		require.Equal(t, "1", answer.header.Get("Retry-After"), name)
 		require.NotContains(t, answer.body, "127.0.0.1", name)
 	}

@@ -53,6 +53,23 @@ func versionsOf(list string) []int64 {
 	return versions
 }
 
+// ReadIfMatch is the condition of a change that somebody wants only in the version named: If-Match, or the number in it. "" asks for nothing.
+func ReadIfMatch(text string) ([]store.Condition, error) {
+	if text == "" {
+		return nil, nil
+	}
+	text = EntityTag(text)
+	return conditions(&text, nil)
+}
+
+// EntityTag is text as the header has it: a number, which is easier to type in a shell, becomes an entity tag.
+func EntityTag(text string) string {
+	if version, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return etagOf(version)
+	}
+	return text
+}
+
 func preconditionFailed(what, name string, match *string) error {
 	if match == nil {
 		return refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q exists already, and If-None-Match asks that it does not", what, shorten(name))

@@ -11,14 +11,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schema is what the tests read of a schema of openapi.yaml.
-type schema struct {
-	Ref        string   `yaml:"$ref"`
-	AllOf      []schema `yaml:"allOf"`
-	Items      *schema
-	Properties map[string]schema
-}
-
 // namesOf is openapi.yaml with its schemas and the query parameters of its lists.
 type namesOf struct {
 	Paths map[string]struct {

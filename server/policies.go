@@ -14,7 +14,7 @@ func (m *management) ListPolicies(context.Context, ListPoliciesRequestObject) (L
 	answer := ListPolicies200JSONResponse{Value: []Policy{}}
 	catalogue := m.store.Catalogue()
 	for _, p := range catalogue.Policies() {
-		answer.Value = append(answer.Value, policyJSON(p, catalogue.PolicyVersion(p.Name)))
+		answer.Value = append(answer.Value, DescribePolicy(p, catalogue.PolicyVersion(p.Name)))
 	}
 	return answer, nil
 }
@@ -28,7 +28,7 @@ func (m *management) GetPolicy(ctx context.Context, r GetPolicyRequestObject) (G
 	if p == nil {
 		return nil, policyNotFound(r.Policy)
 	}
-	return GetPolicy200JSONResponse{Body: policyJSON(p, version), Headers: GetPolicy200ResponseHeaders{ETag: etagOf(version)}}, nil
+	return GetPolicy200JSONResponse{Body: DescribePolicy(p, version), Headers: GetPolicy200ResponseHeaders{ETag: etagOf(version)}}, nil
 }
 
 // policyNames are those of all policies, the built-in ones first.
@@ -60,19 +60,16 @@ func (m *management) policyVersion(ctx context.Context, name string) (*policy.Po
 	return p, catalogue.PolicyVersion(name), nil
 }
 
-// policyJSON is a policy of the database, which has a version.
-func policyJSON(p *policy.Policy, version int64) Policy {
-	shown, tag := DescribePolicy(p), etagOf(version)
-	shown.Etag = &tag
-	return shown
-}
-
 // DescribePolicy is the policy as the REST API and `policy show -o json` write it: every column, so that what is read can
-// be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it. It has no etag:
-// the API adds the one of the version that was read.
-func DescribePolicy(p *policy.Policy) Policy {
+// be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it. version is the one in the
+// database; 0, of a policy that comes from none, leaves its etag out.
+func DescribePolicy(p *policy.Policy, version int64) Policy {
+	var tag *string
+	if version != 0 {
+		tag = new(etagOf(version))
+	}
 	return Policy{
-		Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: p.Source,
+		Etag: tag, Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: p.Source,
 		AckTimeoutInSeconds: seconds(p.AckTimeout), LateAnswerWindowInSeconds: seconds(p.LateAnswerWindow),
 		Basis: PolicyBasis(p.Basis), StepsInSeconds: describeSteps(p.Steps), TailInSeconds: seconds(p.Tail), RetryWindowInSeconds: boundOf(p.RetryWindow),
 		JitterFraction: p.JitterFraction, JitterCapInSeconds: seconds(p.JitterCap), Expiry: PolicyExpiry(p.Expiry),

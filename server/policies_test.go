@@ -57,7 +57,7 @@ func TestPolicyShowsEveryField(t *testing.T) {
 
 func describe(t *testing.T, p *policy.Policy) string {
 	t.Helper()
-	text, err := json.Marshal(server.DescribePolicy(p))
+	text, err := json.Marshal(server.DescribePolicy(p, 0))
 	require.NoError(t, err)
 	return string(text)
 }

@@ -28,7 +28,7 @@ func (m *management) PutPolicy(ctx context.Context, r PutPolicyRequestObject) (P
 		return nil, err
 	}
 	version, made, err := m.store.PutPolicy(ctx, p, when...)
-	shown := policyJSON(p, version)
+	shown := DescribePolicy(p, version)
 	switch {
 	case err != nil:
 		return nil, policyRefusal(p.Name, "batching must stay true: ", r.Params.IfMatch, err)

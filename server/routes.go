@@ -136,13 +136,14 @@ func policyRoutes(v1 *ServerInterfaceWrapper) []route {
 	}
 }
 
-// machineRoutes are for what watches the service.
+// machineRoutes are for what watches the service, and for whoever wants to know what there is.
 func (s *Server) machineRoutes() []route {
 	return []route{
 		{http.MethodGet, "/healthz", anyone, s.healthz},
 		{http.MethodGet, "/readyz", anyone, s.readyz},
 		{http.MethodGet, "/metrics", s.scrapers(), s.metrics},
 		{http.MethodGet, "/openapi.yaml", anyone, s.specification},
+		{http.MethodGet, "/openapi", anyone, s.reference},
 	}
 }
 

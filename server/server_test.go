@@ -145,6 +145,7 @@ func (b *bundle) send(method, path, body string, headers ...string) answer {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(b.t, err)
+	requireListed(b.t, method, path, response.StatusCode)
 	return answer{b.t, response.StatusCode, response.Header, string(text)}
 }
 

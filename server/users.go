@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"postrider/store"
@@ -31,7 +32,14 @@ func (m *management) PutUser(ctx context.Context, r PutUserRequestObject) (PutUs
 		return nil, invalid("role", "is required: viewer, operator or admin")
 	}
 	spec := store.UserSpec{Role: store.Role(r.Body.Role), Password: r.Body.Password, Disabled: r.Body.Disabled}
-	made, err := m.store.Access().PutUser(ctx, r.User, spec)
+	when, err := conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
+	if err != nil {
+		return nil, err
+	}
+	made, err := m.store.Access().PutUser(ctx, r.User, spec, when...)
+	if errors.Is(err, store.ErrPrecondition) {
+		return nil, preconditionFailed("user", r.User, r.Params.IfMatch)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +48,9 @@ func (m *management) PutUser(ctx context.Context, r PutUserRequestObject) (PutUs
 		return nil, err
 	}
 	if made {
-		return PutUser201JSONResponse(DescribeUser(u)), nil
+		return PutUser201JSONResponse{Body: DescribeUser(u), Headers: PutUser201ResponseHeaders{ETag: etagOf(u.Version())}}, nil
 	}
-	return PutUser200JSONResponse(DescribeUser(u)), nil
+	return PutUser200JSONResponse{Body: DescribeUser(u), Headers: PutUser200ResponseHeaders{ETag: etagOf(u.Version())}}, nil
 }
 
 // GetUser answers GET /v1/users/{user}.
@@ -54,7 +62,7 @@ func (m *management) GetUser(ctx context.Context, r GetUserRequestObject) (GetUs
 	if err != nil {
 		return nil, err
 	}
-	return GetUser200JSONResponse(DescribeUser(u)), nil
+	return GetUser200JSONResponse{Body: DescribeUser(u), Headers: GetUser200ResponseHeaders{ETag: etagOf(u.Version())}}, nil
 }
 
 // DeleteUser answers DELETE /v1/users/{user}.
@@ -62,7 +70,15 @@ func (m *management) DeleteUser(ctx context.Context, r DeleteUserRequestObject) 
 	if !storable(r.User) {
 		return nil, userNotFound(r.User)
 	}
-	if err := m.store.Access().DeleteUser(ctx, r.User); err != nil {
+	when, err := conditions(r.Params.IfMatch, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = m.store.Access().DeleteUser(ctx, r.User, when...)
+	if errors.Is(err, store.ErrPrecondition) {
+		return nil, preconditionFailed("user", r.User, r.Params.IfMatch)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return DeleteUser204Response{}, nil
@@ -71,7 +87,7 @@ func (m *management) DeleteUser(ctx context.Context, r DeleteUserRequestObject) 
 // DescribeUser is the user as the REST API and `user list -o json` write them.
 func DescribeUser(u *store.User) User {
 	return User{
-		Name: u.Name, Role: UserRole(u.Role), Disabled: u.Disabled, CreatedAt: u.CreatedAt.UTC(), CreatedBy: u.CreatedBy, ChangedAt: u.ChangedAt.UTC(),
+		Name: u.Name, Role: UserRole(u.Role), Disabled: u.Disabled, Etag: etagOf(u.Version()), CreatedAt: u.CreatedAt.UTC(), CreatedBy: u.CreatedBy, ChangedAt: u.ChangedAt.UTC(),
 		LastSignInAt: utcOrNull(u.LastSignInAt), FailedSignIns: u.FailedSignIns, LockedUntil: utcOrNull(u.LockedUntil), Sessions: u.Sessions,
 	}
 }

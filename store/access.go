@@ -75,7 +75,7 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	})
 	var refused *FunctionError
 	switch {
-	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials):
+	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials), errors.Is(err, ErrPrecondition):
 		return err
 	case isPoison(err):
 		return unstorable(err)

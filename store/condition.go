@@ -2,7 +2,7 @@ package store
 
 import "slices"
 
-// Condition is what must be so for a topic, an event subscription or a retry policy to be changed, looked at in the change's own transaction. The
+// Condition is what must be so for a topic, an event subscription, a retry policy or a user to be changed, looked at in the change's own transaction. The
 // zero Condition always holds.
 type Condition struct {
 	// Present: it exists. Absent: it does not.
@@ -11,15 +11,16 @@ type Condition struct {
 	Versions []int64
 }
 
-// versioned is a topic, an event subscription or a retry policy; nil where there is none.
+// versioned is a topic, an event subscription, a retry policy or a user; nil where there is none.
 type versioned interface {
-	*Topic | *Subscription | *ownedPolicy
+	*Topic | *Subscription | *User | *ownedPolicy
 	comparable
 	version() int64
 }
 
 func (t *Topic) version() int64        { return t.Version }
 func (s *Subscription) version() int64 { return s.Version }
+func (u *User) version() int64         { return u.Version() }
 func (p *ownedPolicy) version() int64  { return p.Version }
 
 // allow is ErrPrecondition where a condition does not hold.

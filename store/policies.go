@@ -27,7 +27,7 @@ func (c *Catalogue) readPolicies(ctx context.Context, tx querier) error {
 	c.policies, c.policyVersions, c.policyList, c.policiesSeen = make(map[string]*policy.Policy, len(list)), make(map[string]int64, len(list)), nil, newest
 	for i := range list {
 		p := &list[i].Policy
-		c.policies[p.Name], c.policyVersions[p.Name], c.policyList = p, list[i].version, append(c.policyList, p)
+		c.policies[p.Name], c.policyVersions[p.Name], c.policyList = p, list[i].Version, append(c.policyList, p)
 	}
 	return nil
 }
@@ -66,13 +66,7 @@ type policyRow struct {
 	Cells, Probations                                        []byte
 }
 
-// storedPolicy is a retry policy and the version in which it was read.
-type storedPolicy struct {
-	policy.Policy
-	version int64
-}
-
-func queryPolicies(ctx context.Context, tx querier) ([]storedPolicy, error) {
+func queryPolicies(ctx context.Context, tx querier) ([]StoredPolicy, error) {
 	rows, err := tx.Query(ctx, policyQuery)
 	if err != nil {
 		return nil, err
@@ -81,13 +75,13 @@ func queryPolicies(ctx context.Context, tx querier) ([]storedPolicy, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies := make([]storedPolicy, 0, len(list))
+	policies := make([]StoredPolicy, 0, len(list))
 	for i := range list {
 		p, err := list[i].policy()
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", list[i].Name, err)
 		}
-		policies = append(policies, storedPolicy{p, list[i].Version})
+		policies = append(policies, StoredPolicy{p, list[i].Version})
 	}
 	return policies, nil
 }

@@ -32,6 +32,9 @@ type UserSpec struct {
 	Disabled *bool
 }
 
+// Version is that of what was set, for a Condition: another one each time it changes.
+func (u *User) Version() int64 { return u.ChangedAt.UnixMicro() }
+
 var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
 
 // UserNameRule is what the name of a user may be, in words.
@@ -87,8 +90,9 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 }
 
 // PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions; a new password ends a lock-out as well.
-// *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in would leave no administrator who can sign in. ErrUnavailable.
-func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec) (made bool, err error) {
+// *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in would leave no administrator who can sign in. ErrPrecondition when one of
+// the conditions does not hold. ErrUnavailable.
+func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec, when ...Condition) (made bool, err error) {
 	hash, err := spec.judge(ctx, name)
 	if err != nil {
 		return false, err
@@ -96,12 +100,18 @@ func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec) (made 
 	err = a.amongUsers(ctx, "change a user", func(tx pgx.Tx) error {
 		var was User
 		var id int64
-		const query = "SELECT id, role, disabled_at IS NOT NULL FROM postrider_internal.users WHERE name = $1"
-		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled)
+		const query = "SELECT id, role, disabled_at IS NOT NULL, changed_at FROM postrider_internal.users WHERE name = $1"
+		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.ChangedAt)
 		if made = errors.Is(err, pgx.ErrNoRows); made {
+			if err := allow[*User](when, nil); err != nil {
+				return err
+			}
 			return insertUser(ctx, tx, name, &spec, hash)
 		}
 		if err != nil {
+			return err
+		}
+		if err := allow(when, &was); err != nil {
 			return err
 		}
 		return changeUser(ctx, tx, id, name, &was, &spec, hash)
@@ -181,19 +191,23 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	return auditUser(ctx, tx, auditUserReplaced, name, details)
 }
 
-// DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser.
-func (a *Access) DeleteUser(ctx context.Context, name string) error {
+// DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser;
+// ErrPrecondition when one of the conditions does not hold.
+func (a *Access) DeleteUser(ctx context.Context, name string, when ...Condition) error {
 	if !userName.MatchString(name) {
 		return noUser(name)
 	}
 	return a.amongUsers(ctx, "delete a user", func(tx pgx.Tx) error {
 		var was User
-		const remove = "DELETE FROM postrider_internal.users WHERE name = $1 RETURNING role, disabled_at IS NOT NULL"
-		err := tx.QueryRow(ctx, remove, name).Scan(&was.Role, &was.Disabled)
+		const remove = "DELETE FROM postrider_internal.users WHERE name = $1 RETURNING role, disabled_at IS NOT NULL, changed_at"
+		err := tx.QueryRow(ctx, remove, name).Scan(&was.Role, &was.Disabled, &was.ChangedAt)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return noUser(name)
 		}
 		if err != nil {
+			return err
+		}
+		if err := allow(when, &was); err != nil {
 			return err
 		}
 		if err := refuseLastAdmin(ctx, tx, &was); err != nil {

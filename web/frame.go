@@ -50,7 +50,7 @@ var menu = []menuGroup{
 	{"Now", []link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
 	{"Traffic", []link{{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"}, {"/ui/dead-letters", "Dead letters"}, {"/ui/operations", "Operations"}}},
 	{"Configuration", []link{{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"}}},
-	{"System", []link{{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}}},
+	{"System", []link{{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}, {"/openapi", "REST API"}}},
 }
 
 // accessMenu is the admins'.

@@ -58,7 +58,7 @@ var ours = strings.Fields(`html head meta title link script body a header nav ma
 	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript svg rect path`)
 
 // addresses that our own markup names.
-var addresses = []string{"/ui/", "#main", "data:image/svg+xml,"}
+var addresses = []string{"/ui/", "/openapi", "#main", "data:image/svg+xml,"}
 
 // requireOnlyOurMarkup fails when a page has an element, a handler, a style or an address that no template wrote.
 func requireOnlyOurMarkup(t *testing.T, page string) {

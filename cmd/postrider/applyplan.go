@@ -146,7 +146,7 @@ func (a *applier) judgePolicy(w *wanted) (change, error) {
 		return change{}, err
 	}
 	own := []string{"name", "builtIn", "isDefault", "etag"}
-	after, err := plainly(server.DescribePolicy(read))
+	after, err := plainly(server.DescribePolicy(read, 0))
 	if err != nil {
 		return change{}, err
 	}

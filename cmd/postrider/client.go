@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"postrider/server"
+	"postrider/store"
 )
 
 // serverFlags are shared by every verb that is a client of the REST API.
@@ -25,6 +26,28 @@ type serverFlags struct {
 	Server string `help:"URL of the service; the default is where postrider dev listens." default:"http://127.0.0.1:7480" env:"POSTRIDER_SERVER" placeholder:"URL"`
 	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Nothing, and a server on this machine: the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
 	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the server, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
+}
+
+// ifMatchFlag is for verbs that change or delete what has a version.
+type ifMatchFlag struct {
+	IfMatch string `name:"if-match" help:"Only in this version, which is etag of show -o json, or the number in it; * is any. Else nothing is changed." placeholder:"ETAG"`
+}
+
+// headers are those of the request.
+func (f ifMatchFlag) headers() []string {
+	if f.IfMatch == "" {
+		return nil
+	}
+	return []string{"If-Match", server.EntityTag(f.IfMatch)}
+}
+
+// conditions are those of a change in the database.
+func (f ifMatchFlag) conditions() ([]store.Condition, error) {
+	when, err := server.ReadIfMatch(f.IfMatch)
+	if err != nil {
+		return nil, usagef("--if-match: %v", err)
+	}
+	return when, nil
 }
 
 // callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get in the way of).

@@ -118,7 +118,7 @@ func requireReadyInfo(t *testing.T, info readyInfo) {
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, info.Sink)
 	require.Equal(t, devAdminToken, info.AdminToken)
 	require.Equal(t, devAccessKey, info.TopicKey)
-	for _, page := range []string{info.API + "/ui/", info.API + "/readyz", info.API + "/openapi.yaml", info.Sink + "/ok"} {
+	for _, page := range []string{info.API + "/ui/", info.API + "/readyz", info.API + "/openapi.yaml", info.API + "/openapi", info.Sink + "/ok"} {
 		status, text, err := call(t.Context(), http.MethodGet, page, "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, "%s: %s", page, text)

@@ -92,7 +92,7 @@ func (d *dev) curl(flags, api, id string) string {
 
 func (d *dev) greet() {
 	program := os.Args[0]
-	d.out.row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi.yaml")
+	d.out.row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi")
 	d.out.row("Dashboard", d.ready.API+"/ui/")
 	if d.ready.APITLS != "" {
 		d.out.row("With TLS", d.ready.APITLS+"   certificate authority "+d.ready.CAFile)

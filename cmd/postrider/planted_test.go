@@ -141,7 +141,7 @@ func (n *node) pages(t *testing.T, db *database) []string {
 	event := one[string](db, "SELECT system_id::text FROM postrider.events LIMIT 1")
 	paths := []string{
 		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/topics/orders/subscriptions/echo", "/v1/topics/orders/subscriptions/untrusted", "/v1/deadLetters",
-		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery + "/attempts", "/openapi.yaml", "/healthz",
+		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery + "/attempts", "/openapi.yaml", "/openapi", "/healthz",
 		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/dead-letters", "/ui/dead-letters/" + letter, "/ui/deliveries/" + delivery, "/ui/events/" + event,
 		"/ui/subscriptions", "/ui/subscriptions/orders/echo", "/ui/subscriptions/orders/untrusted", "/ui/topics", "/ui/audit", "/ui/system", "/ui/jobs",
 	}

@@ -58,12 +58,12 @@ func (c *policyListCmd) Run(ctx context.Context) error {
 	}
 	described := make([]server.Policy, len(list))
 	for i := range list {
-		described[i] = server.DescribePolicy(&list[i])
+		described[i] = server.DescribePolicy(&list[i].Policy, list[i].Version)
 	}
 	return c.print(described, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
 		for i := range list {
-			p := &list[i]
+			p := &list[i].Policy
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), sourceOf(p))
 		}
 	})
@@ -110,7 +110,7 @@ func (c *policyShowCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.print(server.DescribePolicy(p), func(w io.Writer) { printPolicy(w, p) })
+	return c.print(server.DescribePolicy(&p.Policy, p.Version), func(w io.Writer) { printPolicy(w, &p.Policy) })
 }
 
 func printPolicy(w io.Writer, p *policy.Policy) {
@@ -250,7 +250,7 @@ func (c *policyExplainCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	explanation, err := policy.Explain(p, options)
+	explanation, err := policy.Explain(&p.Policy, options)
 	if err != nil {
 		return usagef("%v", err)
 	}

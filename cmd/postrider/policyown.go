@@ -18,6 +18,7 @@ import (
 type policyPutCmd struct {
 	databaseFlags
 	Name string `arg:"" help:"Name of the policy; no built-in one's."`
+	ifMatchFlag
 	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
 }
 
@@ -29,7 +30,8 @@ What the file leaves out takes its default, see docs/policies.md.
 Example:
   postrider policy show ga-2021 -o json > mine.json
   postrider policy put mine -f mine.json
-  postrider policy explain mine --status 404`
+  postrider policy explain mine --status 404
+  postrider policy put mine -f mine.json --if-match "$(postrider policy show mine -o json | jq -r .etag)"`
 }
 
 // Run executes policy put.
@@ -45,8 +47,12 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return usagef("%s: %v", c.File, err)
 	}
+	when, err := c.conditions()
+	if err != nil {
+		return err
+	}
 	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		made, err := store.WritePolicy(asVerb(ctx), pool, p)
+		made, err := store.WritePolicy(asVerb(ctx), pool, p, when...)
 		if err != nil {
 			return policyError(c.Name, "batching must stay true: ", err)
 		}
@@ -57,6 +63,7 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 
 type policyDeleteCmd struct {
 	databaseFlags
+	ifMatchFlag
 	Name string `arg:"" help:"Name of the policy."`
 }
 
@@ -67,8 +74,12 @@ func (policyDeleteCmd) Help() string {
 
 // Run executes policy delete.
 func (c *policyDeleteCmd) Run(ctx context.Context) error {
+	when, err := c.conditions()
+	if err != nil {
+		return err
+	}
 	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		if err := store.RemovePolicy(asVerb(ctx), pool, c.Name); err != nil {
+		if err := store.RemovePolicy(asVerb(ctx), pool, c.Name, when...); err != nil {
 			return policyError(c.Name, "", err)
 		}
 		_, err := fmt.Printf("Retry policy %s was deleted.\n", c.Name)
@@ -92,6 +103,8 @@ func policyError(name, used string, err error) error {
 		return fmt.Errorf("%s%w", used, inUse)
 	case errors.Is(err, store.ErrBuiltIn):
 		return builtInError(name)
+	case errors.Is(err, store.ErrPrecondition):
+		return fmt.Errorf("retry policy %q is not in the version that --if-match names: somebody else has changed or deleted it; nothing was done", name)
 	case errors.Is(err, store.ErrNotFound):
 		return usagef("no policy %q in the database", name)
 	default:
@@ -149,9 +162,12 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 }
 
 // policies are the built-in ones, and those of the database where there is one.
-func (f databaseFlags) policies(ctx context.Context) (list []policy.Policy, err error) {
+func (f databaseFlags) policies(ctx context.Context) (list []store.StoredPolicy, err error) {
 	if f.DatabaseURL == "" {
-		return policy.Builtins(), nil
+		for _, p := range policy.Builtins() {
+			list = append(list, store.StoredPolicy{Policy: p})
+		}
+		return list, nil
 	}
 	err = f.withPool(ctx, func(pool *pgxpool.Pool) error {
 		list, err = store.ReadPolicies(ctx, pool)
@@ -161,9 +177,9 @@ func (f databaseFlags) policies(ctx context.Context) (list []policy.Policy, err 
 }
 
 // find looks for a policy; the database is asked only for what is not built in.
-func (f databaseFlags) find(ctx context.Context, name string) (*policy.Policy, error) {
+func (f databaseFlags) find(ctx context.Context, name string) (*store.StoredPolicy, error) {
 	if p, ok := policy.Builtin(name); ok {
-		return &p, nil
+		return &store.StoredPolicy{Policy: p}, nil
 	}
 	list, err := f.policies(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,15 +12,20 @@ import (
 
 const patientFile = "../../examples/policies/patient.json"
 
-func TestPolicyPutExplainAndDelete(t *testing.T) {
-	t.Parallel()
-	db := migratedDatabase(t)
-	run := func(code int, args ...string) result {
+// policyVerbs runs one, and requires its exit code.
+func policyVerbs(t *testing.T, db *database) func(code int, args ...string) result {
+	return func(code int, args ...string) result {
 		t.Helper()
 		r := postrider(t, db.env(), append([]string{"policy"}, args...)...)
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
+}
+
+func TestPolicyPutExplainAndDelete(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	run := policyVerbs(t, db)
 	require.Equal(t, "Retry policy patient was made.\n", run(0, "put", "patient", "-f", patientFile).stdout)
 	require.Equal(t, "Retry policy patient was replaced.\n", run(0, "put", "patient", "-f", patientFile).stdout)
 
@@ -50,12 +56,39 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 	require.Contains(t, run(1, "put", "ga-2021", "-f", file).stderr, "built in and never changes: copy it under another name")
 }
 
+// A policy is changed or deleted only in the version that was read, if somebody asks for that.
+func TestPolicyIfMatch(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	run := policyVerbs(t, db)
+	etag := func() string {
+		var shown struct{ Etag string }
+		require.NoError(t, json.Unmarshal([]byte(run(0, "show", "mine", "-o", "json").stdout), &shown))
+		return shown.Etag
+	}
+	require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", "*").stderr, "not in the version that --if-match names")
+	run(0, "put", "mine", "-f", patientFile)
+	first := etag()
+	run(0, "put", "mine", "-f", patientFile, "--if-match", first)
+	second := etag()
+	require.NotEqual(t, first, second)
+	for _, stale := range []string{first, strings.Trim(first, `"`)} {
+		require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", stale).stderr, "nothing was done")
+		require.Contains(t, run(1, "delete", "mine", "--if-match", stale).stderr, "nothing was done")
+	}
+	require.Equal(t, second, etag())
+	require.Contains(t, run(2, "delete", "mine", "--if-match", "x").stderr, "If-Match must be * or a list of entity tags")
+	run(0, "delete", "mine", "--if-match", strings.Trim(second, `"`))
+}
+
 func shownWithout(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &v))
 	require.Equal(t, false, v["builtIn"])
 	delete(v, "name")
+	require.Regexp(t, `^"[0-9]+"$`, v["etag"])
+	delete(v, "etag")
 	return v
 }
 
@@ -73,6 +106,7 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(original.stdout), &want))
 		require.NoError(t, json.Unmarshal([]byte(postrider(t, db.env(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))
 		want["name"], want["builtIn"], want["isDefault"] = "own-"+name, false, false
+		delete(got, "etag") // of what the database has
 		require.Equal(t, want, got)
 	}
 }

@@ -85,7 +85,11 @@ func topicVerbs(t *testing.T, r *remote) {
 	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all")
 	require.JSONEq(t, `{"eventType":{"sourceField":"kind"},"id":{"sourceField":"nr"},"subject":{"defaultValue":"all"}}`,
 		mustJSON(t, valueAt(r.object(t, "topic", "show", "topics-b"), "inputSchemaMapping.properties")))
-	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b").stdout)
+	stale := textAt(r.object(t, "topic", "show", "topics-b"), "etag")
+	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all",
+		"--duplicate-detection-window-in-minutes", "5", "--if-match", stale)
+	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--if-match", stale).stderr, `"topics-b" is in none of the versions that If-Match names`)
+	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b", "--if-match", "*").stdout)
 	require.Equal(t, "postrider: topic \"topics-b\" does not exist\n", r.run(t, 1, "topic", "show", "topics-b").stderr)
 }
 
@@ -129,6 +133,13 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	require.Equal(t, []any{"A", "B"}, valueAt(changed, "filter.includedEventTypes"), "what is not named stays")
 	replaced := r.object(t, "subscription", "create", "subscribed", "all-flags", "--replace", "--endpoint", endpoint, "--endpoint-validation", "skip")
 	require.Equal(t, []any{"All"}, valueAt(replaced, "filter.includedEventTypes"))
+
+	stale := []string{"subscribed", "all-flags", "--if-match", strings.Trim(textAt(shown, "etag"), `"`)}
+	for _, args := range [][]string{{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete"}} {
+		require.Contains(t, r.run(t, 1, append(append([]string{"subscription", args[0]}, stale...), args[1:]...)...).stderr, "is in none of the versions that If-Match names")
+	}
+	latest := r.object(t, "subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match", textAt(replaced, "etag"))
+	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation", "skip", "--if-match", textAt(latest, "etag"))
 
 	require.Regexp(t, `(?m)^subscribed +all-flags +http`, r.run(t, 0, "subscription", "list", "subscribed").stdout)
 	require.Contains(t, r.run(t, 0, "subscription", "list").stdout, "all-flags")

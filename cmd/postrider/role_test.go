@@ -69,6 +69,7 @@ func requireHealthOnly(t *testing.T, n *node) {
 		{http.MethodPost, "/topics/orders/api/events", http.StatusNotFound},
 		{http.MethodGet, "/ui/", http.StatusNotFound},
 		{http.MethodGet, "/openapi.yaml", http.StatusNotFound},
+		{http.MethodGet, "/openapi", http.StatusNotFound},
 	} {
 		status, text, err := call(t.Context(), row.method, n.api+row.path, "", "Authorization", "Bearer "+testAdminToken)
 		require.NoError(t, err)

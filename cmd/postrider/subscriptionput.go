@@ -20,7 +20,8 @@ type subscriptionCreateCmd struct {
 	outputFlag
 	settingFlags
 	azureFlags
-	Replace bool `help:"Where it exists already, replace it; what is left out takes its default."`
+	ifMatchFlag
+	Replace bool `help:"Where it exists already, replace it; what is left out takes its default. So does --if-match."`
 }
 
 // Help is shown by subscription create --help.
@@ -45,14 +46,14 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
 		return err
 	}
 	headers := []string{"If-None-Match", "*"}
-	if c.Replace {
-		headers = nil
+	if c.Replace || c.IfMatch != "" {
+		headers = c.headers()
 	}
 	var made object
 	err = waiting("the endpoint answers its validation handshake", func() error {
 		return client.call(ctx, http.MethodPut, subscriptionURL(c.Topic, c.Subscription), settings, &made, headers...)
 	})
-	if isStatus(err, http.StatusPreconditionFailed) {
+	if isStatus(err, http.StatusPreconditionFailed) && c.IfMatch == "" {
 		return fmt.Errorf("topic %s has an event subscription %s already: change it with subscription update, or say --replace", c.Topic, c.Subscription)
 	}
 	if err != nil {
@@ -66,6 +67,7 @@ type subscriptionUpdateCmd struct {
 	outputFlag
 	settingFlags
 	azureFlags
+	ifMatchFlag
 	Unset []string `help:"Take a setting's default back; its name is the API's, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
 }
 
@@ -98,7 +100,7 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
 	}
 	var changed object
 	err = waiting("the endpoint answers its validation handshake", func() error {
-		return client.call(ctx, http.MethodPatch, subscriptionURL(c.Topic, c.Subscription), settings, &changed)
+		return client.call(ctx, http.MethodPatch, subscriptionURL(c.Topic, c.Subscription), settings, &changed, c.headers()...)
 	})
 	if err != nil {
 		return err
@@ -201,7 +203,10 @@ func (c *subscriptionShowCmd) Run(ctx context.Context) error {
 	return c.print(shown, func(w io.Writer) { printSubscription(w, shown) })
 }
 
-type subscriptionDeleteCmd struct{ oneRemoteSubscription }
+type subscriptionDeleteCmd struct {
+	oneRemoteSubscription
+	ifMatchFlag
+}
 
 // Help is shown by subscription delete --help.
 func (subscriptionDeleteCmd) Help() string {
@@ -214,7 +219,7 @@ func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := client.call(ctx, http.MethodDelete, subscriptionURL(c.Topic, c.Subscription), nil, nil); err != nil {
+	if err := client.call(ctx, http.MethodDelete, subscriptionURL(c.Topic, c.Subscription), nil, nil, c.headers()...); err != nil {
 		return err
 	}
 	_, err = fmt.Printf("Event subscription %s of topic %s was deleted.\n", c.Subscription, c.Topic)

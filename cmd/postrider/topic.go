@@ -20,6 +20,7 @@ type topicCmd struct {
 type topicCreateCmd struct {
 	serverFlags
 	outputFlag
+	ifMatchFlag
 	Topic                string   `arg:"" help:"Name of the topic."`
 	Kind                 string   `help:"basic, or namespace." placeholder:"KIND"`
 	InputSchema          string   `help:"What is published: EventGridSchema, CloudEventSchemaV1_0 or CustomEventSchema; in any case, and as the Azure CLI writes them." placeholder:"SCHEMA"`
@@ -50,7 +51,7 @@ func (c *topicCreateCmd) Run(ctx context.Context) error {
 		return err
 	}
 	var topic object
-	if err := client.call(ctx, http.MethodPut, topicURL(c.Topic), settings, &topic); err != nil {
+	if err := client.call(ctx, http.MethodPut, topicURL(c.Topic), settings, &topic, c.headers()...); err != nil {
 		return err
 	}
 	return c.print(topic, func(w io.Writer) { printTopic(w, topic) })
@@ -216,7 +217,10 @@ func (c *topicKeysCmd) Run(ctx context.Context) error {
 	})
 }
 
-type topicDeleteCmd struct{ oneTopic }
+type topicDeleteCmd struct {
+	oneTopic
+	ifMatchFlag
+}
 
 // Help is shown by topic delete --help.
 func (topicDeleteCmd) Help() string {
@@ -229,7 +233,7 @@ func (c *topicDeleteCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := client.call(ctx, http.MethodDelete, topicURL(c.Topic), nil, nil); err != nil {
+	if err := client.call(ctx, http.MethodDelete, topicURL(c.Topic), nil, nil, c.headers()...); err != nil {
 		return err
 	}
 	_, err = fmt.Printf("Topic %s was deleted.\n", c.Topic)
