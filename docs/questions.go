@@ -32,7 +32,7 @@ const (
 )
 
 // asked is a heading such as "### 3 `event` What became of one event?" with the fence that follows it.
-var asked = regexp.MustCompile("(?m)^### (\\d+) `([a-z-]+)` (.+)\n(?:[^`#]*\n)?```sql\n((?:[^`]*\n)?)```$")
+var asked = regexp.MustCompile("(?m)^### (\\d+) `([a-z-]+)` (.+)\n(?:[^`#]*\n)?```sql(?: run)?\n((?:[^`]*\n)?)```$")
 
 // Questions are those of sql.md, in its order.
 func Questions() []Question {

@@ -254,7 +254,7 @@ func (a *attempt) post() error {
 	return err
 }
 
-// header carries what Event Grid sends with every delivery, see docs/delivery-and-retry.md. To an event subscription that takes
+// header carries what Event Grid sends with every delivery, see docs/endpoints.md. To an event subscription that takes
 // batches a delivery that goes alone is a batch of one.
 func (a *attempt) header() http.Header {
 	h := a.batchHeader(a.sub.Batching(), &a.work.Event)

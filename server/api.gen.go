@@ -1086,7 +1086,7 @@ type DeliveryAttributePropertySettings struct {
 	Value *string `json:"value,omitempty"`
 }
 
-// DeliveryAttributeSettings A header of every delivery, see docs/delivery-and-retry.md.
+// DeliveryAttributeSettings A header of every delivery, see docs/endpoints.md.
 type DeliveryAttributeSettings struct {
 	// Name Name of the header, 256 characters at most. Not one that HTTP or postrider sets itself.
 	Name string `json:"name"`

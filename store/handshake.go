@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/delivery-and-retry.md.
+	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/endpoints.md.
 	HandshakeKind = "handshake"
 	// HandshakeQueue is a queue of their own: whoever makes an event subscription waits for its handshake and not for everybody's
 	// deliveries, and handshakes that hang keep no delivery waiting.

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// RouteKind is the kind of the jobs that make the deliveries of a route, see docs/delivery.md.
+	// RouteKind is the kind of the jobs that make the deliveries of a route, see docs/delivery-and-retry.md.
 	RouteKind = "route"
 	// RouteQueue is a queue of their own: behind the deliveries an event would wait for other events' endpoints before it is
 	// owed to anybody.

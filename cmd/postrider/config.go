@@ -118,7 +118,7 @@ func (f headerFlags) limits() (policy.HeaderLimits, error) {
 	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}, nil
 }
 
-// webhookFlags are about the validation handshake with endpoints, see docs/delivery-and-retry.md.
+// webhookFlags are about the validation handshake with endpoints, see docs/endpoints.md.
 type webhookFlags struct {
 	PublicURL          string `name:"public-url" help:"How endpoints reach this service: what a handshake's validationUrl begins with. Default: what the management request was sent to." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
 	WebhookOrigin      string `help:"Who asks endpoints of CloudEvents for permission (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`

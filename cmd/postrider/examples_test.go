@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/xml"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -105,4 +107,49 @@ func TestExamplePublishers(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 		})
 	}
+}
+
+// The examples in C# are built where there is a .NET SDK. Elsewhere their brackets at least match, and their projects are XML.
+func TestExamplesInCSharp(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"receivers/csharp", "publish-sql/csharp"} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			if dotnet, err := exec.LookPath("dotnet"); err == nil {
+				out, err := exec.Command(dotnet, "build", "--nologo", "--output", t.TempDir(), "--property:BaseIntermediateOutputPath="+t.TempDir()+"/", examplesDir+"/"+folder).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+				return
+			}
+			source := fromRoot(t, "examples/"+folder+"/Program.cs")
+			require.Empty(t, unmatched(source), folder)
+			require.NotEmpty(t, unmatched(strings.Replace(source, "(", "", 1)), "one that is missing is noticed")
+			projects, err := filepath.Glob(examplesDir + "/" + folder + "/*.csproj")
+			require.NoError(t, err)
+			require.Len(t, projects, 1)
+			project := fromRoot(t, "examples/"+folder+"/"+filepath.Base(projects[0]))
+			require.NoError(t, xml.Unmarshal([]byte(project), new(struct {
+				Group struct{ TargetFramework string } `xml:"PropertyGroup"`
+			})))
+		})
+	}
+}
+
+// notCode is what of C# may have brackets that match nothing: comments, texts and characters.
+var notCode = regexp.MustCompile(`(?m)//.*$|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\]|\\.)'`)
+
+// unmatched are the brackets of a source that have no counterpart.
+func unmatched(source string) (open string) {
+	for _, c := range notCode.ReplaceAllString(source, "") {
+		switch {
+		case strings.ContainsRune("([{", c):
+			open += string(c)
+		case strings.ContainsRune(")]}", c):
+			if i := len(open) - 1; i >= 0 && strings.IndexByte("([{", open[i]) == strings.IndexRune(")]}", c) {
+				open = open[:i]
+			} else {
+				open += string(c)
+			}
+		}
+	}
+	return open
 }

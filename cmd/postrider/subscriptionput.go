@@ -26,7 +26,7 @@ type subscriptionCreateCmd struct {
 
 // Help is shown by subscription create --help.
 func (subscriptionCreateCmd) Help() string {
-	return `The endpoint has to answer the validation handshake first, see docs/delivery-and-retry.md; --endpoint-validation skip does without. Flags that the Azure
+	return `The endpoint has to answer the validation handshake first, see docs/endpoints.md; --endpoint-validation skip does without. Flags that the Azure
 CLI has are called as there.
 
 Examples:

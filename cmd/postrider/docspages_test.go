@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	// typedBlock is a block that a reader types into a shell or into psql. Tagged "run" it is typed by a test; "run eventually" until it succeeds.
+	// What a page says in <!-- run … --> is typed as well: what its reader has already, and nobody needs to be told.
+	typedBlock = regexp.MustCompile("(?ms)^( *)```(sh|bash|shell|console|sql)((?: [a-z]+)*)\n(.*?)^ *```|^<!-- run\n(.*?)^-->")
+	// goesOn is a line that does not end by itself, and so is typed into a second terminal.
+	goesOn = regexp.MustCompile(`(?:^|[\s;&|])(?:bin/)?postrider (?:serve|dev|listen|sink|tail)\b`)
+	// elsewhere is what a page writes to or reads from where this test may not: it is below the page's own folder instead.
+	elsewhere = regexp.MustCompile(`/(?:etc|var/lib|usr/local)/`)
+)
+
+// examplePlaces are what stands in the pages for what each reader has another one of.
+var examplePlaces = strings.NewReplacer(
+	"postgres://postrider:secret@db:5432/postrider", "$OWN_DATABASE_URL",
+	"0.0.0.0:7480", "$POSTRIDER_LISTEN",
+	"doctor --endpoint https://billing.example.com/events", "doctor --endpoint $SINK/ok", // it asks for the name, which nobody knows
+	"0.0.0.0:8080", "127.0.0.1:0",
+)
+
+// pageBlock is one of them.
+type pageBlock struct {
+	language, text      string
+	run, retry, counted bool
+	line                int
+}
+
+// documentPages are all that people read, by their place in the repository.
+func documentPages(t *testing.T) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"README.md", "docs/*.md", "examples/*.md", "examples/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		require.NoError(t, err)
+		for _, file := range found {
+			names = append(names, strings.TrimPrefix(filepath.ToSlash(file), "../../"))
+		}
+	}
+	require.Contains(t, names, "docs/quickstart.md")
+	return names
+}
+
+func pageBlocks(page string) (blocks []pageBlock) {
+	for _, at := range typedBlock.FindAllStringSubmatchIndex(page, -1) {
+		part := func(n int) string {
+			if at[2*n] < 0 {
+				return ""
+			}
+			return page[at[2*n]:at[2*n+1]]
+		}
+		tags := strings.Fields(part(3))
+		b := pageBlock{language: part(2), text: part(4) + part(5), line: 2 + strings.Count(page[:at[0]], "\n")}
+		b.counted = b.language != ""
+		b.run = !b.counted || len(tags) > 0 && tags[0] == "run"
+		b.retry = len(tags) > 1 && tags[1] == "eventually"
+		blocks = append(blocks, b)
+	}
+	return blocks
+}
+
+// pageScript is what of a page is typed, as one shell's; "" where nothing is.
+func pageScript(name, page, dir string) string {
+	var lines strings.Builder
+	for _, b := range pageBlocks(page) {
+		if !b.run {
+			continue
+		}
+		fmt.Fprintf(&lines, "at=%s:%d\n", name, b.line)
+		text := elsewhere.ReplaceAllString(examplePlaces.Replace(b.text), dir+"$0")
+		switch {
+		case b.language == "sql":
+			text = "sql <<'END_OF_BLOCK'\n" + text + "END_OF_BLOCK\n"
+		case !b.retry:
+			text = typedLines(text)
+		}
+		if b.retry {
+			text = "try " + quoted(text) + "\n"
+		}
+		lines.WriteString(text)
+	}
+	return lines.String()
+}
+
+// typedLines puts aside those lines that do not end.
+func typedLines(text string) string {
+	var out, line strings.Builder
+	for part := range strings.Lines(text) {
+		line.WriteString(part)
+		if strings.HasSuffix(part, "\\\n") {
+			continue
+		}
+		if goesOn.MatchString(line.String()) {
+			fmt.Fprintf(&out, "aside %s\n", quoted(line.String()))
+		} else {
+			out.WriteString(line.String())
+		}
+		line.Reset()
+	}
+	return out.String() + line.String()
+}
+
+// quoted is the text as one word of the shell's.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// Of what the pages tell their readers to type nine tenths are typed. The rest installs packages, needs Docker, or takes ten minutes.
+func TestPagesAreTyped(t *testing.T) {
+	t.Parallel()
+	told, run := map[string]int{}, map[string]int{}
+	var left []string
+	for _, name := range documentPages(t) {
+		for _, b := range pageBlocks(fromRoot(t, name)) {
+			if !b.counted {
+				continue
+			}
+			of := "sh"
+			if b.language == "sql" {
+				of = "sql"
+			}
+			told[of]++
+			if b.run {
+				run[of]++
+			} else {
+				left = append(left, fmt.Sprintf("%s:%d", name, b.line-1))
+			}
+		}
+	}
+	for of, n := range told {
+		require.GreaterOrEqual(t, 10*run[of], 9*n, "%s: %d of %d blocks have the tag run; those that have not:\n%s", of, run[of], n, strings.Join(left, "\n"))
+	}
+	t.Logf("run: %v of %v; not: %s", run, told, strings.Join(left, " "))
+}
+
+// A block is found, judged and typed as its tag says.
+func TestPageBlocks(t *testing.T) {
+	t.Parallel()
+	const page = "# A\n```sh run\nbin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n```\n<!-- run\nA=1\n-->\n1. a\n   ```sql run eventually\n   select 1;\n   ```\n```sh\nno\n```\n```go\nno\n```\n"
+	require.Equal(t, []pageBlock{
+		{"sh", "bin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n", true, false, true, 3},
+		{"", "A=1\n", true, false, false, 8},
+		{"sql", "   select 1;\n", true, true, true, 12},
+		{"sh", "no\n", false, false, true, 15},
+	}, pageBlocks(page))
+	require.Equal(t, "at=x:3\naside 'bin/postrider serve \\\n  --listen $POSTRIDER_LISTEN   # here\n'\ncat /dir/etc/it's\nat=x:8\nA=1\nat=x:12\ntry 'sql <<'\\''END_OF_BLOCK'\\''\n   select 1;\nEND_OF_BLOCK\n'\n", pageScript("x", page, "/dir"))
+}
+
+// pageFolder is a folder with the program, called as the pages call it, and with the examples.
+func pageFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	caller, err := os.ReadFile("testdata/docsrun-postrider.sh")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "postrider"), caller, 0o755))
+	for _, name := range []string{"examples", "deploy"} {
+		from, err := filepath.Abs(filepath.Join("..", "..", name))
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(from, filepath.Join(dir, name)))
+	}
+	return dir
+}
