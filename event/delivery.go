@@ -132,9 +132,10 @@ func appendCustom(dst []byte, e *Event, topicName string, delivery Schema) ([]by
 	if delivery == CustomInput {
 		return append(dst, e.Body...), nil
 	}
-	if e.ID == "" || e.Time.IsZero() {
-		return dst, errors.New("deliver event: a custom event without its id and time")
+	if e.ID == "" {
+		return dst, errors.New("deliver event: a custom event without its id")
 	}
+	// Its time may be the zero time.Time: 0001-01-01T00:00:00Z is what .NET writes where nobody has set one.
 	path := Envelope{Topic: topicName}.Path()
 	if delivery == CloudEvents {
 		return appendMappedCloudEvent(dst, e, path), nil

@@ -2,12 +2,14 @@ package jobs
 
 import (
 	"context"
+	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,7 +155,7 @@ func TestPlainHTTPStaysInOpenedNetworks(t *testing.T) {
 	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: loopback})
 	require.Equal(t, http.StatusOK, told(t, c, inside.URL).result.Status)
 	c.transports.close()
-	met := told(t, c, "http://1.2.3.4:9/")
+	met := told(t, c, "http://1.2.3.4:8009/")
 	require.Equal(t, policy.ErrorArgument, met.result.Err)
 	require.Contains(t, met.errText, "--allow-http")
 }
@@ -190,4 +192,102 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10})
 	require.Nil(t, c.transports.secure.Proxy)
 	require.Nil(t, c.transports.plain.Proxy)
+}
+
+// counting listens at every address of this machine, and counts who connects.
+func counting(t *testing.T) (port string, reached *atomic.Int64) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
+	require.NoError(t, err)
+	reached = new(atomic.Int64)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			reached.Add(1)
+			conn.Close()
+		}
+	})
+	t.Cleanup(func() { listener.Close(); serving.Wait() })
+	_, port, err = net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port, reached
+}
+
+// What is refused where it is put is called by nobody either, should it have been stored all the same: not one connection is made, though every name leads to this machine.
+func TestRefusedEndpointsAreNotCalled(t *testing.T) {
+	t.Parallel()
+	port, reached := counting(t)
+	text, err := os.ReadFile("../policy/testdata/refused-endpoints.txt")
+	require.NoError(t, err)
+	resolver := nameServer(t, func(string) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	called := 0
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "{port}", port)) {
+		endpoint, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !found {
+			continue
+		}
+		called++
+		for _, scheme := range []string{"http:", "https:"} {
+			raw := strings.Replace(endpoint, "http:", scheme, 1)
+			met := told(t, c, raw)
+			require.NotEqual(t, policy.ErrorNone, met.result.Err, raw)
+			if u, err := url.Parse(raw); err == nil {
+				if _, err := netip.ParseAddr(u.Hostname()); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+					require.Equal(t, policy.ErrorArgument, met.result.Err, "%s: %s", raw, met.errText)
+					require.Contains(t, met.errText, "refused address", "%s (%s)", raw, says)
+				}
+			}
+		}
+	}
+	require.Greater(t, called, 100)
+	require.Zero(t, reached.Load())
+
+	opened := newEndpointClient(t.Context(), Options{MaxWorkers: 10, resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	told(t, opened, "http://127.0.0.1:"+port+"/")
+	require.NotZero(t, reached.Load(), "where it is opened, somebody is there")
+}
+
+// However many settings of their own there are: 256 pools are kept, requests through those that were let go end as ever, and no connection outlives its idle time.
+func TestOwnPoolsAreBounded(t *testing.T) {
+	t.Parallel()
+	var open atomic.Int64
+	inside := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	inside.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		case http.StateActive, http.StateIdle:
+		}
+	}
+	inside.StartTLS()
+	defer inside.Close()
+	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw}))
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	ask := func(n int) answer {
+		k := newCall(inside.URL, http.Header{}, newPayload([]byte("{}"), func() {}))
+		k.by = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority} // the same, and yet another setting
+		met, err := c.post(k, 20*time.Second)
+		require.NoError(t, err)
+		return met
+	}
+	const settings = maxOwnTransports + 50
+	first, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
+	require.NoError(t, err)
+	for n := range settings {
+		require.Equal(t, http.StatusOK, ask(n).result.Status)
+		require.LessOrEqual(t, len(c.transports.own), maxOwnTransports)
+		require.Equal(t, http.StatusOK, ask(0).result.Status, "one that is used stays")
+	}
+	require.Len(t, c.transports.own, maxOwnTransports)
+	again, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	require.Eventually(t, func() bool { return open.Load() == 0 }, 20*time.Second, 50*time.Millisecond, "%d connections are open", open.Load())
 }

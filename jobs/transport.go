@@ -88,6 +88,9 @@ func guard(allow []netip.Prefix) func(network, address string, _ syscall.RawConn
 		if err := policy.Address(addr.Addr(), allow); err != nil {
 			return &refusedError{cause: err}
 		}
+		if err := policy.Port(addr, allow); err != nil {
+			return &refusedError{cause: err}
+		}
 		return nil
 	}
 }

@@ -58,7 +58,7 @@ CREATE TABLE postrider_internal.sign_in_places (
     PRIMARY KEY (user_id, place)
 );
 
--- A session ends 12 hours after it was last seen, and at its own expires_at in any case.
+-- A session ends 12 hours after its owner was last seen, and at its own expires_at in any case.
 -- +goose StatementBegin
 CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql STABLE AS $$
 SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
@@ -68,7 +68,7 @@ CREATE VIEW postrider.api_keys AS
 SELECT k.name, k.scope, k.topic, k.hint, CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END AS state,
        k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at
   FROM postrider_internal.api_keys k;
-COMMENT ON VIEW postrider.api_keys IS 'Keys that programs send, without the keys. Those that were revoked or have expired stay listed.';
+COMMENT ON VIEW postrider.api_keys IS 'Keys that programs send, without the keys. Those that were revoked or have expired stay listed for a time (--keep-keys-days).';
 COMMENT ON COLUMN postrider.api_keys.name IS 'Name of the key; the audit calls whoever sends it key:NAME.';
 COMMENT ON COLUMN postrider.api_keys.scope IS 'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), admin.';
 COMMENT ON COLUMN postrider.api_keys.topic IS 'Of scope publish: the one topic that it publishes to; NULL = every topic.';

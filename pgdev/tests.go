@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,28 +41,36 @@ type cluster struct {
 	admins chan *pgx.Conn // the idle ones; nil is one that is still to connect
 }
 
-// current is set while RunTests runs.
-var current atomic.Pointer[cluster]
+// current is set while RunTests runs. It starts the server when it is first asked for it.
+var current atomic.Pointer[func() (*cluster, error)]
 
-// RunTests is the body of a TestMain: it starts a private server, makes a template database, has migrate fill it
-// (nil leaves it empty), runs the tests and stops the server. It returns the exit code: that of m, or 1 when the server
-// could not be had, with the reason on stderr.
+// RunTests is the body of a TestMain: it runs the tests with a private server, whose template database migrate has filled
+// (nil leaves it empty), and stops the server. It returns the exit code of m, or 1 when the server could not be stopped.
+//
+// The server is started by the first test that needs one, which fails, as the others do, when there is none to be had. So a run
+// without such a test takes no second, nor does each worker process of a fuzz test, which runs TestMain, too: three servers for one
+// test of a parser, and Go ends a worker that takes longer than a second to stop.
 //
 //	func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrations.Up)) }
 //
 // A goleak check inside the tests sees the goroutine that holds the server; ignore it by
 // goleak.IgnoreAnyFunction("postrider/pgdev.(*process).run").
 func RunTests(m interface{ Run() int }, migrate func(ctx context.Context, url string) error) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*testDeadline)
-	defer cancel()
-	c, err := startCluster(ctx, migrate)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	previous := current.Swap(c)
+	var started atomic.Pointer[cluster]
+	start := sync.OnceValues(func() (*cluster, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*testDeadline)
+		defer cancel()
+		c, err := startCluster(ctx, migrate)
+		started.Store(c)
+		return c, err
+	})
+	previous := current.Swap(&start)
 	code := m.Run()
 	current.Store(previous)
+	c := started.Load()
+	if c == nil {
+		return code
+	}
 	if err := c.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
@@ -118,9 +127,13 @@ func CurrentServer(tb TB) *Server {
 
 func running(tb TB) *cluster {
 	tb.Helper()
-	c := current.Load()
-	if c == nil {
+	start := current.Load()
+	if start == nil {
 		tb.Fatalf("pgdev: no server: the package's TestMain must call pgdev.RunTests")
+	}
+	c, err := (*start)()
+	if err != nil {
+		tb.Fatalf("%v", err)
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -83,10 +84,45 @@ func TestRunTests(t *testing.T) { //nolint:paralleltest // it takes the place of
 		return 7
 	}), nil), "the suite's own exit code")
 	require.Equal(t, outer, pgdev.CurrentServer(t))
+}
+
+// A run of tests that need no database starts no server, and one whose server cannot be had fails those that do.
+func TestRunTestsStartsWhenAsked(t *testing.T) { //nolint:paralleltest // it takes the place of this process's server, and of its stderr
+	silence(t)
+	asked := 0
+	broken := func(context.Context, string) error { asked++; return errors.New("no such file") }
+	require.Zero(t, pgdev.RunTests(suite(func() int { return 0 }), broken))
+	require.Zero(t, asked)
+	var met failing
 	require.Equal(t, 1, pgdev.RunTests(suite(func() int {
-		require.Fail(t, "tests do not run on a schema that failed")
-		return 0
-	}), func(context.Context, string) error { return errors.New("no such file") }))
+		for range 2 {
+			met.catch(t, func() { pgdev.NewDatabase(&met) })
+		}
+		return 1
+	}), broken))
+	require.Equal(t, 1, asked, "once, for all tests")
+	require.Len(t, met.told, 2, "tests do not run on a schema that failed")
+	require.Contains(t, met.told[1], "no such file")
+}
+
+// failing is a test that fails: it keeps what it was told.
+type failing struct{ told []string }
+
+func (f *failing) Helper()             {}
+func (f *failing) Cleanup(func())      {}
+func (f *failing) Logf(string, ...any) {}
+func (f *failing) Name() string        { return "failing" }
+func (f *failing) Fatalf(format string, args ...any) {
+	f.told = append(f.told, fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+// catch runs what is to fail in a goroutine of its own, which Fatalf ends.
+func (f *failing) catch(t *testing.T, run func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); run() }()
+	<-done
 }
 
 // TestNewDatabaseAfterACrash kills the server under the connections that make databases.

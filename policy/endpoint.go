@@ -41,6 +41,9 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	if err := endpointHost(u.Hostname(), allow); err != nil {
 		return nil, err
 	}
+	if err := endpointProtocol(u, allow); err != nil {
+		return nil, err
+	}
 	return u, nil
 }
 

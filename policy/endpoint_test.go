@@ -3,6 +3,7 @@ package policy_test
 import (
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -154,4 +155,57 @@ func FuzzEndpointURL(f *testing.F) {
 			require.NoError(t, policy.Address(addr, nil))
 		}
 	})
+}
+
+// refusedEndpoints are the rows of testdata/refused-endpoints.txt: a URL, and what the refusal says.
+func refusedEndpoints(t *testing.T, port string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/refused-endpoints.txt")
+	require.NoError(t, err)
+	rows := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if endpoint, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); found {
+			rows[strings.ReplaceAll(endpoint, "{port}", port)] = says
+		}
+	}
+	require.Greater(t, len(rows), 100)
+	return rows
+}
+
+// Whatever a URL is dressed up as: it leads inside, to a metadata service, to another protocol or to nothing that is called. Those of metadata services stay refused where
+// everything was opened.
+func TestRefusedEndpoints(t *testing.T) {
+	t.Parallel()
+	all := prefixes("0.0.0.0/0", "::/0")
+	for raw, says := range refusedEndpoints(t, "8080") {
+		for _, scheme := range []string{"http:", "https:"} {
+			raw := strings.Replace(raw, "http:", scheme, 1)
+			_, err := policy.EndpointURL(raw, nil)
+			require.Contains(t, requireField(t, err, "endpointUrl").Message, says, raw)
+			if _, err = policy.EndpointURL(raw, all); strings.Contains(says, "metadata") || says == "WireServer" {
+				require.Contains(t, requireField(t, err, "endpointUrl").Message, says, raw)
+			}
+		}
+	}
+}
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	at := func(text string, allow ...string) error {
+		return policy.Port(netip.MustParseAddrPort(text), prefixes(allow...))
+	}
+	for _, other := range []string{"1", "22", "25", "6000", "10080"} {
+		require.ErrorContains(t, at("1.2.3.4:"+other), "port "+other+" may not be called")
+		require.Error(t, at("[2606:4700:4700::1111]:"+other))
+		require.NoError(t, at("10.0.0.1:"+other, "10.0.0.0/8"), "an opened network is the operator's own")
+		require.NoError(t, at("[::ffff:10.0.0.1]:"+other, "10.0.0.0/8"))
+		require.Error(t, at("1.2.3.4:"+other, "10.0.0.0/8"))
+		_, err := policy.EndpointURL("https://example.com:"+other+"/", prefixes("10.0.0.0/8"))
+		require.NoError(t, err, "a name may be in it")
+		_, err = policy.EndpointURL("https://1.2.3.4:"+other+"/", prefixes("10.0.0.0/8"))
+		require.Error(t, err, "an address is where it is")
+	}
+	for _, usual := range []string{"80", "443", "2", "8080", "8443", "10081", "65535"} {
+		require.NoError(t, at("1.2.3.4:"+usual))
+	}
 }

@@ -1,10 +1,14 @@
 package policy_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"postrider/policy"
 
@@ -117,9 +121,9 @@ func FuzzParseSigningSecret(f *testing.F) {
 	})
 }
 
-// FuzzParseLocation: a location that is accepted reads the same from what it is written as, and does not leave its folder.
+// FuzzParseLocation: a location that is accepted reads the same from what it is written as, but for its query, which nobody is shown, and does not leave its folder.
 func FuzzParseLocation(f *testing.F) {
-	for _, text := range []string{"file:///var/letters", "s3://bucket/prefix", "https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/"} {
+	for _, text := range []string{"file:///var/letters", "s3://bucket/prefix", "s3://bucket?region=eu-west-1", "https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -129,6 +133,8 @@ func FuzzParseLocation(f *testing.F) {
 		}
 		again, err := policy.ParseLocation(l.String())
 		require.NoError(t, err, l.String())
+		require.NotContains(t, l.String(), "?")
+		l.Query = ""
 		require.Equal(t, l, again)
 		require.NotContains(t, strings.Split(l.String(), "/"), "..")
 	})
@@ -145,5 +151,28 @@ func FuzzRedact(f *testing.F) {
 		}
 		secrets := (*policy.Secrets)(nil).With(secret)
 		require.NotContains(t, strings.ReplaceAll(secrets.Redact(before+secret+after), "***", "\x00"), secret)
+	})
+}
+
+// FuzzHandshakeAnswers: only the very code, or the very origin, is consent, however an endpoint's answer looks; and no answer fills a log.
+func FuzzHandshakeAnswers(f *testing.F) {
+	const code = "c0de-of-the-test"
+	for _, body := range []string{"", "{}", `{"validationResponse":"` + code + `"}`, `{"ValidationResponse":"c0d\u0065-of-the-test"}`, `{"validationResponse":"other","validationResponse":"` + code + `"}`, `{"validationResponse":1}`, "\ufeff{}", "[]"} {
+		f.Add(200, []byte(body), "*")
+	}
+	f.Fuzz(func(t *testing.T, status int, body []byte, origin string) {
+		a := policy.HandshakeAnswer{Status: status, Body: body, AllowedOrigin: []string{origin}, AllowedRate: []string{origin}}
+		outcome, why := policy.HandshakeByCode(a, code)
+		require.NotEmpty(t, why)
+		if outcome == policy.HandshakeAccepted {
+			var members map[string]any
+			require.Equal(t, 200, status)
+			require.NoError(t, json.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &members))
+			require.Contains(t, slices.Collect(maps.Values(members)), any(code))
+		}
+		outcome, why = policy.HandshakeByOrigin(a, "events.example.com", true)
+		require.True(t, utf8.ValidString(why) && len(why) < 1000, "%q", why)
+		allowed := strings.TrimSpace(origin)
+		require.Equal(t, allowed == "*" || strings.EqualFold(allowed, "events.example.com"), outcome == policy.HandshakeAccepted)
 	})
 }

@@ -552,7 +552,7 @@ type APIKeySettings struct {
 	// ExpiresInDays It works for so many days. Left out: until it is revoked.
 	ExpiresInDays *int `json:"expiresInDays,omitempty"`
 
-	// Name 1 to 63 letters, digits, '.', '_' and '-', the first a letter or digit. The name of a key that was revoked stays taken: the audit has it.
+	// Name 1 to 63 letters, digits, '.', '_' and '-', the first a letter or digit. The name of a key that was revoked stays taken for as long as it is listed: the audit has it.
 	Name string `json:"name"`
 
 	// Scope publish opens publishing and nothing else; read, operate and admin are the roles viewer, operator and admin. admin also publishes to every topic.

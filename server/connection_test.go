@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -146,4 +147,33 @@ func TestPlainHTTPEndpoints(t *testing.T) {
 	allowing.topic("orders", "")
 	require.Equal(t, http.StatusCreated, put(allowing, "name", "http://example.com/").status)
 	require.Contains(t, put(allowing, "inside", "http://127.0.0.1/").body, "loopback")
+}
+
+// Whatever a URL is dressed up as, it is refused where it is put: as an endpoint, and as a token server.
+func TestRefusedEndpointsAreNotPut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *server.Options) { o.AllowHTTP = true })
+	b.topic("orders", "")
+	text, err := os.ReadFile("../policy/testdata/refused-endpoints.txt")
+	require.NoError(t, err)
+	const path = "/v1/topics/orders/subscriptions/billing"
+	put := 0
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "{port}", "8080")) {
+		raw, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !found {
+			continue
+		}
+		put++
+		quoted, err := json.Marshal(raw)
+		require.NoError(t, err)
+		refused := b.manage(http.MethodPut, path, `{"endpointUrl":`+string(quoted)+`}`).refused(http.StatusBadRequest, "InvalidRequest")
+		require.Equal(t, "endpointUrl", refused.Details[0].Target, raw)
+		require.Contains(t, refused.Details[0].Message, says, raw)
+		refused = b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/","oauth2":{"clientId":"a","clientSecret":"b","tokenUrl":`+string(quoted)+`}}`).
+			refused(http.StatusBadRequest, "InvalidRequest")
+		require.Equal(t, "oauth2.tokenUrl", refused.Details[0].Target, raw)
+		require.Contains(t, refused.Details[0].Message, says, raw)
+	}
+	require.Greater(t, put, 100)
+	require.Empty(t, b.rows("SELECT FROM postrider.event_subscriptions"))
 }

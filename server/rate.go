@@ -70,12 +70,23 @@ func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 // dashboard, which is made of pages, says what holds for those.
 func guarded(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		header := c.Response().Header()
-		header[echo.HeaderXContentTypeOptions] = noSniff
-		header[echo.HeaderContentSecurityPolicy] = noContent
-		header[echo.HeaderReferrerPolicy] = noReferrer
+		guard(c.Response().Header())
 		return next(c)
 	}
+}
+
+func guard(header http.Header) {
+	header[echo.HeaderXContentTypeOptions] = noSniff
+	header[echo.HeaderContentSecurityPolicy] = noContent
+	header[echo.HeaderReferrerPolicy] = noReferrer
+}
+
+// Guarded sets those headers for a handler beside the API's, which every answer of its own has.
+func Guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guard(w.Header())
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Shared by all answers: whoever wants others sets another list.

@@ -80,6 +80,13 @@ func (r *remembered[V]) forgetThis(key [32]byte, m *memory[V]) {
 	}
 }
 
+// forget is for a change of one that this node makes itself.
+func (r *remembered[V]) forget(key [32]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.kept, key)
+}
+
 // forgetAll is for changes that this node makes itself: they hold here at once.
 func (r *remembered[V]) forgetAll() {
 	r.mu.Lock()

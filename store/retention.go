@@ -23,6 +23,8 @@ type Retention struct {
 	CountsDays int
 	// AuditDays is for the audit.
 	AuditDays int
+	// KeysDays is for API keys that were revoked or have expired. What the audit says of them stays for as long as the audit does.
+	KeysDays int
 }
 
 // Retain removes what is older, whole days as partitions and the rest in small steps. Several nodes may be at it; what one of them left half done
@@ -40,6 +42,7 @@ func (s *Store) Retain(ctx context.Context, r Retention) error {
 		s.trim(ctx, "counts", trimCounts, today, r.CountsDays),
 		s.trim(ctx, "sums of counts", trimSums, today, r.CountsDays),
 		s.trim(ctx, "the audit", trimAudit, today, r.AuditDays),
+		s.trim(ctx, "API keys that work no more", trimKeys, today, r.KeysDays),
 		s.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
 		s.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
 		s.dropDays(ctx, "events", today, r.DeliveredDays),
@@ -219,6 +222,10 @@ DELETE FROM postrider_internal.rollup_sums r USING (
 	trimAudit = `
 DELETE FROM postrider_internal.audit WHERE id = ANY (ARRAY (
     SELECT id FROM postrider_internal.audit WHERE at < $1 ORDER BY at, id LIMIT $2 FOR UPDATE SKIP LOCKED))`
+
+	trimKeys = `
+DELETE FROM postrider_internal.api_keys WHERE id = ANY (ARRAY (
+    SELECT id FROM postrider_internal.api_keys WHERE least(revoked_at, expires_at) < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 	// trimStep keeps a transaction below a tenth of a second.
 	trimStep = 1000

@@ -198,3 +198,30 @@ func TestRetentionOfRows(t *testing.T) {
 	require.Equal(t, 1500, b.count(t, audited))
 	require.Equal(t, "2,3 2 1500 1", counts())
 }
+
+// An API key that works no more is forgotten when its time is over; the audit is not, and its name is free again.
+func TestRetentionOfKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	const old = "now() - interval '5 days'"
+	for name, ended := range map[string]string{
+		"works": "expires_at = now() + interval '1 day'", "for-ever": "created_at = " + old, "revoked": "revoked_at = " + old, "just-revoked": "revoked_at = now()",
+		"expired": "expires_at = " + old, "just-expired": "expires_at = now()", "expired-then-revoked": "revoked_at = now(), expires_at = " + old,
+	} {
+		_, _, err := access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: name, Scope: store.ScopeRead})
+		require.NoError(t, err)
+		b.exec(t, "UPDATE postrider_internal.api_keys SET "+ended+" WHERE name = $1", name)
+	}
+	kept := func(days int) string {
+		require.NoError(t, b.store.Retain(t.Context(), store.Retention{KeysDays: days}))
+		return b.text(t, "SELECT string_agg(name, ' ' ORDER BY name) FROM postrider.api_keys")
+	}
+	const all = "expired expired-then-revoked for-ever just-expired just-revoked revoked works"
+	require.Equal(t, all, kept(0))
+	require.Equal(t, all, kept(30))
+	require.Equal(t, "for-ever just-expired just-revoked works", kept(3))
+	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_made'"))
+	_, _, err := access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: "revoked", Scope: store.ScopeRead})
+	require.NoError(t, err)
+}

@@ -21,6 +21,8 @@ type Session struct {
 	ExpiresAt time.Time
 	// Address and UserAgent are those they signed in from; "" where they are unknown.
 	Address, UserAgent string
+
+	unseen bool // for longer than seenEvery, when it was looked up
 }
 
 // Actor is the session's owner, asking from the address given, for WithActor.
@@ -31,38 +33,56 @@ func (s *Session) Actor(address string) Actor {
 // seenEvery is how often it is written down that a session was seen.
 const seenEvery = "1 minute"
 
-// SessionOf finds the session that a token is for, and keeps it alive. What was found holds for a second on this node, so a session that was ended elsewhere works for
-// no longer than that. It is others' too, and must not be changed. ErrNotFound: there is none, or it is over; ErrUnavailable.
+// SessionOf finds the session that a token is for, and keeps it alive: its owner has asked for something. What was found holds for a second on this node, so a session that was
+// ended elsewhere works for no longer than that. It is others' too, and must not be changed. ErrNotFound: there is none, or it is over; ErrUnavailable.
 func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) {
+	s, err := a.WatchedSession(ctx, token)
+	if err != nil || !s.unseen {
+		return s, err
+	}
+	return a.seen(ctx, token, s)
+}
+
+// WatchedSession is SessionOf for what a page asks for by itself: the session is found, and grows old all the same. A page that refreshes itself would keep it alive
+// for as long as the browser runs, whoever sits before it.
+func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, error) {
 	hash := hashSecret(token)
 	return a.sessions.get(ctx, hash, func(ctx context.Context) (*Session, error) { return a.session(ctx, hash[:]) })
 }
 
 func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
-	const (
-		query = `SELECT u.name, u.role, s.created_at, s.last_seen_at, postrider_internal.session_ends(s), coalesce(s.address, ''), coalesce(s.user_agent, ''),
+	const query = `SELECT u.name, u.role, s.created_at, s.last_seen_at, postrider_internal.session_ends(s), coalesce(s.address, ''), coalesce(s.user_agent, ''),
 			       s.last_seen_at < now() - interval '` + seenEvery + `'
 			  FROM postrider_internal.sessions s JOIN postrider_internal.users u ON u.id = s.user_id
 			 WHERE s.token_hash = $1 AND postrider_internal.session_ends(s) > now() AND u.disabled_at IS NULL`
-		seen = `UPDATE postrider_internal.sessions s SET last_seen_at = now() WHERE token_hash = $1 AND last_seen_at < now() - interval '` + seenEvery + `'
-			RETURNING last_seen_at, postrider_internal.session_ends(s)`
-	)
 	s := &Session{}
-	var unseen bool
-	err := a.pool.QueryRow(ctx, query, hash).Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &unseen)
+	err := a.pool.QueryRow(ctx, query, hash).Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("session: %w", ErrNotFound)
-	}
-	if err == nil && unseen {
-		err = a.pool.QueryRow(ctx, seen, hash).Scan(&s.LastSeenAt, &s.ExpiresAt)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return s, nil // another request was faster
-		}
 	}
 	if err != nil {
 		return nil, readError("a session", err)
 	}
 	return s, nil
+}
+
+// seen writes down that a session was seen. One that has ended since it was found is brought back by nothing.
+func (a *Access) seen(ctx context.Context, token string, found *Session) (*Session, error) {
+	const update = `UPDATE postrider_internal.sessions s SET last_seen_at = now()
+		WHERE token_hash = $1 AND last_seen_at < now() - interval '` + seenEvery + `' AND postrider_internal.session_ends(s) > now()
+		RETURNING last_seen_at, postrider_internal.session_ends(s)`
+	hash := hashSecret(token)
+	s := *found
+	s.unseen = false
+	err := a.pool.QueryRow(ctx, update, hash[:]).Scan(&s.LastSeenAt, &s.ExpiresAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, nil // another request was faster, or the session has just ended: the next look tells
+	}
+	if err != nil {
+		return nil, readError("a session", err)
+	}
+	a.sessions.forget(hash)
+	return &s, nil
 }
 
 // SignOut ends a session; one that is over already is nothing.

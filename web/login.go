@@ -40,7 +40,7 @@ func (p *pages) login(open bool) echo.MiddlewareFunc {
 	}
 }
 
-// sessionOf is the session whose token the browser holds. ErrNotFound: it has none, or one that is over.
+// sessionOf is the session whose token the browser holds. ErrNotFound: it has none, or one that is over. Only a person keeps it alive.
 func (p *pages) sessionOf(c echo.Context) (*store.Session, error) {
 	cookie, err := c.Cookie(sessionCookie)
 	if err != nil || cookie.Value == "" {
@@ -48,14 +48,23 @@ func (p *pages) sessionOf(c echo.Context) (*store.Session, error) {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
+	if asksByItself(c.Request()) {
+		return p.store.Access().WatchedSession(ctx, cookie.Value)
+	}
 	return p.store.Access().SessionOf(ctx, cookie.Value)
+}
+
+// asksByItself reports that a page refreshes itself, or follows the tail, with nobody who need be looking. Forms that are typed in ask by POST.
+func asksByItself(r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return reads && (r.Header.Get("Hx-Request") != "" || strings.Contains(r.Header.Get(echo.HeaderAccept), "text/event-stream"))
 }
 
 // askToSignIn leads a person to the sign-in page and back. What is no person looking at a page hears 401.
 func askToSignIn(c echo.Context) error {
 	r := c.Request()
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if reads && r.Header.Get("Hx-Request") == "" && !strings.Contains(r.Header.Get(echo.HeaderAccept), "text/event-stream") {
+	if reads && !asksByItself(r) {
 		return c.Redirect(http.StatusSeeOther, signInPath(r.URL.RequestURI()))
 	}
 	return echo.ErrUnauthorized

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -125,6 +126,42 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", second).Code)
 	require.Equal(t, http.StatusUnauthorized, b.ask(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
 		"a page that refreshes itself gets no sign-in page in its place")
+}
+
+// A session grows old while only its pages ask, be it that they refresh themselves, that they follow the tail or that both go on for hours.
+func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	ann := b.as(t, "ann", store.RoleViewer)
+	ages := 0
+	age := func() {
+		t.Helper()
+		ages++
+		b.user(t, fmt.Sprint("other", ages), store.RoleViewer) // with which this node forgets what it has found of sessions
+		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.sessions SET last_seen_at = now() - interval '11 hours'")
+		require.NoError(t, err)
+	}
+	const alive = "SELECT count(*) FROM postrider_internal.sessions WHERE last_seen_at > now() - interval '1 minute'"
+	refreshed := func(r *http.Request) { r.Header.Set("Hx-Request", "true") }
+	streamed := func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") }
+	asked := func(method, path string, change ...func(*http.Request)) {
+		t.Helper()
+		require.Equal(t, http.StatusOK, b.ask(method, path, append(change, ann)...).Code)
+	}
+	require.Contains(t, b.ask(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`, "there is a page that does")
+	age()
+	asked(http.MethodGet, "/ui/", refreshed)
+	asked(http.MethodHead, "/ui/tail/stream", streamed)
+	require.Equal(t, "0", b.value(t, alive))
+	asked(http.MethodGet, "/ui/")
+	require.Equal(t, "1", b.value(t, alive), "a person does")
+
+	root := b.as(t, "root", store.RoleAdmin)
+	b.subscribe(t, "orders", "billing")
+	age()
+	typed := b.post("/ui/topics/orders/publish", url.Values{"preview": {"1"}}, root, refreshed)
+	require.Equal(t, http.StatusOK, typed.Code, typed.Body)
+	require.Equal(t, "1", b.value(t, alive), "and who types into a form")
 }
 
 func TestSignInLeadsOnlyToThisDashboard(t *testing.T) {

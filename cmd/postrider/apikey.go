@@ -134,7 +134,7 @@ type apikeyRevokeCmd struct {
 
 // Help is shown by apikey revoke --help.
 func (apikeyRevokeCmd) Help() string {
-	return "It stays listed, and its name stays taken. Revoking it again is nothing.\n\nExample:\n  postrider apikey revoke ci"
+	return "It stays listed, and its name stays taken, for 400 days or as long as the service was told (--keep-keys-days). Revoking it again is nothing.\n\nExample:\n  postrider apikey revoke ci"
 }
 
 // Run executes apikey revoke.

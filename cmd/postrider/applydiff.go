@@ -98,9 +98,11 @@ const (
 	hiddenOther = "*** (another one)"
 )
 
-// hideSecrets masks what is secret in two sets of an event subscription's settings: the query of its endpoint, and the values of secret headers. What
-// differs still differs afterwards.
+// hideSecrets masks what is secret in two sets of an event subscription's settings: the query of its endpoint, the values of secret headers, and the secrets of its
+// connection. What differs still differs afterwards, but for the last, which the server never shows.
 func hideSecrets(before, after object) {
+	hideConnection(before)
+	hideConnection(after)
 	was, is := textOf(before["endpointUrl"]), textOf(after["endpointUrl"])
 	hideQuery(before, hidden)
 	hideQuery(after, either(queryOf(was) != "" && queryOf(was) != queryOf(is), hiddenOther, hidden))
@@ -132,6 +134,14 @@ func hideQuery(settings object, mask string) {
 	endpoint := textOf(settings["endpointUrl"])
 	if base, _, has := strings.Cut(endpoint, "?"); has {
 		settings["endpointUrl"] = base + "?" + mask
+	}
+}
+
+func hideConnection(settings object) {
+	for part, secret := range map[string]string{"oauth2": "clientSecret", "clientCertificate": "privateKey"} {
+		if of, ok := settings[part].(object); ok && of[secret] != nil {
+			of[secret] = hidden
+		}
 	}
 }
 

@@ -78,6 +78,7 @@ type retentionFlags struct {
 	KeepDeadLettersDays int `help:"Days for which dead letters are kept; 0 = for ever." default:"0" env:"POSTRIDER_KEEP_DEAD_LETTERS_DAYS"`
 	KeepCountsDays      int `help:"Days for which counts by the minute are kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_COUNTS_DAYS"`
 	KeepAuditDays       int `help:"Days for which the audit is kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_AUDIT_DAYS"`
+	KeepKeysDays        int `help:"Days for which API keys stay listed that were revoked or have expired; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_KEYS_DAYS"`
 }
 
 func (f retentionFlags) retention() (store.Retention, error) {
@@ -91,6 +92,7 @@ func (f retentionFlags) retention() (store.Retention, error) {
 		{"--keep-dead-letters-days", f.KeepDeadLettersDays},
 		{"--keep-counts-days", f.KeepCountsDays},
 		{"--keep-audit-days", f.KeepAuditDays},
+		{"--keep-keys-days", f.KeepKeysDays},
 	} {
 		if flag.value < 0 || flag.value > most {
 			return store.Retention{}, usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
@@ -98,7 +100,7 @@ func (f retentionFlags) retention() (store.Retention, error) {
 	}
 	return store.Retention{
 		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays, CountsDays: f.KeepCountsDays,
-		AuditDays: f.KeepAuditDays,
+		AuditDays: f.KeepAuditDays, KeysDays: f.KeepKeysDays,
 	}, nil
 }
 

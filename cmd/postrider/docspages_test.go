@@ -17,8 +17,8 @@ var (
 	typedBlock = regexp.MustCompile("(?ms)^( *)```(sh|bash|shell|console|sql)((?: [a-z]+)*)\n(.*?)^ *```|^<!-- run\n(.*?)^-->")
 	// goesOn is a line that does not end by itself, and so is typed into a second terminal.
 	goesOn = regexp.MustCompile(`(?:^|[\s;&|])(?:bin/)?postrider (?:serve|dev|listen|sink|tail)\b`)
-	// elsewhere is what a page writes to or reads from where this test may not: it is below the page's own folder instead.
-	elsewhere = regexp.MustCompile(`/(?:etc|var/lib|usr/local)/`)
+	// notOurs is what a page writes to or reads from where this test may not: it is below the page's own folder instead.
+	notOurs = regexp.MustCompile(`/(?:etc|var/lib|usr/local)/`)
 )
 
 // examplePlaces are what stands in the pages for what each reader has another one of.
@@ -76,7 +76,7 @@ func pageScript(name, page, dir string) string {
 			continue
 		}
 		fmt.Fprintf(&lines, "at=%s:%d\n", name, b.line)
-		text := elsewhere.ReplaceAllString(examplePlaces.Replace(b.text), dir+"$0")
+		text := notOurs.ReplaceAllString(examplePlaces.Replace(b.text), dir+"$0")
 		switch {
 		case b.language == "sql":
 			text = "sql <<'END_OF_BLOCK'\n" + text + "END_OF_BLOCK\n"

@@ -24,6 +24,9 @@ func testMain(m *testing.M) int {
 	if url := os.Getenv(applicationEnv); url != "" {
 		return runApplication(url)
 	}
+	if slices.ContainsFunc(os.Args, isFuzzing) {
+		return m.Run() // which needs no program, and would build one in each of its processes
+	}
 	dir, err := os.MkdirTemp("", "postrider-cmd-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,6 +46,10 @@ func testMain(m *testing.M) int {
 		_ = flag.Set("test.parallel", "4")
 	}
 	return pgdev.RunTests(m, migrate)
+}
+
+func isFuzzing(arg string) bool {
+	return strings.HasPrefix(arg, "-test.fuzz=") || strings.HasPrefix(arg, "-test.fuzzworker") || strings.HasPrefix(arg, "-test.list=")
 }
 
 // migrate fills the template of migratedDatabase: by the program, as a user does, and then the partitions that a node makes when it starts.

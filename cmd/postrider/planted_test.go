@@ -63,11 +63,15 @@ func failing(t *testing.T) (base string) {
 }
 
 // Whatever fails, and however much of it an endpoint repeats: no secret is in the log at its finest level, in the database, in what its
-// readers see, in a dump of the schema that is the contract, on a page or in an answer.
+// readers see, in a dump of the schema that is the contract, on a page, in an answer, an error or a metric, in a trace, or in what a verb prints.
 func TestPlantedSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	n := startNode(t, db, "--log-level", "debug")
+	traces := newRawSpans(t)
+	n := startNodeWith(t, append(serveEnv(db), "OTEL_EXPORTER_OTLP_ENDPOINT="+traces.url, "OTEL_BSP_SCHEDULE_DELAY=50"),
+		"--log-level", "debug", "--log-attempts", "all")
+	tail := startProcess(t, db.env(), program, "tail")
+	eventually(t, "it follows", func() bool { return strings.Contains(tail.stderr.String(), "Following") })
 	base, closed := failing(t), httptest.NewServer(http.NotFoundHandler())
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
@@ -101,9 +105,17 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	var signing struct{ Value []struct{ Secret string } }
 	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/echo/getSigningSecrets", "")), &signing))
 	sas := signature(t, n.api, topicKey)
+	apiKey, session := n.people(t)
+	var errorsMet strings.Builder
 	for header, credential := range map[string]string{"aeg-sas-key": topicKey, "aeg-sas-token": sas, "Authorization": "Bearer planted-wrong-credential"} {
-		_, _, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events?aeg-sas-key="+url.QueryEscape("planted-key-in-query"), cloudEvent(header), header, credential, "Content-Type", "application/cloudevents+json")
+		_, said, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events?aeg-sas-key="+url.QueryEscape("planted-key-in-query"), cloudEvent(header), header, credential, "Content-Type", "application/cloudevents+json")
 		require.NoError(t, err)
+		errorsMet.WriteString(said)
+	}
+	for header, credential := range map[string]string{"Authorization": "Bearer " + apiKey + "x", "aeg-sas-token": sas + "x", "aeg-sas-key": topicKey + "x"} {
+		_, said, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics?code=planted-key-in-query", "", header, credential)
+		require.NoError(t, err)
+		errorsMet.WriteString(said)
 	}
 	eventually(t, "all are dead letters", db.atLeast(2*len(endpoints), "SELECT count(*) FROM postrider.dead_letters"))
 
@@ -112,7 +124,7 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	secrets := []string{
 		"planted-query-secret", "planted-header-secret", "planted-client-secret", "planted-access-token", "planted-wrong-credential", "planted-key-in-query",
 		base64.StdEncoding.EncodeToString([]byte("shop:planted-client-secret")), plantedKey, topicKey, sasSignature, strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
-		testAdminToken, testEncryptionKey,
+		testAdminToken, testEncryptionKey, apiKey, session, plantedPassword, databasePassword(t, db.url),
 	}
 	clean := func(where, text string) {
 		t.Helper()
@@ -128,7 +140,16 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	for _, path := range n.pages(t, db) {
 		clean(path, n.page(t, path))
 	}
+	clean("the errors", errorsMet.String())
+	for verb, text := range n.verbs(t, db, base, certificate, key) {
+		clean(verb, text)
+	}
+	eventually(t, "the tail tells of the attempts", func() bool { return len(tail.linesWith("<-- orders/echo")) > 0 })
+	tail.stop()
+	clean("the tail", tail.stdout.String()+tail.stderr.String())
 	n.stop()
+	require.Contains(t, traces.text(), "deliver orders/echo")
+	clean("the traces", traces.text())
 	require.Contains(t, n.stderr.String(), "delivery attempted", "the log has its finest level")
 	clean("the log", n.stderr.String())
 }
@@ -141,7 +162,7 @@ func (n *node) pages(t *testing.T, db *database) []string {
 	event := one[string](db, "SELECT system_id::text FROM postrider.events LIMIT 1")
 	paths := []string{
 		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/topics/orders/subscriptions/echo", "/v1/topics/orders/subscriptions/untrusted", "/v1/deadLetters",
-		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery + "/attempts", "/openapi.yaml", "/openapi", "/healthz",
+		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery, "/v1/deliveries/" + delivery + "/attempts", "/v1/apiKeys", "/v1/users", "/v1/operations", "/openapi.yaml", "/openapi", "/v1/events", "/v1/deliveries", "/v1/batches", "/v1/audit", "/healthz", "/metrics",
 		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/dead-letters", "/ui/dead-letters/" + letter, "/ui/deliveries/" + delivery, "/ui/events/" + event,
 		"/ui/subscriptions", "/ui/subscriptions/orders/echo", "/ui/subscriptions/orders/untrusted", "/ui/topics", "/ui/audit", "/ui/system", "/ui/jobs",
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"postrider/jobs"
+	"postrider/server"
 )
 
 // role is which part of the service a node runs. Nodes of all roles share one database and find each other's work there.
@@ -43,5 +44,5 @@ func healthOnly(full http.Handler) http.Handler {
 			"code": "NotFound", "message": "this node only delivers (--role worker); ask one with --role api or all",
 		}})
 	})
-	return doors
+	return server.Guarded(doors)
 }

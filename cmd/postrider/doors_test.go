@@ -1,0 +1,55 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever a node is asked, by whatever name and method, whoever asks: its answer says that it is data, or which page it is, and nobody may show it in a frame.
+func TestEveryDoorSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	all, worker := startNode(t, db), startNode(t, db, "--role", "worker")
+	key := all.topic("orders")
+	guarded := func(base, method, path, body string, headers ...string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		require.NoError(t, err)
+		for i := 0; i < len(headers); i += 2 {
+			request.Header.Set(headers[i], headers[i+1])
+		}
+		answer, err := caller.Transport.RoundTrip(request)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		where := method + " " + path + " " + answer.Status
+		require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"), where)
+		require.Equal(t, "no-referrer", answer.Header.Get("Referrer-Policy"), where)
+		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'", where)
+		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'", where)
+		require.Empty(t, answer.Header.Get("Access-Control-Allow-Origin"), where)
+		if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") && answer.Header.Get("Location") == "" {
+			require.True(t, strings.HasPrefix(path, "/ui"), where)
+		}
+	}
+	paths := []string{
+		"/", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/v1/topics", "/v1/topics/orders", "/v1/topics/nobody", "/v1/deadLetters?cursor=x", "/topics/orders/api/events", "/topics/orders:publish",
+		"/ui", "/ui/", "/ui/sign-in", "/ui/topics", "/ui/static/nothing.js", "/ui/%2e%2e/v1/topics", "//v1/topics", "/v1/../ui/", "/v1%2ftopics", "/nowhere", "/favicon.ico", "/robots.txt",
+	}
+	for _, path := range paths {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, "NONSENSE"} {
+			guarded(all.api, method, path, "", "Origin", "https://example.com")
+			guarded(all.api, method, path, "{", "Authorization", "Bearer "+testAdminToken, "Content-Type", "application/json")
+		}
+		guarded(worker.api, http.MethodGet, path, "")
+	}
+	events := "/topics/orders/api/events"
+	guarded(all.api, http.MethodPost, events, cloudEvent("1"), "aeg-sas-key", key, "Content-Type", "application/cloudevents+json")
+	guarded(all.api, http.MethodPost, events, strings.Repeat(" ", 2<<20), "aeg-sas-key", key, "Content-Type", "application/json")
+	guarded(all.api, http.MethodPost, events, "x", "aeg-sas-key", key, "Content-Encoding", "gzip")
+	for range 40 {
+		guarded(all.api, http.MethodPost, events, "", "aeg-sas-key", "wrong")
+	}
+}
