@@ -77,9 +77,9 @@ type app struct {
 	failed  chan error
 }
 
-// gcPercent lets the heap grow to five times what is in use before it is collected. Little is in use (tens of MB) and
+// gcPercent lets the heap grow to four times what is in use before it is collected. Little is in use (tens of MB) and
 // thousands of goroutines wait for endpoints: scanning their stacks again and again took 11 % of the CPU per event.
-const gcPercent = 400
+const gcPercent = 300
 
 func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if os.Getenv("GOGC") == "" {

@@ -117,7 +117,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey, "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS="+testEncryptionKey), "keys", "rotate") // 3.
 	require.Zero(t, r.code, r.stderr)
-	require.Contains(t, r.stdout, "2 topics, 1 event subscriptions, 0 handshakes")
+	require.Contains(t, r.stdout, "2 topics, 1 event subscription, 0 handshakes")
 	require.Contains(t, r.stdout, "Retired: "+old)
 	require.Equal(t, map[string]int{fresh: 9}, db.sealedWith())
 	n = turn(n, start(otherEncryptionKey)) // 4. the old key is gone
