@@ -61,7 +61,7 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	var c cli
 	var hint string // for who used it wrongly
-	parser, err := kong.New(&c,
+	parser, err := kong.New(&c, append(moments(),
 		kong.Name("postrider"),
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.ShortUsageOnError(),
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) int {
 			fmt.Fprint(os.Stderr, hint)
 			os.Exit(min(code*2, 2))
 		}),
-	)
+	)...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "postrider:", err)
 		return 1

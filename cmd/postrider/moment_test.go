@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMoments(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2026-11-20T09:30:00Z": "2026-11-20T09:30:00Z", "2026-11-20T09:30:00.5+02:00": "2026-11-20T07:30:00.5Z", "2026-11-20": "2026-11-20T00:00:00Z",
+	} {
+		at, err := momentIn(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, at.UTC().Format(time.RFC3339Nano))
+	}
+	for _, text := range []string{"", "yesterday", "2026-13-01", "2026-11-20 09:30"} {
+		_, err := momentIn(text)
+		require.ErrorContains(t, err, "is no time", text)
+	}
+	r := postrider(t, os.Environ(), "event", "list", "--from", "yesterday")
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.stderr, `--from: "yesterday" is no time: write 2026-11-20T09:30:00Z`)
+}
