@@ -41,6 +41,26 @@ func verifies(t *testing.T, secret, id string, at time.Time, signature, body str
 	return receiver.VerifyIgnoringTimestamp([]byte(body), header) == nil
 }
 
+// Who has recorded a delivery cannot use it later: receivers refuse a time that is more than five minutes from theirs, and no other one is signed.
+func TestOldSignatureIsRefused(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := policy.NewSigning(key(24, 7), now)
+	receiver, err := standardwebhooks.NewWebhook(s.Secrets[0].Text())
+	require.NoError(t, err)
+	verify := func(signed, says time.Time) error {
+		header := http.Header{}
+		header.Set(standardwebhooks.HeaderWebhookID, "id")
+		header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(says.Unix(), 10))
+		header.Set(standardwebhooks.HeaderWebhookSignature, s.Sign("id", signed, []byte("{}")))
+		return receiver.Verify([]byte("{}"), header)
+	}
+	old := now.Add(-6 * time.Minute)
+	require.NoError(t, verify(now, now))
+	require.ErrorIs(t, verify(old, old), standardwebhooks.ErrMessageTooOld)
+	require.ErrorIs(t, verify(old, now), standardwebhooks.ErrNoMatchingSignature)
+}
+
 func TestSignatureVerifies(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)

@@ -85,10 +85,9 @@ func TestSystemdUnitRunsWhatExists(t *testing.T) {
 		require.NoError(t, err, line[0])
 	}
 	require.Subset(t, variables(t), variableName.FindAllString(unit, -1))
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("no systemd-analyze here")
-	}
+	require.Contains(t, unit, "\nRestart=always\n")
+	require.NotContains(t, unit, "RestartPreventExitStatus", "2 is what a panic ends with, as a wrong setting does")
+	analyze := tool(t, "systemd-analyze", "systemd")
 	file := filepath.Join(t.TempDir(), "postrider.service")
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/local/bin/postrider", program)), 0o600))
 	out, err := exec.Command(analyze, "verify", "--recursive-errors=no", file).CombinedOutput()
@@ -108,8 +107,15 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 			Ldflags      []string
 		}
 		Archives []struct{ Files []string }
-		Checksum struct{ Algorithm string }
-		Sboms    []any
+		Checksum struct {
+			Algorithm string
+			Name      string `yaml:"name_template"`
+		}
+		Sboms []any
+		Signs []struct {
+			Cmd, Artifacts, Signature string
+			Args                      []string
+		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, ".goreleaser.yaml")), &release))
 	require.Equal(t, 2, release.Version)
@@ -127,4 +133,9 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	}
 	require.Equal(t, "sha256", release.Checksum.Algorithm)
 	require.Len(t, release.Sboms, 1)
+	require.Len(t, release.Signs, 1)
+	signs := release.Signs[0]
+	require.Equal(t, []string{"cosign", "checksum"}, []string{signs.Cmd, signs.Artifacts}, "the checksums are of all that is released")
+	require.Equal(t, []string{"sign-blob", "--bundle=${signature}", "--yes", "${artifact}"}, signs.Args, "with no key that could be lost")
+	require.Contains(t, fromRoot(t, "docs/installing.md"), "--bundle "+strings.ReplaceAll(signs.Signature, "${artifact}", release.Checksum.Name))
 }

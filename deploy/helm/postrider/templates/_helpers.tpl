@@ -18,10 +18,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 {{- end }}
 
-{{- define "postrider.database" -}}
+{{/* Of nodes and of the migration; the later of two with one name holds. */}}
+{{- define "postrider.env" -}}
+{{- range $name, $value := .Values.env }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- if .Values.database.secret }}
 - name: POSTRIDER_DATABASE_URL
   valueFrom:
     secretKeyRef: {name: {{ .Values.database.secret }}, key: {{ .Values.database.key }}}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "postrider.scheme" -}}
