@@ -184,6 +184,18 @@ func TestDeliveryProxy(t *testing.T) {
 	}
 	c.transports.close()
 	require.Empty(t, asked)
+
+	// Whatever networks are opened: nobody here knows whether a name leads into one.
+	opened := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	for _, other := range []string{"http://endpoint.example.test:25/", "https://endpoint.example.test:22/", "http://1.2.3.4:25/"} {
+		met := told(t, opened, other)
+		require.Equal(t, policy.ErrorArgument, met.result.Err, other)
+		require.Contains(t, met.errText, "another protocol")
+	}
+	require.Empty(t, asked)
+	require.Equal(t, http.StatusAccepted, told(t, opened, "http://10.1.2.3:25/hook").result.Status, "an address in an opened network")
+	require.Equal(t, "POST http://10.1.2.3:25/hook {}", <-asked)
+	opened.transports.close()
 }
 
 // Nothing in the environment makes requests go another way.

@@ -134,6 +134,9 @@ func (t *transports) judgeProxied(u *url.URL) error {
 	if _, err := policy.EndpointURL(u.String(), t.allow); err != nil {
 		return err
 	}
+	if err := policy.ProxiedPort(u); err != nil {
+		return err
+	}
 	if t.plainHTTP {
 		return nil
 	}

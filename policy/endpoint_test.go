@@ -202,10 +202,17 @@ func TestPorts(t *testing.T) {
 		require.Error(t, at("1.2.3.4:"+other, "10.0.0.0/8"))
 		_, err := policy.EndpointURL("https://example.com:"+other+"/", prefixes("10.0.0.0/8"))
 		require.NoError(t, err, "a name may be in it")
+		name, err := url.Parse("https://example.com:" + other + "/")
+		require.NoError(t, err)
+		requireField(t, policy.ProxiedPort(name), "endpointUrl")
+		literal, err := url.Parse("https://10.0.0.1:" + other + "/")
+		require.NoError(t, err)
+		require.NoError(t, policy.ProxiedPort(literal), "judged with its network")
 		_, err = policy.EndpointURL("https://1.2.3.4:"+other+"/", prefixes("10.0.0.0/8"))
 		require.Error(t, err, "an address is where it is")
 	}
 	for _, usual := range []string{"80", "443", "2", "8080", "8443", "10081", "65535"} {
 		require.NoError(t, at("1.2.3.4:"+usual))
+		require.NoError(t, policy.ProxiedPort(&url.URL{Scheme: "https", Host: "example.com:" + usual}))
 	}
 }

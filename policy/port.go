@@ -26,6 +26,15 @@ func Port(at netip.AddrPort, allow []netip.Prefix) error {
 	return fmt.Errorf("port %d may not be called: it is another protocol's", at.Port())
 }
 
+// ProxiedPort reports, as a *ValidationError on endpointUrl, why a URL that EndpointURL has let through may not be called through a proxy. Where its
+// name leads only the proxy knows, so that no opened network speaks for a name; an address is where it is, and was judged.
+func ProxiedPort(u *url.URL) error {
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return nil
+	}
+	return endpointProtocol(u, nil)
+}
+
 // endpointProtocol judges the port of a URL as far as it can be seen: a name may be in an opened network as soon as there is one.
 func endpointProtocol(u *url.URL, allow []netip.Prefix) error {
 	n, err := strconv.ParseUint(u.Port(), 10, 16)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -16,7 +17,7 @@ const maxAttemptsShown = 1000
 // ListDeliveries answers GET /v1/deliveries.
 func (m *management) ListDeliveries(ctx context.Context, r ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error) {
 	p := r.Params
-	turn, err := readTurn(p.Limit, p.Cursor, parseNumber)
+	turn, err := readTurn(p.Limit, p.Cursor, parsePlace)
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +34,22 @@ func (m *management) ListDeliveries(ctx context.Context, r ListDeliveriesRequest
 	if err != nil {
 		return nil, err
 	}
-	id := func(l store.DeliveryLine) int64 { return l.DeliveryID }
-	return ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf("/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
+	place := func(l store.DeliveryLine) store.DeliveryPlace { return l.Place() }
+	return ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf("/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, place, placeText)}, nil
+}
+
+// placeText writes a place as a cursor has it: "event,id".
+func placeText(at store.DeliveryPlace) string {
+	return idText(at.SystemID) + "," + numberText(at.DeliveryID)
+}
+
+func parsePlace(text string) (at store.DeliveryPlace, err error) {
+	event, id, _ := strings.Cut(text, ",")
+	if at.SystemID, err = uuid.Parse(event); err != nil {
+		return at, err
+	}
+	at.DeliveryID, err = parseNumber(id)
+	return at, err
 }
 
 // GetDelivery answers GET /v1/deliveries/{deliveryId}.

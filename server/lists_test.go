@@ -174,6 +174,7 @@ func TestListsRefuseWhatTheyCannotUse(t *testing.T) {
 		"events?limit=1001":          "limit must be between 1 and 1000, not 1001",
 		"events?cursor=YQ":           "cursor must be one that a nextLink had",
 		"deliveries?cursor=YQ":       "cursor must be one that a nextLink had",
+		"deliveries?cursor=MTI":      "cursor must be one that a nextLink had", // 12: an id without its event
 		"batches?cursor=*":           "cursor must be one that a nextLink had",
 		"audit?cursor=YQ":            "cursor must be one that a nextLink had",
 		"events?topic=%00":           "topic holds a character that nothing stored has",

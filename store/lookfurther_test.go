@@ -18,7 +18,7 @@ func TestALookGoesOnWhereItEnded(t *testing.T) {
 	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
 	deliveries := func(f store.DeliveryFilter) (found, looks int) {
 		last := int64(1 << 60)
-		turn := store.Turn[int64]{Limit: 50}
+		turn := store.Turn[store.DeliveryPlace]{Limit: 50}
 		for {
 			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
 			require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestALookGoesOnWhereItEnded(t *testing.T) {
 				require.False(t, page.Older)
 				turn.Before = page.LookedTo
 			case page.Older:
-				turn.Before = &last
+				turn.Before = &store.DeliveryPlace{DeliveryID: last}
 			default:
 				return found, looks
 			}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,6 +15,7 @@ import (
 	"postrider/bench"
 	"postrider/docs"
 	"postrider/pgdev"
+	"postrider/store"
 )
 
 const (
@@ -53,11 +55,11 @@ func (s step) most() (at step, rows float64) {
 // explained runs a statement and answers what most of its rows were read for.
 func explained(t *testing.T, on interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
-}, statement string,
+}, statement string, args ...any,
 ) (step, float64) {
 	t.Helper()
 	var raw []byte
-	require.NoError(t, on.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+statement).Scan(&raw))
+	require.NoError(t, on.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+statement, args...).Scan(&raw))
 	var plans []struct{ Plan step }
 	require.NoError(t, json.Unmarshal(raw, &plans))
 	return plans[0].Plan.most()
@@ -99,6 +101,7 @@ func TestQuestionsReadLittle(t *testing.T) {
 		require.LessOrEqual(t, rows, mayRead(name), "%s: %s of %s", name, at.NodeType, at.Relation)
 	}
 	requireEachIndexIsNeeded(t, pool, statements)
+	deliveriesOfATimeReadLittle(t, url)
 }
 
 func mayRead(statement string) float64 {
@@ -156,4 +159,53 @@ func TestLastOfAnEventSubscriptionWithoutAny(t *testing.T) {
 	}
 	at, rows := explained(t, pool, "SELECT topic, subscription, oldest_owed_since FROM postrider.backlogs")
 	require.LessOrEqual(t, rows, 100.0, "%s of %s", at.NodeType, at.Relation)
+}
+
+// asked keeps the last query of a pool, as it was asked.
+type asked struct {
+	sql  string
+	args []any
+}
+
+func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "both_of") { // a list of deliveries
+		a.sql, a.args = data.SQL, data.Args
+	}
+	return ctx
+}
+
+func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// deliveriesOfATimeReadLittle: a list of deliveries of a time reads the deliveries of that time, and the event of each row that it shows; not all events.
+func deliveriesOfATimeReadLittle(t *testing.T, url string) {
+	t.Helper()
+	ours, err := store.OpenPool(t.Context(), url, 2)
+	require.NoError(t, err)
+	t.Cleanup(ours.Close)
+	var list asked
+	config := ours.Config()
+	config.ConnConfig.Tracer = &list
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	var from time.Time
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
+	for name, f := range map[string]store.DeliveryFilter{
+		"of all":       {From: &from},
+		"of hours":     {From: &from, To: new(from.Add(3 * time.Hour))},
+		"that end":     {To: &from},
+		"of one":       {From: &from, Topic: "orders", Subscription: "billing"},
+		"of a state":   {To: &from, State: "delivered"},
+		"of a pending": {From: &from, State: "pending"},
+	} {
+		page, err := store.ReaderOf(pool).ReadDeliveries(t.Context(), f, store.Turn[store.DeliveryPlace]{Limit: 50})
+		require.NoError(t, err, name)
+		require.NotEmpty(t, page.Rows, name)
+		most := 500.0 // a page has 51
+		if f.Subscription != "" {
+			most = 20_000 // no index knows them by their time: one look
+		}
+		at, rows := explained(t, pool, list.sql, list.args...)
+		require.LessOrEqual(t, rows, most, "%s: %s of %s", name, at.NodeType, at.Relation)
+	}
 }

@@ -50,13 +50,28 @@ func (s *Store) keeping(settings string) string {
 }
 
 // cachedStatements is how many statements each connection remembers: several times what the engine repeats. pgx makes room for
-// two times 512 when it connects, 40 kB a connection, which the collector's headroom multiplies.
-const cachedStatements = 128
+// two times pgxStatements when it connects, 40 kB a connection, which the collector's headroom multiplies.
+const (
+	cachedStatements = 128
+	pgxStatements    = 512
+)
+
+// rememberLess lowers what pgx remembers by default. What the URL says of it stays, the mode too.
+func rememberLess(config *pgx.ConnConfig) {
+	for name, capacity := range map[string]*int{"statement_cache_capacity": &config.StatementCacheCapacity, "description_cache_capacity": &config.DescriptionCacheCapacity} {
+		if *capacity == pgxStatements && !strings.Contains(config.ConnString(), name) {
+			*capacity = cachedStatements
+		}
+	}
+	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // nobody asks for the other one
+		config.DescriptionCacheCapacity = 0
+	}
+}
 
 // OpenPool connects to the database at url. maxConns 0 takes pgx's default unless the URL says pool_max_conns.
 func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	return openPool(ctx, url, maxConns, func(config *pgxpool.Config) {
-		config.ConnConfig.StatementCacheCapacity, config.ConnConfig.DescriptionCacheCapacity = cachedStatements, 0
+		rememberLess(config.ConnConfig)
 		for _, s := range sessionSettings {
 			setParam(config, s.name, s.value)
 		}
@@ -105,7 +120,8 @@ func setParam(config *pgxpool.Config, name, value string) {
 
 // ThroughPgBouncer reports whether the pool was opened by OpenPoolThroughPgBouncer.
 func ThroughPgBouncer(pool *pgxpool.Pool) bool {
-	return pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe
+	config := pool.Config().ConnConfig
+	return config.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe && config.StatementCacheCapacity == 0
 }
 
 // SettingsDropped reports whether somebody between us and PostgreSQL took our settings away. A pooler does so that is

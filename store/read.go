@@ -123,6 +123,9 @@ func pageBy[T, K any](ctx context.Context, tx pgx.Tx, query string, t Turn[K], a
 // has found too few by then says how far it has looked, and the next one goes on from there.
 const lookLimit = 20_000
 
+// lookEach is how many rows a look goes along each of some indexes. One at least, be there ever so many: or it would end where it began.
+func lookEach(indexes int) int { return max(1, lookLimit/max(1, indexes)) }
+
 // given passes an unset filter on as NULL.
 func given(text string) *string {
 	if text == "" {

@@ -27,7 +27,7 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 	} {
 		want := map[string]int{"all": 14, "of a topic": 14, "of one event subscription": 7, "of its name alone": 7, "pending": 14, "of an event": 2}[name]
 		var seen []int64
-		turn := store.Turn[int64]{Limit: 3}
+		turn := store.Turn[store.DeliveryPlace]{Limit: 3}
 		var last store.DeliveryPage
 		for {
 			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
@@ -39,14 +39,14 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 			if !page.Older {
 				break
 			}
-			turn.Before = &page.Rows[len(page.Rows)-1].DeliveryID
+			turn.Before = new(page.Rows[len(page.Rows)-1].Place())
 		}
 		require.Len(t, seen, want, name)
 		require.IsDecreasing(t, append(seen, 0), name)
 		if want <= turn.Limit {
 			continue
 		}
-		before, err := b.store.ReadDeliveries(t.Context(), f, store.Turn[int64]{Limit: 3, After: &last.Rows[0].DeliveryID})
+		before, err := b.store.ReadDeliveries(t.Context(), f, store.Turn[store.DeliveryPlace]{Limit: 3, After: new(last.Rows[0].Place())})
 		require.NoError(t, err, name)
 		require.Len(t, before.Rows, 3, name)
 		require.True(t, before.Older, name)

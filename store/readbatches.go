@@ -60,8 +60,16 @@ type BatchPage struct {
 	LookedTo *int64
 }
 
-// statements are the list's query, and the one that finds where a look of lookLimit batches along each index ends.
-func (f *BatchFilter) statements(order, compare string) (list, end string) {
+// named: the filter names event subscriptions.
+func (f *BatchFilter) named() bool { return f.Topic+f.Subscription != "" }
+
+// bySubscription: the batches are read along the index of each of so many event subscriptions, and not along that of their ids.
+func (f *BatchFilter) bySubscription(many int) bool {
+	return f.Subscription != "" || f.Topic != "" && many <= topicShare
+}
+
+// statements are the list's query, and the one that finds where a look of so many batches along each index ends.
+func (f *BatchFilter) statements(bySubscription bool, order, compare string) (list, end string) {
 	behind := fmt.Sprintf("(@cursor::bigint IS NULL OR b.id %s @cursor)", compare)
 	where := []string{behind, fmt.Sprintf("(@end::bigint IS NULL OR NOT b.id %s @end)", compare)}
 	add := func(set bool, condition string) {
@@ -72,9 +80,11 @@ func (f *BatchFilter) statements(order, compare string) (list, end string) {
 	add(f.State == "pending", "b.state = 'pending'") // in these words an index knows them
 	add(f.State != "" && f.State != "pending", "b.state = @state")
 	add(f.Hold != "", "b.hold IS NOT NULL AND b.hold = @hold")
+	// In no words that an index knows: read along those of thousands of event subscriptions, all of their batches would be sorted.
+	add(f.named() && !bySubscription, "b.subscription_id + 0 = ANY (@subscriptions)")
 	along := func(what, where, from string) string {
 		each := fmt.Sprintf("SELECT %s FROM postrider_internal.batches b WHERE %s", what, where)
-		if f.Topic+f.Subscription == "" {
+		if !bySubscription {
 			return fmt.Sprintf("(%s ORDER BY b.id %s %s)", each, order, from)
 		}
 		return fmt.Sprintf("(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL (%s AND b.subscription_id = one.id ORDER BY b.id %s %s) x)", each, order, from)
@@ -85,8 +95,8 @@ func (f *BatchFilter) statements(order, compare string) (list, end string) {
 }
 
 // blind: no index knows which batches the filter wants.
-func (f *BatchFilter) blind() bool {
-	return f.State != "" && f.State != "pending" || f.Hold != "" && f.Topic+f.Subscription == ""
+func (f *BatchFilter) blind(bySubscription bool) bool {
+	return f.State != "" && f.State != "pending" || !bySubscription && (f.Hold != "" || f.named())
 }
 
 // ReadBatches reads a page of batches, the newest first. ErrTooSlow, ErrUnavailable.
@@ -100,16 +110,20 @@ func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) 
 
 func readBatches(ctx context.Context, tx pgx.Tx, f BatchFilter, t Turn[int64]) (page BatchPage, err error) {
 	args := t.args(pgx.NamedArgs{"state": f.State, "hold": f.Hold, "end": nil, "look": lookLimit})
-	if f.Topic+f.Subscription != "" {
+	bySubscription := false
+	if f.named() {
 		var subscriptions []int64
 		if err := tx.QueryRow(ctx, batchSubscriptions, pgx.NamedArgs{"topic": given(f.Topic), "subscription": given(f.Subscription)}).Scan(&subscriptions); err != nil {
 			return page, err
 		}
-		args["subscriptions"], args["look"] = subscriptions, lookLimit/max(1, len(subscriptions))
+		args["subscriptions"] = subscriptions
+		if bySubscription = f.bySubscription(len(subscriptions)); bySubscription {
+			args["look"] = lookEach(len(subscriptions))
+		}
 	}
 	order, compare := t.way()
-	list, end := f.statements(order, compare)
-	if f.blind() {
+	list, end := f.statements(bySubscription, order, compare)
+	if f.blind(bySubscription) {
 		if err := tx.QueryRow(ctx, end, args).Scan(&page.LookedTo); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return page, err
 		}

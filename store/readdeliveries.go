@@ -39,6 +39,16 @@ type DeliveryLine struct {
 	DeadLetterID                *uuid.UUID
 }
 
+// DeliveryPlace is where a delivery stands in a list. A list that runs by the time of publishing goes by both, so that it goes on also behind a
+// delivery that is not kept any more; all others go by DeliveryID alone.
+type DeliveryPlace struct {
+	SystemID   uuid.UUID
+	DeliveryID int64
+}
+
+// Place is where the delivery stands.
+func (l *DeliveryLine) Place() DeliveryPlace { return DeliveryPlace{l.SystemID, l.DeliveryID} }
+
 // DeliveryStates and Holds are the words that lists are filtered by.
 var (
 	DeliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
@@ -128,7 +138,9 @@ func (f *search) behind() string {
 // before are the rows up to the end of a look.
 func (f *search) before() string {
 	if f.timed() {
-		return fmt.Sprintf("(@end::bigint IS NULL OR NOT (d.event_uuid, d.id) %s (@end_event::uuid, @end))", f.compare)
+		// In words that the index knows, which NOT (…) < (…) is not: a day's table that is behind the end would be read through for its first row.
+		within := map[string]string{"<": ">=", ">": "<="}[f.compare]
+		return fmt.Sprintf("(@end::bigint IS NULL OR (d.event_uuid, d.id) %s (@end_event::uuid, @end))", within)
 	}
 	return fmt.Sprintf("(@end::bigint IS NULL OR NOT d.id %s @end)", f.compare)
 }
@@ -193,11 +205,11 @@ func (f *search) part(columns, hold string) string {
 type DeliveryPage struct {
 	Page[DeliveryLine]
 	// LookedTo is where a look ended that found no more than Rows; nil where it went on to the end of the list.
-	LookedTo *int64
+	LookedTo *DeliveryPlace
 }
 
 // ReadDeliveries reads a page of deliveries, unfinished and finished, the newest made first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[int64]) (page DeliveryPage, err error) {
+func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[DeliveryPlace]) (page DeliveryPage, err error) {
 	err = r.reading(ctx, "deliveries", func(tx pgx.Tx) error {
 		page, err = readDeliveries(ctx, tx, f, t)
 		return err
@@ -205,20 +217,26 @@ func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[in
 	return page, err
 }
 
-func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[int64]) (page DeliveryPage, err error) {
+func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[DeliveryPlace]) (page DeliveryPage, err error) {
 	names, err := f.scope(ctx, tx)
 	if err != nil {
 		return page, err
 	}
 	order, compare := t.way()
 	one := f.search(names, order, compare)
-	args := t.args(pgx.NamedArgs{
+	args := pgx.NamedArgs{
+		"cursor": nil, "limit": t.Limit + 1,
 		"topics": names.Topics, "subscriptions": names.Subscriptions, "events": names.Events,
-		"outcome": f.Outcome, "hold": f.Hold, "state": f.State, "end": nil, "look": lookLimit / max(1, len(names.Subscriptions)),
-	})
+		"outcome": f.Outcome, "hold": f.Hold, "state": f.State, "end": nil, "look": lookLimit,
+	}
+	if from := t.cursor(); from != nil {
+		args["cursor"], args["cursor_event"] = from.DeliveryID, [16]byte(from.SystemID)
+	}
+	if one.bySubscription {
+		args["look"] = lookEach(len(names.Subscriptions))
+	}
 	if f.timed() {
-		args["look"] = lookLimit
-		if kept, err := f.span(ctx, tx, t.cursor(), args); err != nil || !kept {
+		if kept, err := f.span(ctx, tx, args); err != nil || !kept {
 			return page, err
 		}
 	}
@@ -245,18 +263,15 @@ func (p *DeliveryPage) look(ctx context.Context, tx pgx.Tx, end string, args pgx
 		return nil
 	}
 	if err == nil {
-		p.LookedTo = &found.ID
+		p.LookedTo = &DeliveryPlace{found.EventUUID, found.ID}
 		args["end"], args["end_event"] = found.ID, [16]byte(found.EventUUID)
 	}
 	return err
 }
 
-// cursorEvent is where the list goes on that runs in the order of events.
-const cursorEvent = `SELECT event_uuid FROM postrider_internal.deliveries WHERE id = @cursor UNION ALL SELECT event_uuid FROM postrider_internal.delivery_history WHERE id = @cursor LIMIT 1`
-
-// span turns a time of publishing into events' ids; an id may be idSlack from it, so the events are asked. False: no event is kept of that time, or not
-// the delivery any more that the list goes on from, and with it what is older.
-func (f *DeliveryFilter) span(ctx context.Context, tx pgx.Tx, cursor *int64, args pgx.NamedArgs) (kept bool, err error) {
+// span turns a time of publishing into events' ids; an id may be idSlack from it, so the events are asked. False: no event is
+// kept of that time.
+func (f *DeliveryFilter) span(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (kept bool, err error) {
 	events := EventFilter{From: f.From, To: f.To}
 	asked := pgx.NamedArgs{"cursor": nil}
 	events.bound(asked)
@@ -266,14 +281,5 @@ func (f *DeliveryFilter) span(ctx context.Context, tx pgx.Tx, cursor *int64, arg
 		return false, err
 	}
 	args["from"], args["to"], args["first"], args["last"] = f.From, f.To, [16]byte(*first), [16]byte(*last)
-	if cursor == nil {
-		return true, nil
-	}
-	var event uuid.UUID
-	err = tx.QueryRow(ctx, cursorEvent, pgx.NamedArgs{"cursor": *cursor}).Scan(&event)
-	args["cursor_event"] = [16]byte(event)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
+	return true, nil
 }

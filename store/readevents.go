@@ -156,7 +156,7 @@ func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (e *EventRow, err 
 		if e, err = rowOf[EventRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)}); err != nil {
 			return err
 		}
-		page, err := readDeliveries(ctx, tx, DeliveryFilter{Event: id.String()}, Turn[int64]{Limit: deliveries})
+		page, err := readDeliveries(ctx, tx, DeliveryFilter{Event: id.String()}, Turn[DeliveryPlace]{Limit: deliveries})
 		e.Deliveries = page.Rows
 		return err
 	})

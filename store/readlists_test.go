@@ -14,9 +14,9 @@ import (
 )
 
 // walk turns the pages of a list from the newest on and answers the keys of its rows.
-func walk[T any](t *testing.T, limit int, key func(T) int64, read func(store.Turn[int64]) (store.Page[T], *int64)) (keys []int64, pages int) {
+func walk[T, K any](t *testing.T, limit int, key func(T) K, read func(store.Turn[K]) (store.Page[T], *K)) (keys []K, pages int) {
 	t.Helper()
-	turn := store.Turn[int64]{Limit: limit}
+	turn := store.Turn[K]{Limit: limit}
 	for {
 		page, lookedTo := read(turn)
 		for _, row := range page.Rows {
@@ -43,12 +43,16 @@ func TestDeliveriesOfATime(t *testing.T) {
 	var from time.Time
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
 	to := from.Add(3 * time.Hour)
-	read := func(f store.DeliveryFilter) ([]int64, int) {
-		return walk(t, 100, func(d store.DeliveryLine) int64 { return d.DeliveryID }, func(turn store.Turn[int64]) (store.Page[store.DeliveryLine], *int64) {
+	read := func(f store.DeliveryFilter) (ids []int64, pages int) {
+		places, pages := walk(t, 100, func(d store.DeliveryLine) store.DeliveryPlace { return d.Place() }, func(turn store.Turn[store.DeliveryPlace]) (store.Page[store.DeliveryLine], *store.DeliveryPlace) {
 			page, err := b.store.ReadDeliveries(t.Context(), f, turn)
 			require.NoError(t, err)
 			return page.Page, page.LookedTo
 		})
+		for _, place := range places {
+			ids = append(ids, place.DeliveryID)
+		}
+		return ids, pages
 	}
 	const all = `SELECT d.delivery_id FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id WHERE e.published_at >= $1 AND e.published_at < $2`
 	for name, row := range map[string]struct {
@@ -79,17 +83,25 @@ func TestDeliveriesOfATime(t *testing.T) {
 	onlyFrom, _ := read(store.DeliveryFilter{From: &from, State: "dropped"})
 	require.Len(t, onlyFrom, b.count(t, "SELECT count(*) FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id WHERE e.published_at >= $1 AND d.state = 'dropped'", from))
 
-	// Backwards as forwards.
-	page, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, store.Turn[int64]{Limit: 10})
-	require.NoError(t, err)
-	next, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, store.Turn[int64]{Limit: 10, Before: &page.Rows[9].DeliveryID})
-	require.NoError(t, err)
-	back, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, store.Turn[int64]{Limit: 10, After: &next.Rows[0].DeliveryID})
-	require.NoError(t, err)
-	require.Equal(t, page.Rows, back.Rows)
-	gone, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from}, store.Turn[int64]{Limit: 10, Before: new(int64(1 << 60))})
-	require.NoError(t, err)
-	require.Empty(t, gone.Rows, "the delivery that it goes on from is not kept any more")
+	turn := func(before, after *store.DeliveryLine) store.DeliveryPage {
+		t.Helper()
+		turn := store.Turn[store.DeliveryPlace]{Limit: 10}
+		if before != nil {
+			turn.Before = new(before.Place())
+		}
+		if after != nil {
+			turn.After = new(after.Place())
+		}
+		page, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{From: &from, To: &to}, turn)
+		require.NoError(t, err)
+		return page
+	}
+	first := turn(nil, nil)
+	next := turn(&first.Rows[9], nil)
+	require.Equal(t, first.Rows, turn(nil, &next.Rows[0]).Rows, "backwards as forwards")
+	require.NotEqual(t, "pending", first.Rows[9].State)
+	b.exec(t, "DELETE FROM postrider_internal.delivery_history WHERE id = $1", first.Rows[9].DeliveryID)
+	require.Equal(t, next.Rows, turn(&first.Rows[9], nil).Rows, "the delivery that it goes on from is not kept any more")
 }
 
 // Batches are found by the index of whatever the filter names; where none knows them, in steps of 20,000.
@@ -128,6 +140,39 @@ func TestListOfBatches(t *testing.T) {
 		for i := 1; i < len(got); i++ {
 			require.Less(t, got[i], got[i-1], name)
 		}
+	}
+}
+
+// A topic has had so many event subscriptions that their batches are read along the ids of all: a look sees 20,000, whosever they are.
+func TestListOfBatchesOfVeryMany(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.topic(t, "bills")
+	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "bills", "other", nil)
+	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions
+		SELECT (jsonb_populate_record(s, jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now()))).* FROM postrider_internal.event_subscriptions s, generate_series(1, 60) i WHERE s.id = $1`, one.ID)
+	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
+		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0 THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)
+	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10, 'paused' FROM generate_series(1, 30)`, one.ID)
+	for name, row := range map[string]struct {
+		filter      store.BatchFilter
+		rows, pages int
+	}{
+		"given up":          {store.BatchFilter{Topic: "orders", State: "dead_lettered"}, 2, 2},
+		"all":               {store.BatchFilter{Topic: "orders"}, 18030, 20},
+		"pending":           {store.BatchFilter{Topic: "orders", State: "pending"}, 30, 2},
+		"on hold":           {store.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 2},
+		"given up, of some": {store.BatchFilter{Topic: "orders", Subscription: "gone", State: "dead_lettered"}, 2, 2},
+	} {
+		got, pages := walk(t, 1000, func(l store.BatchLine) int64 { return l.BatchID }, func(turn store.Turn[int64]) (store.Page[store.BatchLine], *int64) {
+			page, err := b.store.ReadBatches(t.Context(), row.filter, turn)
+			require.NoError(t, err)
+			return page.Page, page.LookedTo
+		})
+		require.Len(t, got, row.rows, name)
+		require.LessOrEqual(t, pages, row.pages, name)
+		require.IsDecreasing(t, append(got, 0), name)
 	}
 }
 

@@ -139,7 +139,7 @@ func (s *Store) ReadSubscriptionCourse(ctx context.Context, sub *Subscription, s
 			return err
 		}
 		c.Held, c.Pending = few.Held, few.Pending
-		page, err := readDeliveries(ctx, tx, DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[int64]{Limit: 10})
+		page, err := readDeliveries(ctx, tx, DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[DeliveryPlace]{Limit: 10})
 		if err != nil {
 			return err
 		}

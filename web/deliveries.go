@@ -78,7 +78,13 @@ func deliveryRows(lines []store.DeliveryLine) []deliveryRow {
 	return rows
 }
 
+// deliveryPlace is all that the page's address has to tell: its list runs by id, whatever the filter.
 func deliveryPlace(l store.DeliveryLine) string { return idText(l.DeliveryID) }
+
+func parseDeliveryPlace(text string) (store.DeliveryPlace, bool) {
+	id, ok := parseID(text)
+	return store.DeliveryPlace{DeliveryID: id}, ok
+}
 
 func (p *pages) deliveries(c echo.Context) error {
 	q := queryOf(c)
@@ -86,7 +92,7 @@ func (p *pages) deliveries(c echo.Context) error {
 		Topic: q.name("topic"), Subscription: q.name("subscription"), State: q.oneOf("state", deliveryStates), Hold: q.oneOf("hold", holdWords),
 		Outcome: q.name("outcome"), Event: q.text("event"),
 	}
-	turn := turnOf(q, parseID)
+	turn := turnOf(q, parseDeliveryPlace)
 	if q.err != nil {
 		return q.err
 	}
@@ -96,9 +102,13 @@ func (p *pages) deliveries(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	looked := ""
+	if found.LookedTo != nil {
+		looked = idText(found.LookedTo.DeliveryID)
+	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
 		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
-		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found.Page, deliveryPlace).further(c, idOrNothing(found.LookedTo)), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
+		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found.Page, deliveryPlace).further(c, looked), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
 	})
 }
 

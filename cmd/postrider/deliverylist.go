@@ -41,8 +41,8 @@ func (c *deliveryListCmd) Run(ctx context.Context) error {
 		Topic: c.Topic, Subscription: c.Subscription, State: c.State, Hold: c.Hold, Outcome: c.LastOutcome, Event: c.EventID, From: c.From, To: c.Until,
 	}
 	return c.read(ctx, func(r *store.Reader) error {
-		id := func(l store.DeliveryLine) int64 { return l.DeliveryID }
-		list, err := newest(c.Limit, id, func(turn store.Turn[int64]) (store.Page[store.DeliveryLine], *int64, error) {
+		place := func(l store.DeliveryLine) store.DeliveryPlace { return l.Place() }
+		list, err := newest(c.Limit, place, func(turn store.Turn[store.DeliveryPlace]) (store.Page[store.DeliveryLine], *store.DeliveryPlace, error) {
 			page, err := r.ReadDeliveries(ctx, f, turn)
 			return page.Page, page.LookedTo, err
 		})

@@ -119,6 +119,7 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 		{"nobody listens", "http://127.0.0.1:1/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "does not answer from here", "firewalls"},
 		{"a certificate of nobody", secure.URL + "/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "certificate", "certificateAuthorities"},
 		{"it answers", plain.URL + "/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "ok", "may be called and answers in", ""},
+		{"another protocol's port, through a proxy", "https://inside.example:25/?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: []string{"10.0.0.0/8"}}, "fail", "another protocol", "public https URL"},
 		{"through a proxy", "https://inside.example/?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy decides", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -149,6 +150,11 @@ func TestDoctorJudgesEachAddress(t *testing.T) {
 	open, refused = egress{allowHTTP: true}.judge(u, addresses)
 	require.Equal(t, addresses[1:], open)
 	require.Contains(t, refused[0], "10.1.2.3")
+
+	mail := &url.URL{Scheme: "https", Host: "billing.example.com:25"}
+	open, refused = egress{allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}.judge(mail, addresses)
+	require.Equal(t, addresses[:1], open, "an opened network is the operator's own")
+	require.Equal(t, []string{"port 25 may not be called: it is another protocol's"}, refused)
 }
 
 // doctorSays runs the doctor and returns what it found of each check, the worst of several.

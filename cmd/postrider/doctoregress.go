@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,9 @@ func judgeEgress(ctx context.Context, found *findings, endpoint string, out egre
 	u, err := policy.EndpointURL(endpoint, out.allow)
 	if err == nil && !out.allowHTTP {
 		err = policy.PlainEndpoint(u, out.allow)
+	}
+	if err == nil && out.proxy != nil {
+		err = policy.ProxiedPort(u)
 	}
 	if err != nil {
 		found.fail(check, fmt.Sprintf("the endpoint: %v", err), egressRemedy(u))
@@ -66,8 +70,12 @@ func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 
 // judge parts the addresses of an endpoint into those that may be called and why the others may not.
 func (e egress) judge(u *url.URL, addresses []netip.Addr) (open []netip.Addr, refused []string) {
+	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0, which is nobody's, where it is the scheme's own
 	for _, a := range addresses {
 		err := policy.Address(a, e.allow)
+		if err == nil {
+			err = policy.Port(netip.AddrPortFrom(a, uint16(port)), e.allow)
+		}
 		if err == nil && u.Scheme == "http" && !e.allowHTTP {
 			err = policy.PlainAddress(a, e.allow)
 		}
