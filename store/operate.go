@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"postrider/policy"
 
@@ -143,4 +144,25 @@ func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]Attempt
 		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
 	}
 	return attempts, nil
+}
+
+// Holding is how an event subscription's deliveries are held; see the view postrider.event_subscriptions.
+type Holding struct {
+	ProvisioningState    string
+	Hold, HoldCause      *string
+	HoldSince, HoldUntil *time.Time
+	HeldDeliveries       int64
+}
+
+// Holding reads how an event subscription is held. ErrNotFound.
+func (o *Operator) Holding(ctx context.Context, topic, subscription string) (*Holding, error) {
+	const query = `SELECT provisioning_state, hold, hold_cause, hold_since, hold_until, held_deliveries FROM postrider.event_subscriptions WHERE topic = $1 AND subscription = $2`
+	found, err := collect[Holding](ctx, o.pool, query, topic, subscription)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", subscription, topic, err)
+	case len(found) == 0:
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", subscription, topic, ErrNotFound)
+	}
+	return &found[0], nil
 }

@@ -60,7 +60,14 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Regexp(t, `(?m)^ci +read +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
 	require.Regexp(t, `(?m)^shop +publish +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
+	require.Regexp(t, `(?m)^opens +it publishes to topic orders$`, run(0, "show", "shop").stdout)
+	var shown server.APIKey
+	require.NoError(t, json.Unmarshal([]byte(run(0, "show", "shop", "-o", "json").stdout), &shown))
+	require.Equal(t, "active", string(shown.State))
 	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop is revoked since 20")
+	require.NoError(t, json.Unmarshal([]byte(run(0, "revoke", "shop", "-o", "json").stdout), &shown))
+	require.Equal(t, "revoked", string(shown.State))
+	require.Contains(t, run(2, "show", "never").stderr, `there is no API key "never"`)
 	eventually(t, "the node refuses it", func() bool {
 		return try(http.MethodPost, "/topics/orders/api/events", cloudEvent("2"), shop) == http.StatusUnauthorized
 	})
@@ -89,6 +96,8 @@ func TestUserVerbs(t *testing.T) {
 	require.True(t, strings.HasPrefix(before, "$argon2id$v=19$m=19456,t=2,p=1$"))
 	require.Contains(t, run(1, password, "add", "anna", "--role", "viewer", "--password-stdin").stderr, "there is a user anna already")
 	require.Equal(t, "User anna has the role viewer.\n", run(0, "", "role", "anna", "viewer").stdout)
+	require.Equal(t, run(0, "", "show", "anna", "-o", "json").stdout, run(0, "", "role", "anna", "viewer", "-o", "json").stdout)
+	require.Regexp(t, `(?m)^role +viewer$`, run(0, "", "show", "anna").stdout)
 	require.Equal(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
 	require.Equal(t, "User anna has another password.\n", run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
 	require.NotEqual(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))

@@ -15,6 +15,7 @@ import (
 type apikeyCmd struct {
 	Create apikeyCreateCmd `cmd:"" help:"Make an API key and print it. It is shown once."`
 	List   apikeyListCmd   `cmd:"" help:"List the API keys, those that were revoked too."`
+	Show   apikeyShowCmd   `cmd:"" help:"Show what is known of an API key; the key itself was shown once."`
 	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. It works nowhere a second later."`
 }
 
@@ -127,8 +128,32 @@ func momentOr(otherwise string, t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
+type apikeyShowCmd struct {
+	databaseFlags
+	outputFlag
+	Name string `arg:"" help:"Name of the key."`
+}
+
+// Help is shown by apikey show --help.
+func (apikeyShowCmd) Help() string { return "Example:\n  postrider apikey show ci -o json" }
+
+// Run executes apikey show.
+func (c *apikeyShowCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		k, err := a.APIKey(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		return c.print(server.DescribeAPIKey(k), func(w io.Writer) {
+			printNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt, "made by", k.CreatedBy,
+				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked", momentOr("-", k.RevokedAt))
+		})
+	})
+}
+
 type apikeyRevokeCmd struct {
 	databaseFlags
+	outputFlag
 	Name string `arg:"" help:"Name of the key."`
 }
 
@@ -141,9 +166,9 @@ func (apikeyRevokeCmd) Help() string {
 func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
 		k, err := a.RevokeAPIKey(ctx, c.Name)
-		if err == nil {
-			_, err = fmt.Printf("API key %s is revoked since %s.\n", k.Name, momentOr("", k.RevokedAt))
+		if err != nil {
+			return err
 		}
-		return err
+		return c.did(func() (any, error) { return server.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.", k.Name, momentOr("", k.RevokedAt))
 	})
 }

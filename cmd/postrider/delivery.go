@@ -28,6 +28,17 @@ type oneDelivery struct {
 	ID int64 `arg:"" name:"id" help:"Id of the delivery, as postrider.deliveries tells it."`
 }
 
+// now is what became of the delivery, as the API tells it.
+func (c *oneDelivery) now(ctx context.Context, o *store.Operator) func() (any, error) {
+	return func() (any, error) {
+		d, err := o.Delivery(ctx, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		return server.DescribeDelivery(d), nil
+	}
+}
+
 type deliveryShowCmd struct {
 	oneDelivery
 	outputFlag
@@ -119,7 +130,10 @@ func optionalTime(t *time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-type deliveryCancelCmd struct{ oneDelivery }
+type deliveryCancelCmd struct {
+	oneDelivery
+	outputFlag
+}
 
 // Help is shown by delivery cancel --help.
 func (deliveryCancelCmd) Help() string {
@@ -132,12 +146,14 @@ func (c *deliveryCancelCmd) Run(ctx context.Context) error {
 		if err := o.Cancel(ctx, c.ID); err != nil {
 			return err
 		}
-		_, err := fmt.Printf("Delivery %d was canceled.\n", c.ID)
-		return err
+		return c.did(c.now(ctx, o), "Delivery %d was canceled.", c.ID)
 	})
 }
 
-type deliveryRetryNowCmd struct{ oneDelivery }
+type deliveryRetryNowCmd struct {
+	oneDelivery
+	outputFlag
+}
 
 // Help is shown by delivery retry-now --help.
 func (deliveryRetryNowCmd) Help() string {
@@ -150,8 +166,7 @@ func (c *deliveryRetryNowCmd) Run(ctx context.Context) error {
 		if err := o.RetryNow(ctx, c.ID); err != nil {
 			return err
 		}
-		_, err := fmt.Printf("The next attempt of delivery %d is due now.\n", c.ID)
-		return err
+		return c.did(c.now(ctx, o), "The next attempt of delivery %d is due now.", c.ID)
 	})
 }
 

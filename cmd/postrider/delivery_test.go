@@ -26,6 +26,11 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 		require.Equal(t, code, r.code, "%s %s", r.stdout, r.stderr)
 		return r.stdout + r.stderr
 	}
+	asJSON := func(args ...string) (o object) {
+		t.Helper()
+		require.NoError(t, json.Unmarshal([]byte(run(0, append(args, "-o", "json")...)), &o))
+		return o
+	}
 	id := func(i int) string { return fmt.Sprint(ids[i]) }
 
 	require.Equal(t, "Delivery "+id(0)+" was canceled.\n", run(0, "delivery", "cancel", id(0)))
@@ -33,11 +38,21 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	require.Equal(t, "postrider: delivery 7777 does not exist\n", run(2, "delivery", "cancel", "7777"))
 	require.Regexp(t, "Delivery "+id(1)+" became dead letter [0-9a-f-]{36}\\.\n", run(0, "delivery", "dead-letter-now", id(1)))
 	require.Equal(t, "The next attempt of delivery "+id(2)+" is due now.\n", run(0, "delivery", "retry-now", id(2)))
+	retried := asJSON("delivery", "retry-now", id(2))
+	require.JSONEq(t, n.manage(http.StatusOK, http.MethodGet, "/v1/deliveries/"+id(2), ""), mustJSON(t, retried))
 	require.Equal(t, "Event subscription billing of topic orders: paused.\n", run(0, "subscription", "pause", "orders", "billing", "--stop-time-to-live"))
 	require.Contains(t, run(1, "delivery", "retry-now", id(2)), `is paused. SELECT postrider.resume('orders', 'billing') ends the pause.`)
 	require.Equal(t, "Event subscription billing of topic orders: resumed.\n", run(0, "subscription", "resume", "orders", "billing"))
 	require.Contains(t, run(1, "subscription", "release", "orders", "billing"), "is paused", "the age of what is owed is still to be corrected")
 	require.Contains(t, run(2, "subscription", "release", "orders", "none"), `topic "orders" has no event subscription "none"`)
+
+	n.subscribe("orders", "audited", "http://127.0.0.1:1/")
+	require.Equal(t, "paused", asJSON("subscription", "pause", "orders", "audited")["hold"])
+	resumed := asJSON("subscription", "resume", "orders", "audited")
+	require.Equal(t, object{
+		"topic": "orders", "name": "audited", "provisioningState": "Succeeded", "hold": nil, "holdCause": nil, "holdSince": nil, "holdUntil": nil, "heldDeliveries": 0.0,
+	}, resumed)
+	require.Equal(t, resumed, asJSON("subscription", "release", "orders", "audited"), "releasing what is not on probation is nothing")
 
 	require.Regexp(t, `(?m)^state +dead_lettered$`, run(0, "delivery", "show", id(1)))
 	require.Equal(t, "postrider: delivery 7777 does not exist\n", run(2, "delivery", "show", "7777"))
@@ -50,6 +65,6 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	for _, args := range [][]string{{}, {"4"}, {shown.SystemID, "--topic", "orders"}, {"--topic", "orders"}, {"--subject", "a"}} {
 		run(2, append([]string{"event", "erase"}, args...)...)
 	}
-	require.Equal(t, []string{"delivery_canceled", "delivery_dead_lettered", "subscription_paused", "subscription_resumed", "event_erased", "event_erased", "subject_erased"},
+	require.Equal(t, []string{"delivery_canceled", "delivery_dead_lettered", "subscription_paused", "subscription_resumed", "subscription_paused", "subscription_resumed", "subscription_released", "event_erased", "event_erased", "subject_erased"},
 		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli' AND address IS NULL"))
 }

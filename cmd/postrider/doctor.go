@@ -25,6 +25,7 @@ type doctorCmd struct {
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
 	return `Nothing is changed. Each finding is ok, warn or fail, and says what to do. The exit code is 1 where something fails. docs/cli.md lists what is looked at.
+The stored endpoints are judged by their addresses (50 hosts at most); nothing connects to them.
 --allow-cidr, --allow-http, --delivery-proxy, --max-conns and the encryption key are those that serve has, from the environment as there.
 
 Examples:
@@ -78,7 +79,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 		return err
 	}
 	var found findings
-	c.look(ctx, &found)
+	c.look(ctx, &found, out)
 	for _, url := range c.Endpoint {
 		judgeEgress(ctx, &found, url, out)
 	}
@@ -102,7 +103,7 @@ func printFindings(w io.Writer, found findings) {
 }
 
 // look goes as far as the database lets it.
-func (c *doctorCmd) look(ctx context.Context, found *findings) {
+func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
 	open := store.OpenPool
 	if c.PgBouncer {
 		open = store.OpenPoolThroughPgBouncer
@@ -123,7 +124,9 @@ func (c *doctorCmd) look(ctx context.Context, found *findings) {
 		return
 	}
 	judgeServer(found, seen, asked.Add(time.Since(asked)/2))
-	c.lookAtOwn(ctx, found, pool, seen)
+	if c.lookAtOwn(ctx, found, pool, seen) {
+		judgeStored(ctx, found, pool, out)
+	}
 }
 
 // reach is about the way to the database: whether it answers, and whether a pooler is on it.
@@ -157,26 +160,27 @@ func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Po
 	return true
 }
 
-func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *store.Checkup) {
+// lookAtOwn is about what is ours in the database; it reports whether that can be read.
+func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *store.Checkup) bool {
 	status, err := migrations.ReadStatus(ctx, pool)
 	switch {
 	case err != nil:
 		found.fail("schema", fmt.Sprintf("its version cannot be read: %v", err), "connect as the role that migrated the database, or give this one rights on schema postrider_internal")
-		return
+		return false
 	case status.Current > status.Target:
 		found.warn("schema", fmt.Sprintf("the database is at version %d, this program knows %d", status.Current, status.Target), "use the program that the nodes run: this one is older")
 	case !status.Ready():
 		found.fail("schema", fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target), "run: postrider migrate up")
-		return
+		return false
 	default:
 		found.ok("schema", "version %d, which this program knows", status.Current)
 	}
 	if err := seen.ReadOwn(ctx, pool, []string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}); err != nil {
 		found.fail("tables", fmt.Sprintf("what is in the database cannot be read: %v", err), "connect as the role that migrated the database")
-		return
+		return false
 	}
 	if !judgeRights(found, seen) {
-		return
+		return false
 	}
 	judgeTables(found, seen)
 	judgeHolders(found, seen)
@@ -184,6 +188,7 @@ func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpoo
 	judgeConnections(found, seen, c.MaxConns)
 	judgeNodes(found, seen)
 	c.tryKey(ctx, found, pool)
+	return true
 }
 
 func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.Pool) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -136,6 +137,35 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 			require.NotContains(t, mustJSON(t, found), "secret")
 		})
 	}
+}
+
+// What is stored is judged by its addresses, and nothing connects to it.
+func TestDoctorJudgesStoredEndpoints(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	requireFinding(t, doctorSays(t, 1, db.env()), "ok", "egress", "no event subscription has an endpoint yet")
+	n := startNode(t, db, "--role", "api")
+	n.topic("orders")
+	n.subscribe("orders", "billing", "http://127.0.0.1:1/in?code=secret")
+	n.subscribe("orders", "audit", "http://127.0.0.1:1/other")
+	allowed := []string{"--allow-cidr", "127.0.0.0/8"}
+	requireFinding(t, doctorSays(t, 1, db.env(), allowed...), "ok", "egress", "1 host of stored endpoints may be called")
+	refused := doctorSays(t, 1, db.env(), "--allow-cidr", "10.0.0.0/8")["egress"]
+	require.Equal(t, "warn", refused.Level)
+	require.Contains(t, refused.Says, "of 2 event subscriptions, such as orders/audit: ")
+	require.Contains(t, refused.Remedy, "--allow-cidr")
+	require.Contains(t, refused.Remedy, "if the service has other flags")
+
+	db.exec("UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://nowhere.invalid/in' WHERE name = 'audit'")
+	unknown := doctorSays(t, 1, db.env(), allowed...)["egress"]
+	require.Equal(t, "warn", unknown.Level)
+	require.Contains(t, unknown.Says, "of 1 event subscription, such as orders/audit: https://nowhere.invalid")
+	requireFinding(t, doctorSays(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok", "egress", "the proxy decides")
+
+	for i := range judgedHosts {
+		n.subscribe("orders", fmt.Sprintf("more-%d", i), fmt.Sprintf("http://127.0.0.1:%d/", 9000+i))
+	}
+	require.Contains(t, doctorSays(t, 1, db.env(), allowed...)["egress"].Says, "2 further hosts of stored endpoints")
 }
 
 // A name may lead to several addresses: those that may not be called are told one by one.

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"postrider/policy"
@@ -21,37 +20,14 @@ const egressTimeout = 5 * time.Second
 
 // judgeEgress judges an endpoint as the service does when it calls one, and connects to it. What it says names no query, which may be a secret.
 func judgeEgress(ctx context.Context, found *findings, endpoint string, out egress) {
-	const check = "egress"
-	u, err := policy.EndpointURL(endpoint, out.allow)
-	if err == nil && !out.allowHTTP {
-		err = policy.PlainEndpoint(u, out.allow)
+	u, open, may := judgeAddresses(ctx, found, endpoint, out)
+	switch {
+	case !may:
+	case out.proxy != nil:
+		found.ok("egress", "%s has a URL that may be called; where its name leads, the proxy decides", policy.BaseURL(u))
+	default:
+		judgeConnection(ctx, found, u, open)
 	}
-	if err == nil && out.proxy != nil {
-		err = policy.ProxiedPort(u)
-	}
-	if err != nil {
-		found.fail(check, fmt.Sprintf("the endpoint: %v", err), egressRemedy(u))
-		return
-	}
-	host := policy.BaseURL(u)
-	if out.proxy != nil {
-		found.ok(check, "%s has a URL that may be called; where its name leads, the proxy decides", host)
-		return
-	}
-	addresses, err := lookUp(ctx, u.Hostname())
-	if err != nil {
-		found.fail(check, fmt.Sprintf("%s: %v", host, err), "mend the name, or this machine's resolver: attempts end as ResolutionError")
-		return
-	}
-	open, refused := out.judge(u, addresses)
-	if len(open) == 0 {
-		found.fail(check, host+": "+strings.Join(refused, "; "), egressRemedy(u))
-		return
-	}
-	if len(refused) > 0 {
-		found.warn(check, fmt.Sprintf("%s: of %s, %s", host, plural(len(addresses), "address"), strings.Join(refused, "; ")), "attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
-	}
-	judgeConnection(ctx, found, u, open)
 }
 
 // egressRemedy is what opens an endpoint that is refused; u is nil where it is no URL.

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"time"
 
 	"postrider/store"
 )
@@ -10,6 +10,7 @@ import (
 // oneSubscription is what these verbs take.
 type oneSubscription struct {
 	databaseFlags
+	outputFlag
 	Topic        string `arg:"" help:"Name of the topic."`
 	Subscription string `arg:"" help:"Name of the event subscription."`
 }
@@ -20,9 +21,28 @@ func (c *oneSubscription) change(ctx context.Context, done string, change func(c
 		if err := change(ctx, o); err != nil {
 			return err
 		}
-		_, err := fmt.Printf("Event subscription %s of topic %s: %s.\n", c.Subscription, c.Topic, done)
-		return err
+		now := func() (any, error) {
+			held, err := o.Holding(ctx, c.Topic, c.Subscription)
+			if err != nil {
+				return nil, err
+			}
+			return shownHold{c.Topic, c.Subscription, held.ProvisioningState, held.Hold, held.HoldCause, held.HoldSince, held.HoldUntil, held.HeldDeliveries}, nil
+		}
+		return c.did(now, "Event subscription %s of topic %s: %s.", c.Subscription, c.Topic, done)
 	})
+}
+
+// shownHold is what these verbs print as JSON: how the event subscription is held, as the view postrider.event_subscriptions has it. All of
+// its settings, which the API answers, take the service's key.
+type shownHold struct {
+	Topic             string     `json:"topic"`
+	Name              string     `json:"name"`
+	ProvisioningState string     `json:"provisioningState"`
+	Hold              *string    `json:"hold"`
+	HoldCause         *string    `json:"holdCause"`
+	HoldSince         *time.Time `json:"holdSince"`
+	HoldUntil         *time.Time `json:"holdUntil"`
+	HeldDeliveries    int64      `json:"heldDeliveries"`
 }
 
 type pauseCmd struct {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"postrider/store"
@@ -41,6 +39,7 @@ type keysRotateCmd struct {
 	databaseFlags
 	encryptionFlags
 	logFlags
+	outputFlag
 }
 
 // Help is shown by keys rotate --help.
@@ -81,16 +80,30 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return tellRotation(os.Stdout, sealer.KeyID(), sealed, retired)
+	now := func() (any, error) {
+		return rotatedKeys{sealer.KeyID(), rotatedRows{sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"]}, append([]string{}, retired...)}, nil
+	}
+	return c.did(now, "%s", tellRotation(sealer.KeyID(), sealed, retired))
 }
 
-func tellRotation(out io.Writer, key string, sealed map[string]int, retired []string) error {
+// rotatedKeys is what keys rotate prints as JSON.
+type rotatedKeys struct {
+	KeyID   string      `json:"keyId"`
+	Sealed  rotatedRows `json:"sealed"`
+	Retired []string    `json:"retired"`
+}
+
+// rotatedRows are how many were sealed anew.
+type rotatedRows struct {
+	Topics             int `json:"topics"`
+	EventSubscriptions int `json:"eventSubscriptions"`
+	Handshakes         int `json:"handshakes"`
+}
+
+func tellRotation(key string, sealed map[string]int, retired []string) string {
 	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, plural(sealed["topics"], "topic"), plural(sealed["event_subscriptions"], "event subscription"), plural(sealed["handshakes"], "handshake"))
 	if len(retired) == 0 {
-		text += "No other key was in use.\n"
-	} else {
-		text += fmt.Sprintf("Retired: %s. POSTRIDER_PREVIOUS_ENCRYPTION_KEYS is needed no longer.\n", strings.Join(retired, ", "))
+		return text + "No other key was in use."
 	}
-	_, err := io.WriteString(out, text)
-	return err
+	return text + fmt.Sprintf("Retired: %s. POSTRIDER_PREVIOUS_ENCRYPTION_KEYS is needed no longer.", strings.Join(retired, ", "))
 }

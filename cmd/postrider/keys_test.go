@@ -137,4 +137,6 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	require.Contains(t, r.stderr, "is retired: set POSTRIDER_ENCRYPTION_KEY to the one that took its place")
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate")
 	require.Contains(t, r.stdout, "No other key was in use")
+	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate", "-o", "json")
+	require.JSONEq(t, `{"keyId":"`+fresh+`","sealed":{"topics":0,"eventSubscriptions":0,"handshakes":0},"retired":[]}`, r.stdout)
 }

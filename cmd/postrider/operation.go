@@ -55,6 +55,7 @@ func (c *deadletterEventsCmd) Run(ctx context.Context) error {
 
 type deadletterCancelCmd struct {
 	databaseFlags
+	outputFlag
 	Operation string `arg:"" help:"Id of the operation; postrider.operations lists them."`
 }
 
@@ -74,8 +75,14 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Printf("Operation %s %s.\n", id, either(canceled, "was canceled", "was over already"))
-		return err
+		now := func() (any, error) {
+			operation, err := letters.Operation(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return server.DescribeOperation(operation), nil
+		}
+		return c.did(now, "Operation %s %s.", id, either(canceled, "was canceled", "was over already"))
 	})
 }
 

@@ -42,6 +42,30 @@ func (f outputFlag) print(value any, table func(io.Writer)) error {
 	return w.Flush()
 }
 
+// did says what a verb has done: in a line, or as JSON, of what there is now. That is read only where it is asked for.
+func (f outputFlag) did(now func() (any, error), format string, args ...any) error {
+	if f.Output != "json" {
+		_, err := fmt.Printf(format+"\n", args...)
+		return err
+	}
+	value, err := now()
+	if err != nil {
+		return fmt.Errorf("it was done, but how things are now cannot be read: %w", err)
+	}
+	return f.print(value, nil)
+}
+
+// gone is what there is of something that was deleted.
+func gone(namesAndValues ...string) func() (any, error) {
+	return func() (any, error) {
+		o := object{"deleted": true}
+		for pair := range slices.Chunk(namesAndValues, 2) {
+			o[pair[0]] = pair[1]
+		}
+		return o, nil
+	}
+}
+
 type policyListCmd struct {
 	databaseFlags
 	outputFlag

@@ -17,6 +17,7 @@ import (
 
 type policyPutCmd struct {
 	databaseFlags
+	outputFlag
 	Name string `arg:"" help:"Name of the policy; no built-in one's."`
 	ifMatchFlag
 	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
@@ -56,13 +57,20 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return policyError(c.Name, "batching must stay true: ", err)
 		}
-		_, err = fmt.Printf("Retry policy %s was %s.\n", c.Name, either(made, "made", "replaced"))
-		return err
+		now := func() (any, error) {
+			stored, err := c.find(ctx, c.Name)
+			if err != nil {
+				return nil, err
+			}
+			return server.DescribePolicy(&stored.Policy, stored.Version), nil
+		}
+		return c.did(now, "Retry policy %s was %s.", c.Name, either(made, "made", "replaced"))
 	})
 }
 
 type policyDeleteCmd struct {
 	databaseFlags
+	outputFlag
 	ifMatchFlag
 	Name string `arg:"" help:"Name of the policy."`
 }
@@ -82,8 +90,7 @@ func (c *policyDeleteCmd) Run(ctx context.Context) error {
 		if err := store.RemovePolicy(asVerb(ctx), pool, c.Name, when...); err != nil {
 			return policyError(c.Name, "", err)
 		}
-		_, err := fmt.Printf("Retry policy %s was deleted.\n", c.Name)
-		return err
+		return c.did(gone("name", c.Name), "Retry policy %s was deleted.", c.Name)
 	})
 }
 

@@ -102,6 +102,8 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(original.stdout), 0o600))
 		put := postrider(t, db.env(), "policy", "put", "own-"+name, "-f", file)
 		require.Zero(t, put.code, put.stderr)
+		asJSON := postrider(t, db.env(), "policy", "put", "own-"+name, "-f", file, "-o", "json")
+		require.Equal(t, postrider(t, db.env(), "policy", "show", "own-"+name, "-o", "json").stdout, asJSON.stdout)
 		var want, got map[string]any
 		require.NoError(t, json.Unmarshal([]byte(original.stdout), &want))
 		require.NoError(t, json.Unmarshal([]byte(postrider(t, db.env(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))

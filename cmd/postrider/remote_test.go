@@ -56,7 +56,7 @@ func TestVerbsOfTheAPI(t *testing.T) {
 	r := newRemote(t)
 	t.Run("verbs", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *remote){
-			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "refusals": refusedVerbs, "publish": publishVerb, "listen": listenVerb,
+			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "refusals": refusedVerbs, "publish": publishVerb, "listen": listenVerb,
 			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate, "apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -90,6 +90,8 @@ func topicVerbs(t *testing.T, r *remote) {
 		"--duplicate-detection-window-in-minutes", "5", "--if-match", stale)
 	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--if-match", stale).stderr, `"topics-b" is in none of the versions that If-Match names`)
 	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b", "--if-match", "*").stdout)
+	r.topic("topics-c")
+	require.Equal(t, object{"name": "topics-c", "deleted": true}, r.object(t, "topic", "delete", "topics-c"))
 	require.Equal(t, "postrider: topic \"topics-b\" does not exist\n", r.run(t, 1, "topic", "show", "topics-b").stderr)
 }
 

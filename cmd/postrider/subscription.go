@@ -25,6 +25,12 @@ type subscriptionCmd struct {
 	Pause      pauseCmd      `cmd:"" help:"Hold an event subscription's deliveries until it is resumed."`
 	Resume     resumeCmd     `cmd:"" help:"End a pause."`
 	Release    releaseCmd    `cmd:"" help:"End a probation without waiting for its probe."`
+	Probe      probeCmd      `cmd:"" help:"Let one delivery through a probation now."`
+
+	Validate       validateCmd       `cmd:"" help:"Run the validation handshake with the endpoint again."`
+	TestDelivery   testDeliveryCmd   `cmd:"" help:"Send a sample event to an event subscription alone."`
+	Reveal         revealCmd         `cmd:"" help:"Show the endpoint's whole URL and the custom headers, secrets included."`
+	SigningSecrets signingSecretsCmd `cmd:"" help:"Show the secrets that deliveries are signed with, or replace the newest."`
 }
 
 type testFilterCmd struct {
@@ -123,12 +129,16 @@ func (c *testFilterCmd) events(ctx context.Context, pool *pgxpool.Pool, topic *s
 	return events, nil
 }
 
-// printTested has a line for each event, and one for each further clause that it did not pass.
+// printTested has a line for each event, and one for each further clause that it did not pass. events are nil where the server has looked at them.
 func printTested(w io.Writer, events []event.Event, tested server.FilterResults) {
-	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tWANTED\tCLAUSE\tWHY NOT")
+	known := events != nil || len(tested.Value) == 0
+	fmt.Fprintln(w, "EVENT ID\t"+either(known, "TYPE\tSUBJECT\t", "")+"WANTED\tCLAUSE\tWHY NOT")
 	wanted := 0
 	for i, result := range tested.Value {
-		line := fmt.Sprintf("%s\t%s\t%s\t", cell(result.Id), cell(events[i].Type), cell(events[i].Subject))
+		line := cell(result.Id) + "\t"
+		if known {
+			line += fmt.Sprintf("%s\t%s\t", cell(events[i].Type), cell(events[i].Subject))
+		}
 		if result.Matched {
 			wanted++
 			fmt.Fprintln(w, line+"yes\t\t")
@@ -137,7 +147,7 @@ func printTested(w io.Writer, events []event.Event, tested server.FilterResults)
 		for _, clause := range result.Clauses {
 			if !clause.Passed {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", line, clause.Clause, oneLine(*clause.Why))
-				line = "\t\t\t"
+				line = either(known, "\t\t\t", "\t")
 			}
 		}
 	}

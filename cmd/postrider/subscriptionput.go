@@ -205,6 +205,7 @@ func (c *subscriptionShowCmd) Run(ctx context.Context) error {
 
 type subscriptionDeleteCmd struct {
 	oneRemoteSubscription
+	outputFlag
 	ifMatchFlag
 }
 
@@ -222,8 +223,7 @@ func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
 	if err := client.call(ctx, http.MethodDelete, subscriptionURL(c.Topic, c.Subscription), nil, nil, c.headers()...); err != nil {
 		return err
 	}
-	_, err = fmt.Printf("Event subscription %s of topic %s was deleted.\n", c.Subscription, c.Topic)
-	return err
+	return c.did(gone("topic", c.Topic, "name", c.Subscription), "Event subscription %s of topic %s was deleted.", c.Subscription, c.Topic)
 }
 
 // printSubscription has a line for each setting; what there is none of has none.

@@ -15,6 +15,8 @@ type topicCmd struct {
 	Show   topicShowCmd   `cmd:"" help:"Show a topic."`
 	Keys   topicKeysCmd   `cmd:"" help:"Show a topic's access keys, or renew one."`
 	Delete topicDeleteCmd `cmd:"" help:"Delete a topic that has no event subscriptions."`
+
+	TestFilter topicTestFilterCmd `cmd:"" help:"Show which events a filter would want that no event subscription has yet, and which clause decided."`
 }
 
 type topicCreateCmd struct {
@@ -219,6 +221,7 @@ func (c *topicKeysCmd) Run(ctx context.Context) error {
 
 type topicDeleteCmd struct {
 	oneTopic
+	outputFlag
 	ifMatchFlag
 }
 
@@ -236,6 +239,5 @@ func (c *topicDeleteCmd) Run(ctx context.Context) error {
 	if err := client.call(ctx, http.MethodDelete, topicURL(c.Topic), nil, nil, c.headers()...); err != nil {
 		return err
 	}
-	_, err = fmt.Printf("Topic %s was deleted.\n", c.Topic)
-	return err
+	return c.did(gone("name", c.Topic), "Topic %s was deleted.", c.Topic)
 }

@@ -16,6 +16,7 @@ import (
 type userCmd struct {
 	Add      userAddCmd      `cmd:"" help:"Add somebody who may sign in to the dashboard."`
 	List     userListCmd     `cmd:"" help:"List the users."`
+	Show     userShowCmd     `cmd:"" help:"Show a user."`
 	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end."`
 	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions end, and so does a lock-out."`
 	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions end."`
@@ -63,8 +64,20 @@ func ask(question string) (string, error) {
 	return string(raw), nil
 }
 
+// userNow is what a user is, as the API tells it.
+func userNow(ctx context.Context, a *store.Access, name string) func() (any, error) {
+	return func() (any, error) {
+		u, err := a.User(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return server.DescribeUser(u), nil
+	}
+}
+
 type userAddCmd struct {
 	databaseFlags
+	outputFlag
 	passwordFlag
 	Name string `arg:"" help:"Name to sign in with."`
 	Role string `required:"" enum:"viewer,operator,admin" help:"What they may do: viewer, operator or admin." placeholder:"ROLE"`
@@ -90,8 +103,7 @@ func (c *userAddCmd) Run(ctx context.Context) error {
 		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role), Password: &password}); err != nil {
 			return err
 		}
-		_, err = fmt.Printf("User %s was added, with the role %s.\n", c.Name, c.Role)
-		return err
+		return c.did(userNow(ctx, a, c.Name), "User %s was added, with the role %s.", c.Name, c.Role)
 	})
 }
 
@@ -135,8 +147,32 @@ func userState(u *store.User) string {
 	}
 }
 
+type userShowCmd struct {
+	databaseFlags
+	outputFlag
+	Name string `arg:"" help:"Name of the user."`
+}
+
+// Help is shown by user show --help.
+func (userShowCmd) Help() string { return "Example:\n  postrider user show anna" }
+
+// Run executes user show.
+func (c *userShowCmd) Run(ctx context.Context) error {
+	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		u, err := a.User(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		return c.print(server.DescribeUser(u), func(w io.Writer) {
+			printNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions, "last signed in", momentOr("never", u.LastSignInAt),
+				"failed sign-ins", u.FailedSignIns, "added", u.CreatedAt, "added by", u.CreatedBy)
+		})
+	})
+}
+
 type userRoleCmd struct {
 	databaseFlags
+	outputFlag
 	Name string `arg:"" help:"Name of the user."`
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
@@ -153,13 +189,13 @@ func (c *userRoleCmd) Run(ctx context.Context) error {
 		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role)}); err != nil {
 			return err
 		}
-		_, err := fmt.Printf("User %s has the role %s.\n", c.Name, c.Role)
-		return err
+		return c.did(userNow(ctx, a, c.Name), "User %s has the role %s.", c.Name, c.Role)
 	})
 }
 
 type userPasswordCmd struct {
 	databaseFlags
+	outputFlag
 	passwordFlag
 	Name string `arg:"" help:"Name of the user."`
 }
@@ -182,13 +218,13 @@ func (c *userPasswordCmd) Run(ctx context.Context) error {
 		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Password: &password}); err != nil {
 			return err
 		}
-		_, err = fmt.Printf("User %s has another password.\n", c.Name)
-		return err
+		return c.did(userNow(ctx, a, c.Name), "User %s has another password.", c.Name)
 	})
 }
 
 type userRemoveCmd struct {
 	databaseFlags
+	outputFlag
 	Name string `arg:"" help:"Name of the user."`
 }
 
@@ -203,7 +239,6 @@ func (c *userRemoveCmd) Run(ctx context.Context) error {
 		if err := a.DeleteUser(ctx, c.Name); err != nil {
 			return err
 		}
-		_, err := fmt.Printf("User %s was removed.\n", c.Name)
-		return err
+		return c.did(gone("name", c.Name), "User %s was removed.", c.Name)
 	})
 }
