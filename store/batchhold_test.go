@@ -85,7 +85,8 @@ func TestPromoteParksBatchesThatFindNoRoom(t *testing.T) {
 	due, err := b.store.Promote(t.Context(), store.Room{SubscriptionID: sub.ID, Jobs: 4})
 	require.NoError(t, err)
 	require.Equal(t, 3, due)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"), "room is counted in events")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' AND args ? 'b'"), "room is counted in events: %s",
+		b.text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
