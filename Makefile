@@ -15,10 +15,9 @@ build: ## Build bin/postrider
 dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl-C stops)
 	@exec $(BIN) dev $(ARGS)
 
-# Go begins with the packages that it is told of first: those that take longest, so that none of them is left over at the end. Most of their tests
-# wait for something, so that one package more than there are CPUs keeps these busy. vet is `make lint`'s, with more checks than here.
+# Go begins with the packages that it is told of first: those that take longest, so that none of them is left over at the end. vet is `make lint`'s, with more checks than here.
 test: ## Run all tests, against private PostgreSQL servers
-	$(GO) test -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m ./cmd/... ./store ./bench ./jobs ./web ./...
+	$(GO) test -vet=off -timeout 9m ./cmd/... ./store ./bench ./jobs ./web ./...
 
 # With the race detector everything that computes takes three times as long. bench, which measures, and cmd, whose tests drive a program that is
 # built as it is shipped, have nothing for it to see.

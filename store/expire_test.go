@@ -37,7 +37,7 @@ func TestExpireSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	at := b.store.Now().Add(300 * time.Millisecond)
+	at := b.store.Now().Add(3 * time.Second)
 	b.subscription(t, "orders", "alone", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	b.subscription(t, "orders", "batched", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC, s.MaxEventsPerBatch = &at, new(2) })
 	b.subscription(t, "orders", "lasting", nil)
