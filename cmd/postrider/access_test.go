@@ -110,9 +110,12 @@ func TestUserVerbs(t *testing.T) {
 	require.Contains(t, run(2, strings.Repeat("a", 5000), "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes")
 	require.Contains(t, run(2, password, "add", "bob", "--role", "viewer").stderr, "--password-stdin")
 	require.Contains(t, run(2, password, "add", "b b", "--role", "viewer", "--password-stdin").stderr, "name must be")
-	for _, verb := range [][]string{{"role", "bob", "viewer"}, {"password", "bob", "--password-stdin"}, {"remove", "bob"}} {
+	for _, verb := range [][]string{{"role", "bob", "viewer"}, {"password", "bob", "--password-stdin"}, {"disable", "bob"}, {"enable", "bob"}, {"remove", "bob"}} {
 		require.Contains(t, run(2, password, verb...).stderr, `there is no user "bob"`)
 	}
+	require.Equal(t, "User anna is kept out.\n", run(0, "", "disable", "anna").stdout)
+	require.Regexp(t, `(?m)^anna +viewer +disabled `, run(0, "", "list").stdout)
+	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
 	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna").stdout)
-	require.Equal(t, []string{"user_made", "user_replaced", "user_replaced", "user_deleted"}, one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
+	require.Equal(t, []string{"user_made", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"}, one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
 }

@@ -19,6 +19,8 @@ type userCmd struct {
 	Show     userShowCmd     `cmd:"" help:"Show a user."`
 	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end."`
 	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions end, and so does a lock-out."`
+	Disable  userDisableCmd  `cmd:"" help:"Keep a user out without removing them; their sessions end."`
+	Enable   userEnableCmd   `cmd:"" help:"Let a user in again who was kept out."`
 	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions end."`
 }
 
@@ -219,6 +221,48 @@ func (c *userPasswordCmd) Run(ctx context.Context) error {
 			return err
 		}
 		return c.did(userNow(ctx, a, c.Name), "User %s has another password.", c.Name)
+	})
+}
+
+type userDisableCmd struct {
+	databaseFlags
+	outputFlag
+	Name string `arg:"" help:"Name of the user."`
+}
+
+// Help is shown by user disable --help.
+func (userDisableCmd) Help() string {
+	return "Name, role and password stay, and removing is not undone. Whoever has the database's URL may keep out the last admin, too: user enable, or the admin token, lets one in again.\n\nExample:\n  postrider user disable anna"
+}
+
+// Run executes user disable.
+func (c *userDisableCmd) Run(ctx context.Context) error {
+	return c.setDisabled(ctx, c.outputFlag, c.Name, true, "User %s is kept out.")
+}
+
+type userEnableCmd struct {
+	databaseFlags
+	outputFlag
+	Name string `arg:"" help:"Name of the user."`
+}
+
+// Help is shown by user enable --help.
+func (userEnableCmd) Help() string { return "Example:\n  postrider user enable anna" }
+
+// Run executes user enable.
+func (c *userEnableCmd) Run(ctx context.Context) error {
+	return c.setDisabled(ctx, c.outputFlag, c.Name, false, "User %s may sign in again.")
+}
+
+func (f databaseFlags) setDisabled(ctx context.Context, out outputFlag, name string, disabled bool, done string) error {
+	return f.access(ctx, func(ctx context.Context, a *store.Access) error {
+		if _, err := a.User(ctx, name); err != nil {
+			return err
+		}
+		if _, err := a.PutUser(ctx, name, store.UserSpec{Disabled: &disabled}); err != nil {
+			return err
+		}
+		return out.did(userNow(ctx, a, name), done, name)
 	})
 }
 
