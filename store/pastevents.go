@@ -177,7 +177,7 @@ func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription strin
 // countNext counts among the next events of a day, and moves the place on.
 func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, filter *policy.Filter) (n int64, end bool, err error) {
 	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(readTimeout.Milliseconds())); err != nil {
+		if err := endAfter(ctx, tx, readTimeout); err != nil {
 			return err
 		}
 		next, err := place.scan(ctx, tx, scanStep)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readTime bounds each statement that answers a person. It is PostgreSQL's own timeout: a caller who merely leaves would leave it reading.
+// readTime bounds each statement that reads a page or a list for a person.
 const readTime = 5 * time.Second
 
 // Reader answers what people ask of what is stored. It holds no secret: a program without the encryption key has one, see ReaderOf.
@@ -27,7 +27,7 @@ func ReaderOf(pool *pgxpool.Pool) *Reader { return &Reader{pool} }
 func (r *Reader) reading(ctx context.Context, what string, read func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, r.pool, options, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(readTime.Milliseconds())); err != nil {
+		if err := endAfter(ctx, tx, readTime); err != nil {
 			return err
 		}
 		return read(tx)

@@ -9,13 +9,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readTimeout bounds what management and the dashboard read of the big tables.
+// readTimeout bounds what is read of dead letters and operations: their counting says by itself after countPatience how far it came, and needs the time to.
 const readTimeout = 10 * time.Second
 
-// collect reads with PostgreSQL's own timeout: a caller who merely leaves would leave it reading.
+// endAfter bounds each statement of tx. It is PostgreSQL's own timeout: a caller who merely leaves would leave it reading.
+func endAfter(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
+	_, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(limit.Milliseconds()))
+	return err
+}
+
+// collect reads within readTimeout.
 func collect[T any](ctx context.Context, pool *pgxpool.Pool, query string, args ...any) (found []T, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(readTimeout.Milliseconds())); err != nil {
+		if err := endAfter(ctx, tx, readTimeout); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, query, args...)

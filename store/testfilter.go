@@ -62,8 +62,7 @@ func lastEvents(ctx context.Context, pool *pgxpool.Pool, topicID int64, limit in
 SELECT schema, event_id, event_type, subject, source, data_version, body, CASE schema WHEN 'CustomEventSchema' THEN event_time END
   FROM postrider_internal.events WHERE topic_id = $1 AND erased_at IS NULL ORDER BY id DESC LIMIT $2`
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		// PostgreSQL's own timeout: a caller who merely leaves would leave it reading.
-		if _, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(timeout.Milliseconds())); err != nil {
+		if err := endAfter(ctx, tx, timeout); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, query, topicID, limit)
