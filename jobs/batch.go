@@ -51,7 +51,7 @@ func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) er
 	d.engine.store.Reach(store.PointFetched)
 	a := &batchAttempt{
 		attempt: attempt{
-			engine: d.engine, args: DeliverArgs{Subscription: job.Args.Subscription}, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1,
+			engine: d.engine, args: DeliverArgs{Subscription: job.Args.Subscription}, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,
 		},
 		batchID: job.Args.Batch,
 	}
@@ -80,7 +80,7 @@ func (a *batchAttempt) run(ctx context.Context) error {
 		return a.cancel(ctx)
 	}
 	for try, pump := 1, a.batchID == 0; ; try, pump = try+1, false {
-		batch, err := a.engine.store.LoadBatch(ctx, a.sub, a.jobID, pump)
+		batch, err := a.engine.store.LoadBatch(ctx, a.sub, a.job, pump)
 		if err != nil {
 			return err
 		}
@@ -104,10 +104,10 @@ func (a *batchAttempt) park(ctx context.Context) error {
 		return err
 	}
 	if a.batchID == 0 {
-		return a.engine.store.HoldOpen(ctx, a.args.Subscription, a.jobID, store.HoldAdmission)
+		return a.engine.store.HoldOpen(ctx, a.args.Subscription, a.job, store.HoldAdmission)
 	}
 	return a.engine.store.RecordBatch(context.Background(), store.BatchResult{Result: store.Result{
-		JobID: a.jobID, BatchID: a.batchID, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
+		JobToken: a.job, BatchID: a.batchID, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
 		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
 	}})
 }
@@ -117,7 +117,7 @@ func (a *batchAttempt) cancel(ctx context.Context) error {
 	if err := a.engine.store.CancelOwed(ctx, a.args.Subscription); err != nil {
 		return err
 	}
-	return a.engine.store.EndJob(ctx, a.jobID)
+	return a.engine.store.EndJob(ctx, a.job)
 }
 
 // turn says whether the batch may be sent now. Members whose turn has ended leave it first; a hold keeps the rest.
@@ -320,6 +320,6 @@ func (a *batchAttempt) record(verdict policy.Verdict, fates []store.Fate) error 
 }
 
 func (a *batchAttempt) named(r store.Result) store.Result {
-	r.BatchID, r.Events = a.batch.ID, len(a.batch.Members)
+	r.BatchID, r.BatchMade, r.Events = a.batch.ID, a.batch.CreatedAt, len(a.batch.Members)
 	return r
 }

@@ -55,8 +55,8 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	sub := b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 5)
 	b.run(t, "dead", "all")
-	var job int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id FROM postrider_internal.river_job").Scan(&job))
+	var job store.JobToken
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").Scan(&job.JobID, &job.JobMade))
 	batch, err := b.store.LoadBatch(t.Context(), sub, job, true)
 	require.NoError(t, err)
 	batch.Release()

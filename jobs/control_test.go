@@ -148,14 +148,14 @@ func TestControlFence(t *testing.T) {
 	})
 }
 
-// sameRow keeps the job row of a delivery for all its attempts, and for those that are made again: each gets the id of the one before.
+// sameRow keeps the job row of a delivery for all its attempts, and for those that are made again: each gets the id of the one before, and its time, that of the publish.
 const sameRow = `
 CREATE FUNCTION postrider_internal.keep_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_TABLE_NAME = 'deliveries' THEN
         NEW.job_id := OLD.job_id;
     ELSE
-        SELECT job_id INTO STRICT NEW.id FROM postrider_internal.deliveries WHERE id = (NEW.args ->> 'd')::bigint;
+        SELECT job_id, owed_since INTO STRICT NEW.id, NEW.created_at FROM postrider_internal.deliveries WHERE id = (NEW.args ->> 'd')::bigint;
     END IF;
     RETURN NEW;
 END $$;

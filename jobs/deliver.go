@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"postrider/event"
 	"postrider/policy"
@@ -57,21 +58,26 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	defer release()
 	defer d.engine.hands.forget(job.ID)
 	d.engine.store.Reach(store.PointFetched)
-	a := &attempt{engine: d.engine, args: job.Args, jobID: job.ID, reruns: job.Args.Reruns + job.Attempt - 1}
+	a := &attempt{engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
 	return d.engine.worked(a, a.run(ctx))
+}
+
+// tokenOf is the row of a job.
+func tokenOf(job *rivertype.JobRow) store.JobToken {
+	return store.JobToken{JobID: job.ID, JobMade: job.CreatedAt}
 }
 
 // worked is what River is told of a turn.
 func (e *Engine) worked(a *attempt, err error) error {
 	switch {
 	case err == nil:
-		e.ended.add(a.jobID) // recorded: the row is gone
+		e.ended.add(a.job.JobID) // recorded: the row is gone
 	case errors.Is(err, store.ErrNotFound):
 		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
 	case errors.Is(err, errInterrupted):
-		e.interrupted.add(a.jobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
+		e.interrupted.add(a.job.JobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
 	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
-		e.log.Warn("an attempt could not begin, trying again", "job", a.jobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
+		e.log.Warn("an attempt could not begin, trying again", "job", a.job.JobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)
 	}
 	return err
@@ -81,7 +87,7 @@ func (e *Engine) worked(a *attempt, err error) error {
 type attempt struct {
 	engine *Engine
 	args   DeliverArgs
-	jobID  int64
+	job    store.JobToken
 	reruns int
 	begun  bool // from here on a failure is a rerun: of this event, and perhaps with a request that was sent
 
@@ -139,11 +145,11 @@ func (a *attempt) run(ctx context.Context) error {
 
 // load reads the delivery, unless it came with the job.
 func (a *attempt) load(ctx context.Context) (*store.Work, error) {
-	if work := a.engine.hands.work(a.jobID); work != nil {
+	if work := a.engine.hands.work(a.job.JobID); work != nil {
 		return work, nil
 	}
 	for try := 1; ; try++ {
-		work, err := a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.jobID)
+		work, err := a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.job.JobID)
 		if err != nil || work.Fresh() || try == loadTries {
 			return work, err
 		}
@@ -176,7 +182,7 @@ func (a *attempt) park(ctx context.Context) error {
 		return err
 	}
 	return a.engine.store.Record(context.Background(), store.Result{
-		JobID: a.jobID, DeliveryID: a.args.Delivery, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
+		JobToken: a.job, DeliveryID: a.args.Delivery, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
 		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
 	})
 }
@@ -374,7 +380,7 @@ func (a *attempt) record(verdict policy.Verdict) error {
 
 func (a *attempt) result(verdict policy.Verdict) store.Result {
 	r := store.Result{
-		JobID: a.jobID, DeliveryID: a.work.DeliveryID, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict,
+		JobToken: a.job, DeliveryID: a.work.DeliveryID, SystemID: a.work.SystemID, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict,
 		DueAt: a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
 	}
 	if a.policy != nil {

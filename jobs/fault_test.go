@@ -121,9 +121,10 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	b := setup(t)
 	b.subscribe(t, "all", refusing, nil)
 	b.publishOne(t, "e")
-	var job, delivery int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id, id FROM postrider_internal.deliveries").Scan(&job, &delivery))
-	unknown := store.Result{JobID: job, DeliveryID: delivery, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"}}
+	var job store.JobToken
+	var delivery int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.JobMade, &delivery))
+	unknown := store.Result{JobToken: job, DeliveryID: delivery, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"}}
 	require.ErrorIs(t, b.store.Record(t.Context(), unknown), store.ErrPoison)
 	require.NoError(t, b.store.WaitRecording(t.Context()), "the others go on")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))

@@ -11,10 +11,12 @@ INSERT INTO postrider_internal.catalogue (version) VALUES (1);
 -- +goose StatementBegin
 -- Changes wait for one another on the catalogue's row, so that versions are committed in their order: a reader that has
 -- seen a version has seen every change up to it. Publishes only read the row and wait for nobody.
+--
+-- A version is the microsecond of its change: a failover that loses the last changes must not give their versions to others.
 CREATE FUNCTION postrider_internal.next_catalogue_version() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE newest bigint;
 BEGIN
-    UPDATE postrider_internal.catalogue SET version = version + 1 RETURNING version INTO newest;
+    UPDATE postrider_internal.catalogue SET version = greatest(version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) RETURNING version INTO newest;
     RETURN newest;
 END $$;
 

@@ -34,7 +34,7 @@ func (b *bundle) somebody(t *testing.T, statement string, args ...any) (end func
 }
 
 // recording records results at the same time, and counts those that are recorded.
-func (b *bundle) recording(t *testing.T, sub *store.Subscription, verdict policy.Verdict, deliveries, jobs []int64) *atomic.Int64 {
+func (b *bundle) recording(t *testing.T, sub *store.Subscription, verdict policy.Verdict, deliveries []int64, jobs []store.JobToken) *atomic.Int64 {
 	t.Helper()
 	var recorded atomic.Int64
 	for i := range deliveries {
@@ -114,7 +114,7 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 		if b.count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]) == int(resting.ID) {
 			sub, which = resting, 0
 		}
-		work, err := b.store.Load(t.Context(), d[i], sub.ID, j[i])
+		work, err := b.store.Load(t.Context(), d[i], sub.ID, j[i].JobID)
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 		r.Rest = work.Rest

@@ -23,6 +23,8 @@ type Batch struct {
 	ID int64
 	// CreatedAt is when it was cut.
 	CreatedAt time.Time
+	// Job is the row that this attempt was loaded for.
+	Job JobToken
 	// Members are the deliveries that are still in it, in the order in which every attempt sends them.
 	Members []Member
 }
@@ -81,21 +83,22 @@ SELECT clock_timestamp(), coalesce((SELECT hold FROM postrider_internal.event_su
 
 // LoadBatch reads the batch of a job, with its events. For a pump, a job whose arguments name no batch, it is cut first.
 // ErrNotFound: there is nothing to send, and the job is done with.
-func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, jobID int64, pump bool) (*Batch, error) {
+func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, token JobToken, pump bool) (*Batch, error) {
 	if pump {
-		if err := s.cutBatch(ctx, sub, jobID); err != nil {
+		if err := s.cutBatch(ctx, sub, token); err != nil {
 			return nil, err
 		}
 		s.Reach(PointClaim)
 	}
-	b, bytes, err := s.findBatch(ctx, sub, jobID)
+	b, bytes, err := s.findBatch(ctx, sub, token.JobID)
 	if err != nil {
 		return nil, err
 	}
+	b.Job = token
 	if b.release, err = s.loader.reserve(ctx, bytes); err != nil {
 		return nil, err
 	}
-	if err := s.fillBatch(ctx, b, jobID); err != nil {
+	if err := s.fillBatch(ctx, b, token.JobID); err != nil {
 		b.release()
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func batchSetup(t *testing.T, maxEvents, kilobytes int) (*bundle, *store.Subscri
 }
 
 type batchJob struct {
-	ID   int64
+	store.JobToken
 	Pump bool
 }
 
@@ -40,18 +40,18 @@ type batchJob struct {
 func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now() RETURNING id, args -> 'b' IS NULL AS pump`, node)
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now() RETURNING id AS job_id, created_at AS job_made, args -> 'b' IS NULL AS pump`, node)
 	require.NoError(t, err)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[batchJob])
 	require.NoError(t, err)
-	slices.SortFunc(jobs, func(a, b batchJob) int { return int(a.ID - b.ID) })
+	slices.SortFunc(jobs, func(a, b batchJob) int { return int(a.JobID - b.JobID) })
 	return jobs
 }
 
 // cut lets a job have its batch, cut by itself if it is a pump; nil where nothing was open.
 func cut(t *testing.T, s *store.Store, sub *store.Subscription, job batchJob) *store.Batch {
 	t.Helper()
-	batch, err := s.LoadBatch(t.Context(), sub, job.ID, job.Pump)
+	batch, err := s.LoadBatch(t.Context(), sub, job.JobToken, job.Pump)
 	if err != nil {
 		require.ErrorIs(t, err, store.ErrNotFound)
 		return nil
@@ -90,7 +90,7 @@ func eventIDs(batch *store.Batch) []string {
 }
 
 func batchResult(batch *store.Batch, sub *store.Subscription, verdict policy.Verdict, fates ...store.Fate) store.BatchResult {
-	r := result(0, *batch.JobID, sub, verdict)
+	r := result(0, batch.Job, sub, verdict)
 	r.BatchID, r.Events, r.Number = batch.ID, len(batch.Members), batch.Attempts+1
 	return store.BatchResult{Result: r, Bytes: 100, Fates: fates}
 }
@@ -244,7 +244,7 @@ func TestPumpsThatWaitEndTogether(t *testing.T) {
 	blocker, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = blocker.Rollback(context.Background()) }()
-	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].ID)
+	_, err = blocker.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", jobs[0].JobID)
 	require.NoError(t, err)
 	var cutters sync.WaitGroup
 	var sizes [20]int
@@ -331,13 +331,13 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE reruns = 1"))
 
 	job := b.count(t, "SELECT job_id FROM postrider_internal.batches")
-	after, err := b.store.LoadBatch(t.Context(), sub, int64(job), false)
+	after, err := b.store.LoadBatch(t.Context(), sub, store.JobToken{JobID: int64(job)}, false)
 	require.NoError(t, err)
 	defer after.Release()
 	require.Equal(t, before.Members, after.Members)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
 
-	_, err = b.store.LoadBatch(t.Context(), sub, *before.JobID, false)
+	_, err = b.store.LoadBatch(t.Context(), sub, before.Job, false)
 	require.ErrorIs(t, err, store.ErrNotFound, "the old token opens nothing")
 	err = b.store.RecordBatch(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, store.ErrNotFound)
@@ -407,7 +407,7 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	leave.Number, leave.Bytes, leave.Status, leave.Outcome = 0, 0, 0, ""
 	require.NoError(t, b.store.RecordBatch(t.Context(), leave))
 
-	again, err := b.store.LoadBatch(t.Context(), sub, *batch.JobID, false)
+	again, err := b.store.LoadBatch(t.Context(), sub, batch.Job, false)
 	require.NoError(t, err)
 	defer again.Release()
 	require.Equal(t, []string{"e-1", "e-2"}, eventIDs(again))

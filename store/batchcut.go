@@ -24,11 +24,11 @@ SELECT id, event_bytes, true, owed_since
          ORDER BY owed_since, id LIMIT $4) d WHERE attempts = 0`
 
 	// lockJobStatement: whoever does not find its own job row is nobody any more.
-	lockJobStatement = `SELECT id FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE`
+	lockJobStatement = `SELECT id FROM postrider_internal.river_job WHERE id = $1 AND created_at = $2 FOR UPDATE`
 
 	anyOpenStatement = `SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND open)`
 
-	endJobStatement = `DELETE FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[])`
+	endJobStatement = `DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, made) WHERE j.id = t.id AND j.created_at = t.made`
 
 	pumpStatement = `
 INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
@@ -93,11 +93,11 @@ type cutting struct {
 // cutBatch makes the next batch of an event subscription, with the pump's job as its token, and the next pump if something is
 // left. Where more is open than fits, further batches are cut with jobs of their own. It is committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (what is open
 // is then on hold as well), or the job is gone.
-func (s *Store) cutBatch(ctx context.Context, sub *Subscription, jobID int64) error {
+func (s *Store) cutBatch(ctx context.Context, sub *Subscription, token JobToken) error {
 	c := s.cutters.of(sub.ID)
-	p := c.enter(jobID)
+	p := c.enter(token)
 	if p == nil {
-		return fmt.Errorf("job %d: %w", jobID, ErrNotFound)
+		return token.gone()
 	}
 	cut := &cutting{cutter: c, pump: p, store: s, sub: sub}
 	began := time.Now()
@@ -109,13 +109,13 @@ func (s *Store) cutBatch(ctx context.Context, sub *Subscription, jobID int64) er
 	}
 	switch {
 	case errors.Is(err, errNothingCut):
-		return fmt.Errorf("job %d: %w", jobID, ErrNotFound)
+		return token.gone()
 	case errors.Is(err, ErrNotFound):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: cut a batch: %w", ErrUnavailable, err)
 	case hold != "":
-		return s.HoldOpen(ctx, sub.ID, jobID, hold)
+		return s.HoldOpen(ctx, sub.ID, token, hold)
 	}
 	if cut.later {
 		c.trust(began)
@@ -152,15 +152,15 @@ func (c *cutting) run(ctx context.Context) (hold string, err error) {
 
 // lock takes the token, keeps other nodes' pumps of the event subscription waiting, and reads what stands in the way.
 func (c *cutting) lock(ctx context.Context) (hold string, err error) {
-	w, rests, rest, jobID := Work{}, map[string]restRow{}, c.store.restOf(c.sub.ID), c.jobID
+	w, rests, rest, jobID := Work{}, map[string]restRow{}, c.store.restOf(c.sub.ID), c.token.JobID
 	batch := &pgx.Batch{}
 	batch.Queue("SELECT pg_advisory_xact_lock(727275, ($1::bigint % 2147483647)::int)", c.sub.ID)
-	batch.Queue(lockJobStatement, jobID).QueryRow(func(row pgx.Row) error { return row.Scan(&jobID) })
+	batch.Queue(lockJobStatement, jobID, c.token.JobMade).QueryRow(func(row pgx.Row) error { return row.Scan(&jobID) })
 	batch.Queue(turnStatement, c.sub.ID).QueryRow(func(row pgx.Row) error { return row.Scan(&w.readAt, &w.Hold, &w.TimeToLiveStopped) })
 	queueRests(batch, []*loadRequest{{rest: rest}}, rests)
 	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
-			return "", fmt.Errorf("job %d: %w", jobID, ErrNotFound)
+			return "", c.token.gone()
 		}
 		return "", err
 	}
@@ -227,7 +227,7 @@ func (c *cutting) end(ctx context.Context) error {
 		return err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(endJobStatement, c.jobs())
+	queueEnd(batch, c.jobs())
 	if more {
 		batch.Queue(pumpStatement, c.sub.ID, lookLater)
 	}
@@ -249,9 +249,9 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (nothing bool, 
 	first := false
 	batch := &pgx.Batch{}
 	batch.Queue(c.store.keeping(keepPlan))
-	batch.Queue(bindStatement, c.sub.ID, c.jobID, ids, of, bytes).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if others := c.taking(); len(others) > 0 {
-		batch.Queue(endJobStatement, others)
+		queueEnd(batch, others)
 	}
 	if left {
 		batch.Queue(pumpStatement, c.sub.ID, time.Duration(0))
@@ -318,7 +318,7 @@ const holdStep = 5000
 // holdOpenStatement is one step: what is open goes on hold, as long as the pump's job is there.
 const holdOpenStatement = `
 WITH token AS MATERIALIZED (
-    SELECT id FROM postrider_internal.river_job WHERE id = $2 FOR UPDATE
+    SELECT id FROM postrider_internal.river_job WHERE id = $2 AND created_at = $5 FOR UPDATE
 ), step AS MATERIALIZED (
     SELECT d.id FROM postrider_internal.deliveries d
      WHERE EXISTS (SELECT FROM token) AND d.subscription_id = $1 AND d.open
@@ -330,19 +330,25 @@ SELECT count(*) FROM step`
 
 // HoldOpen puts on hold what the next batches would have been cut from, and ends the pump that met the hold. It answers
 // ErrNotFound: there is nothing to send.
-func (s *Store) HoldOpen(ctx context.Context, subscription, jobID int64, hold string) error {
+func (s *Store) HoldOpen(ctx context.Context, subscription int64, token JobToken, hold string) error {
 	for n := holdStep; n > 0; {
-		if err := s.pool.QueryRow(ctx, holdOpenStatement, subscription, jobID, hold, holdStep).Scan(&n); err != nil {
+		if err := s.pool.QueryRow(ctx, holdOpenStatement, subscription, token.JobID, hold, holdStep, token.JobMade).Scan(&n); err != nil {
 			return fmt.Errorf("%w: hold what is open: %w", ErrUnavailable, err)
 		}
 	}
-	return s.EndJob(ctx, jobID)
+	return s.EndJob(ctx, token)
 }
 
 // EndJob deletes a job that has nothing to do, and answers ErrNotFound, which says so.
-func (s *Store) EndJob(ctx context.Context, jobID int64) error {
-	if _, err := s.pool.Exec(ctx, endJobStatement, []int64{jobID}); err != nil {
-		return fmt.Errorf("%w: end job %d: %w", ErrUnavailable, jobID, err)
+func (s *Store) EndJob(ctx context.Context, token JobToken) error {
+	if _, err := s.pool.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
+		return fmt.Errorf("%w: end job %d: %w", ErrUnavailable, token.JobID, err)
 	}
-	return fmt.Errorf("job %d: %w", jobID, ErrNotFound)
+	return token.gone()
+}
+
+func (t JobToken) gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrNotFound) }
+
+func queueEnd(batch *pgx.Batch, tokens []JobToken) {
+	batch.Queue(endJobStatement, column(tokens, func(t JobToken) int64 { return t.JobID }), column(tokens, func(t JobToken) time.Time { return t.JobMade }))
 }

@@ -91,11 +91,12 @@ func fitsBatchFlush() func(*batchRequest) bool {
 // on, a member with another fate leaves it: it ends, or gets a job of its own. batch_members keeps when and why.
 const recordBatchStatement = `
 WITH input AS (
-    SELECT r.*, r.owner_id AS batch_id, b.bytes FROM (` + resultInput + `) r JOIN unnest($1::bigint[], $31::bigint[]) AS b(job_id, bytes) ON b.job_id = r.job_id
+    SELECT r.*, r.owner_id AS batch_id, b.bytes FROM (` + resultInput + `) r JOIN unnest($1::bigint[], $32::bigint[]) AS b(job_id, bytes) ON b.job_id = r.job_id
 ), gone AS (
-    DELETE FROM postrider_internal.river_job WHERE id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict <> 'leave')) RETURNING id
+    DELETE FROM postrider_internal.river_job j USING input WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict <> 'leave')) AND j.id = input.job_id AND j.created_at = input.job_made RETURNING j.id
 ), kept AS MATERIALIZED (
-    SELECT id FROM postrider_internal.river_job WHERE id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict = 'leave')) FOR UPDATE
+    SELECT j.id FROM postrider_internal.river_job j JOIN input ON j.id = input.job_id AND j.created_at = input.job_made
+     WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict = 'leave')) FOR UPDATE OF j
 ), token AS MATERIALIZED (
     SELECT id FROM gone UNION ALL SELECT id FROM kept
 ), result AS MATERIALIZED (
@@ -109,7 +110,7 @@ WITH input AS (
            CASE coalesce(f.verdict, r.verdict) WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM result r
      CROSS JOIN LATERAL (SELECT d.id, d.attempts FROM postrider_internal.deliveries d WHERE d.batch_id = r.batch_id OFFSET 0) d
-      LEFT JOIN unnest($32::bigint[], $33::bigint[], $34::text[], $35::timestamptz[], $36::text[], $37::uuid[]) AS f(job_id, delivery_id, verdict, next_at, reason, dead_letter_id)
+      LEFT JOIN unnest($33::bigint[], $34::bigint[], $35::text[], $36::timestamptz[], $37::text[], $38::uuid[]) AS f(job_id, delivery_id, verdict, next_at, reason, dead_letter_id)
              ON f.job_id = r.job_id AND f.delivery_id = d.id
      WHERE f.delivery_id IS NOT NULL OR r.verdict NOT IN ('hold', 'leave')
 ), attempts AS (` + recordedAttempts + "NULL, batch_id" + recordedAttemptsFrom + `

@@ -17,6 +17,8 @@ import (
 // changed: a reload makes a new one.
 type Catalogue struct {
 	Version int64
+	// server is when the PostgreSQL that it was read from began. Another one, or one that was restored, may lack the last changes.
+	server time.Time
 
 	topics      map[string]*Topic
 	subsByTopic map[int64][]*Subscription
@@ -145,13 +147,13 @@ func (s *Store) Reload(ctx context.Context) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	old := s.catalogue.Load()
-	var version int64
+	var found Catalogue
 	var now time.Time
-	if err := s.pool.QueryRow(ctx, "SELECT version, clock_timestamp() FROM postrider_internal.catalogue").Scan(&version, &now); err != nil {
+	if err := s.pool.QueryRow(ctx, "SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue").Scan(&found.Version, &found.server, &now); err != nil {
 		return fmt.Errorf("read the catalogue's version: %w", err)
 	}
 	s.clock.Store(&moment{database: now, process: time.Now()})
-	if version == old.Version {
+	if found.Version == old.Version && found.server.Equal(old.server) {
 		return nil
 	}
 	// One snapshot for all tables: a catalogue never mixes two versions.
@@ -168,14 +170,22 @@ func (s *Store) Reload(ctx context.Context) error {
 	return nil
 }
 
+// readCatalogue reads what changed since old; all there is where old may have what this database never had, or has lost: a failover to
+// a standby, or a crash, that keeps less than was answered takes back changes, and their versions.
 func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (*Catalogue, error) {
+	var version int64
+	var server time.Time
+	if err := tx.QueryRow(ctx, "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalogue").Scan(&version, &server); err != nil {
+		return nil, err
+	}
+	if version < old.Version || !server.Equal(old.server) {
+		old = emptyCatalogue()
+	}
 	fresh := &Catalogue{
+		Version: version, server: server,
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList, policiesSeen: old.policiesSeen,
 		expiring: maps.Clone(old.expiring), now: s.Now, rules: maps.Clone(old.rules), timeScale: s.timeScale,
-	}
-	if err := tx.QueryRow(ctx, "SELECT version FROM postrider_internal.catalogue").Scan(&fresh.Version); err != nil {
-		return nil, err
 	}
 	topics, err := s.queryTopics(ctx, tx, "WHERE t.version > $1", old.Version)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestLoaderKeepsToItsMemory(t *testing.T) {
 	held := make(chan *store.Work, events)
 	for i := range d {
 		group.Go(func() {
-			work, err := small.Load(t.Context(), d[i], 0, j[i])
+			work, err := small.Load(t.Context(), d[i], 0, j[i].JobID)
 			require.NoError(t, err)
 			held <- work
 		})
@@ -213,7 +213,7 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
 	require.NoError(t, err)
 	d, j := b.fetched(t, "node-1")
-	work, err := b.store.Load(t.Context(), d[0], 0, j[0])
+	work, err := b.store.Load(t.Context(), d[0], 0, j[0].JobID)
 	require.NoError(t, err)
 	require.True(t, work.EventMissing)
 	work.Release()
@@ -232,7 +232,7 @@ func TestReclaimingWaitsForNobody(t *testing.T) {
 	_, j := b.fetched(t, "dead-node")
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0]) // being recorded
+	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0].JobID) // being recorded
 	require.NoError(t, err)
 	n, err := b.store.ReclaimFromLost(t.Context())
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func (c *cutters) of(subscription int64) *cutter {
 
 // pump is a job that wants a batch to be cut.
 type pump struct {
-	jobID int64
+	token JobToken
 	// others wait for the same and see nothing that this one does not: it takes their jobs along. Each publish brings a pump, and
 	// 90 of them waiting for their turn kept the places of the batches at their endpoint (600 events/s instead of 11,000).
 	others []*pump
@@ -72,8 +72,8 @@ type pump struct {
 }
 
 // enter waits for the turn of a job. nil: another pump took the job along, and it is gone. Else the pump must leave.
-func (c *cutter) enter(jobID int64) *pump {
-	p := &pump{jobID: jobID}
+func (c *cutter) enter(token JobToken) *pump {
+	p := &pump{token: token}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, p)
 	c.mu.Unlock()
@@ -110,13 +110,13 @@ func (c *cutter) trust(began time.Time) {
 }
 
 // jobs are those that end where the pump finds nothing to cut.
-func (p *pump) jobs() []int64 { return append(p.taking(), p.jobID) }
+func (p *pump) jobs() []JobToken { return append(p.taking(), p.token) }
 
 // taking are the jobs that end where it does.
-func (p *pump) taking() []int64 {
-	ids := make([]int64, 0, len(p.others)+1)
+func (p *pump) taking() []JobToken {
+	tokens := make([]JobToken, 0, len(p.others)+1)
 	for _, other := range p.others {
-		ids = append(ids, other.jobID)
+		tokens = append(tokens, other.token)
 	}
-	return ids
+	return tokens
 }

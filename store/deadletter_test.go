@@ -27,7 +27,7 @@ func (b *bundle) dead(t *testing.T, topic, prefix string, n int) (letters []uuid
 func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{node-1}'
-		WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, (args ->> 's')::bigint`)
+		WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, (args ->> 's')::bigint, created_at`)
 	require.NoError(t, err)
 	var results []store.Result
 	for rows.Next() {
@@ -35,7 +35,7 @@ func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
 			RetryPolicy: policy.DefaultName, Number: 1, StartedAt: time.Now(), Status: 400, Outcome: policy.OutcomeBadRequest,
 			Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded},
 		}
-		require.NoError(t, rows.Scan(&r.DeliveryID, &r.JobID, &r.SubscriptionID))
+		require.NoError(t, rows.Scan(&r.DeliveryID, &r.JobID, &r.SubscriptionID, &r.JobMade))
 		results = append(results, r)
 	}
 	require.NoError(t, rows.Err())

@@ -161,7 +161,7 @@ func TestErasedEventIsNotDelivered(t *testing.T) {
 	id := b.personal(t, "e", "people/anna")
 	d, j := b.fetched(t, "node-1")
 	b.exec(t, "UPDATE postrider_internal.events SET erased_at = now(), body = '', subject = '' WHERE id = $1", id)
-	work, err := b.store.Load(t.Context(), d[0], sub.ID, j[0])
+	work, err := b.store.Load(t.Context(), d[0], sub.ID, j[0].JobID)
 	require.NoError(t, err)
 	defer work.Release()
 	require.True(t, work.EventMissing)

@@ -29,7 +29,7 @@ type ExportResult struct {
 // Dead letters whose time to be tried is over are given up, so each is tried once at least, and once more at the end of that time.
 var recordExportStatement = `
 WITH gone AS (
-    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'export' RETURNING id
+    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'export' AND EXISTS (SELECT FROM postrider_internal.exports WHERE id = @id AND created_at = @created) RETURNING id
 ), standing AS MATERIALIZED (
     SELECT x.id FROM postrider_internal.exports x JOIN gone ON gone.id = x.job_id WHERE x.id = @id FOR UPDATE OF x
 ), found AS MATERIALIZED (
@@ -75,7 +75,7 @@ func (s *Store) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (d
 	}
 	var givenUp []uuid.UUID
 	err = tx.QueryRow(ctx, recordExportStatement, pgx.NamedArgs{
-		"job": r.Job, "id": r.Export.ID, "location": r.Location, "error": nullText(r.Error).String, "give_up": r.GiveUp, "unfit": unfit, "unfit_errors": whys,
+		"job": r.Job, "id": r.Export.ID, "created": r.Export.CreatedAt, "location": r.Location, "error": nullText(r.Error).String, "give_up": r.GiveUp, "unfit": unfit, "unfit_errors": whys,
 		"pause": policy.ExportPause(r.Export.Tries + 1),
 	}).Scan(&done.Written, &done.GivenUp, &done.Pending, &givenUp)
 	if err != nil || done.GivenUp == 0 {

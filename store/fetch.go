@@ -25,6 +25,15 @@ type Job struct {
 	AttemptedBy []string // the nodes, at most the last 100; this one is the last of them
 }
 
+// JobToken is a job row, of which only the statement that deletes it ends an attempt. Its id alone would not do: a failover may lose the
+// last commits, PostgreSQL gives their ids away again, and what an endpoint has answered about an event that is lost would end the
+// delivery of one that is not. So the row must also be of the same time.
+type JobToken struct {
+	JobID int64
+	// JobMade is the row's created_at, to the microsecond.
+	JobMade time.Time
+}
+
 // fetchStatement does what River's own does, and reads the table by keys alone: as a join, with what PostgreSQL believes of a
 // table that was empty when it was last vacuumed, the same fetch read all jobs there are.
 const fetchStatement = `

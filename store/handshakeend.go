@@ -25,7 +25,7 @@ type HandshakeResult struct {
 // validationUrl meanwhile gets the step and nothing else.
 var recordHandshakeStatement = `
 WITH gone AS (
-    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'handshake' RETURNING id
+    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'handshake' AND EXISTS (SELECT FROM postrider_internal.handshakes WHERE id = @id AND created_at = @created) RETURNING id
 ), standing AS MATERIALIZED (
     SELECT h.id, h.state = 'pending' AS pending FROM postrider_internal.handshakes h JOIN gone ON gone.id = h.job_id WHERE h.id = @id FOR UPDATE OF h
 ), moved AS (
@@ -63,7 +63,7 @@ func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err er
 func (s *Store) recordHandshake(ctx context.Context, db querier, r *HandshakeResult) (concluded bool, err error) {
 	args := stepArgs(&r.Step)
 	for name, value := range map[string]any{
-		"job": r.Job, "id": r.Handshake.ID, "state": string(r.State), "message": nullText(r.Message).String, "lifetime": CallbackLifetime,
+		"job": r.Job, "id": r.Handshake.ID, "created": r.Handshake.CreatedAt, "state": string(r.State), "message": nullText(r.Message).String, "lifetime": CallbackLifetime,
 		"after": r.After, "purpose": r.Handshake.Purpose, "node": s.node,
 	} {
 		args[name] = value

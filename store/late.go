@@ -18,6 +18,7 @@ const Note policy.VerdictAction = "note"
 // A late success ends the delivery only through the queued retry's job row, which it deletes: the row is the token of
 // the next attempt, and whoever runs it decides. One that runs, or that is locked at this moment by a fetch, is left alone. A
 // delivery on hold has no such row, and its own is the token: a release locks it.
+// Ids alone would not do, see JobToken: the event must be the one that was sent ($20), and of a batch the time at which it was made.
 // The delivery keeps its count of attempts: the answer belongs to one that is counted.
 const lateStatement = `
 WITH timed_out AS (
@@ -26,12 +27,12 @@ WITH timed_out AS (
     HAVING bool_and(NOT a.late)
 ), free AS (
     SELECT j.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id
-     WHERE $3 AND d.id = $1 AND j.state <> 'running' AND j.kind = 'deliver' AND EXISTS (SELECT FROM timed_out)
+     WHERE $3 AND d.id = $1 AND d.event_uuid = $20 AND j.state <> 'running' AND j.kind = 'deliver' AND EXISTS (SELECT FROM timed_out)
        FOR UPDATE OF j SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), held AS (
-    SELECT d.id FROM postrider_internal.deliveries d WHERE $3 AND d.id = $1 AND d.hold IS NOT NULL AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
+    SELECT d.id FROM postrider_internal.deliveries d WHERE $3 AND d.id = $1 AND d.event_uuid = $20 AND d.hold IS NOT NULL AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d WHERE d.id = $1 AND (d.job_id IN (SELECT id FROM gone) OR d.id IN (SELECT id FROM held)) RETURNING d.*
 ), ended AS (SELECT FROM finished
@@ -81,16 +82,16 @@ const (
 func (s *Store) RecordLate(ctx context.Context, r Result, why string) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
 	defer cancel()
-	statement, what := lateStatement, "delivery"
+	statement, what, which := lateStatement, "delivery", any(r.SystemID)
 	if r.BatchID != 0 {
-		statement, what = lateBatchStatement, "batch"
+		statement, what, which = lateBatchStatement, "batch", r.BatchMade
 	}
 	for range lateTries {
 		err = s.pool.QueryRow(ctx, statement,
 			r.owner(), r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
 			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
 			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),
-			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt, what,
+			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt, what, which,
 		).Scan(&ended)
 		if !isTransient(err) {
 			break

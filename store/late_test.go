@@ -22,6 +22,7 @@ func (b *bundle) timedOut(t *testing.T, sub *store.Subscription, n int) []store.
 	for i := range results {
 		results[i] = result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
 		results[i].Status, results[i].Outcome = 0, policy.OutcomeTimedOut
+		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1", d[i]).Scan(&results[i].SystemID))
 		require.NoError(t, b.store.Record(t.Context(), results[i]))
 	}
 	return results

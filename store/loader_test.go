@@ -36,7 +36,7 @@ func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 			id      string
 			missing bool
 		}{{"e-0", false}, {"", true}, {"e-2", false}} {
-			work, err := b.store.Load(t.Context(), d[i], 0, j[i])
+			work, err := b.store.Load(t.Context(), d[i], 0, j[i].JobID)
 			require.NoError(t, err)
 			require.Equal(t, row.missing, work.EventMissing)
 			require.Equal(t, row.id, work.Event.ID)

@@ -131,7 +131,7 @@ func TestStatsCountTransactions(t *testing.T) {
 	require.Positive(t, stats.PublishTime.Sum)
 	require.Positive(t, stats.RecordTime.Sum)
 	require.Zero(t, stats.RecordFailures+stats.SweeperFinds+stats.WaitingPublishes+stats.WaitingPublishBytes+stats.WaitingResults)
-	n, err := b.store.Reclaim(t.Context(), j[1:3])
+	n, err := b.store.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
 	require.NoError(t, err)
 	require.Equal(t, int64(n), b.store.Stats().Reclaimed)
 }

@@ -37,7 +37,7 @@ const (
 WITH input AS (
     SELECT r.*, r.owner_id AS delivery_id FROM (` + resultInput + `) r
 ), gone AS (
-    DELETE FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) RETURNING id
+    DELETE FROM postrider_internal.river_job j USING input WHERE j.id = ANY ($1::bigint[]) AND j.id = input.job_id AND j.created_at = input.job_made RETURNING j.id
 ), result AS MATERIALIZED (
     SELECT input.*, CASE verdict WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
            CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
@@ -149,6 +149,7 @@ func resultColumns(node string, group []*recordRequest) []any {
 		node,
 		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.DueAt) }),
 		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.LastHold) }),
+		column(group, func(q *recordRequest) time.Time { return q.JobMade }),
 	}
 }
 

@@ -12,23 +12,24 @@ import (
 )
 
 // fetched marks jobs as River's fetch does and returns delivery and job of each.
-func (b *bundle) fetched(t *testing.T, node string) (deliveries, jobs []int64) {
+func (b *bundle) fetched(t *testing.T, node string) (deliveries []int64, jobs []store.JobToken) {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver' RETURNING (args ->> 'd')::bigint, id`, node)
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, created_at`, node)
 	require.NoError(t, err)
 	for rows.Next() {
-		var d, j int64
-		require.NoError(t, rows.Scan(&d, &j))
+		var d int64
+		var j store.JobToken
+		require.NoError(t, rows.Scan(&d, &j.JobID, &j.JobMade))
 		deliveries, jobs = append(deliveries, d), append(jobs, j)
 	}
 	require.NoError(t, rows.Err())
 	return deliveries, jobs
 }
 
-func result(delivery, job int64, sub *store.Subscription, verdict policy.Verdict) store.Result {
+func result(delivery int64, job store.JobToken, sub *store.Subscription, verdict policy.Verdict) store.Result {
 	return store.Result{
-		JobID: job, DeliveryID: delivery, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy, Number: 1, StartedAt: time.Now(),
+		JobToken: job, DeliveryID: delivery, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy, Number: 1, StartedAt: time.Now(),
 		Duration: time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy, Verdict: verdict,
 	}
 }
@@ -61,7 +62,7 @@ func TestRecordRetryMakesANewRow(t *testing.T) {
 	require.NoError(t, b.store.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
 	require.NoError(t, b.store.Record(t.Context(), result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedMarks: 2})))
 
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", j), "a job row never serves two attempts")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}), "a job row never serves two attempts")
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at = $1", soon.Truncate(time.Microsecond)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
@@ -103,9 +104,9 @@ func TestRecordOfAZombieChangesNothing(t *testing.T) {
 
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1", j[0]))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1", j[0].JobID))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1 AND attempts = 0"))
-	_, err = b.store.Load(t.Context(), d[0], 0, j[0])
+	_, err = b.store.Load(t.Context(), d[0], 0, j[0].JobID)
 	require.ErrorIs(t, err, store.ErrNotFound, "the old token opens nothing")
 }
 
@@ -122,7 +123,7 @@ func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 	require.Zero(t, n)
 	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
 	require.NoError(t, err)
-	n, err = b.store.ReclaimOwn(t.Context(), j[:1])
+	n, err = b.store.ReclaimOwn(t.Context(), []int64{j[0].JobID})
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "the one in memory stays, the one whose fetch was never answered is made again")
 	require.Zero(t, b.count(t, brokenTokens))

@@ -23,9 +23,11 @@ const (
 
 // Result is what became of one delivery attempt, or of a delivery's turn that ended without one (Number 0).
 type Result struct {
-	JobID          int64 // the token: nothing is recorded unless this row is still there
+	JobToken       // nothing is recorded unless this row is still there
 	DeliveryID     int64
 	BatchID        int64 // instead of DeliveryID where a batch was sent
+	SystemID       uuid.UUID // the delivery's event
+	BatchMade      time.Time // Batch.CreatedAt
 	SubscriptionID int64
 	RetryPolicy    string
 

@@ -318,14 +318,15 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 }
 
 // take fetches some jobs as River does, past those that others are fetching.
-func (b *bundle) take(t *testing.T, node string, limit int) (deliveries, jobs []int64) {
+func (b *bundle) take(t *testing.T, node string, limit int) (deliveries []int64, jobs []store.JobToken) {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE id = ANY (ARRAY (SELECT id FROM postrider_internal.river_job
-		WHERE state = 'available' ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING (args ->> 'd')::bigint, id`, node, limit)
+		WHERE state = 'available' ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING (args ->> 'd')::bigint, id, created_at`, node, limit)
 	require.NoError(t, err)
-	var d, j int64
-	_, err = pgx.ForEachRow(rows, []any{&d, &j}, func() error {
+	var d int64
+	var j store.JobToken
+	_, err = pgx.ForEachRow(rows, []any{&d, &j.JobID, &j.JobMade}, func() error {
 		deliveries, jobs = append(deliveries, d), append(jobs, j)
 		return nil
 	})

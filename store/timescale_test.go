@@ -36,7 +36,7 @@ func TestTimeScale(t *testing.T) {
 	hastened.publish(t, "orders", "e", 10)
 	d, j := b.fetched(t, "node-fast")
 	for i := range d {
-		work, err := fast.Load(t.Context(), d[i], sub.ID, j[i])
+		work, err := fast.Load(t.Context(), d[i], sub.ID, j[i].JobID)
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Minute)})
 		r.Rest = work.Rest
