@@ -390,7 +390,7 @@ COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no so
 
 CREATE VIEW postrider.nodes AS
 SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.sweeper_finds FROM postrider_internal.nodes n;
-COMMENT ON VIEW postrider.nodes IS 'Nodes that deliver and live: one row for each process.';
+COMMENT ON VIEW postrider.nodes IS 'Nodes that deliver: one row for each process, until it stops or another node finds it dead. beat_at tells whether it lives.';
 COMMENT ON COLUMN postrider.nodes.node IS 'Name of the process, the one in delivery_attempts.node.';
 COMMENT ON COLUMN postrider.nodes.host IS 'Machine it runs on.';
 COMMENT ON COLUMN postrider.nodes.version IS 'Version of the program.';

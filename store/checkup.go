@@ -34,6 +34,7 @@ type ServerFacts struct {
 	Clock               time.Time // the database's
 	Connections         int       // of clients, to any database of the server
 	OwnConnections      int       // of them postrider's to this database
+	SeesAll             bool      // also what sessions of other roles do (pg_read_all_stats)
 }
 
 // SettingOverride is a setting that a role or a database has for itself.
@@ -76,11 +77,14 @@ type NodeFacts struct {
 }
 
 const (
+	// Whose session it is, and to which database, everybody may see; what it is and does, only whoever has pg_read_all_stats. Nearly all that
+	// are somebody's are clients.
 	checkServer = `
 SELECT current_setting('server_version_num')::int AS version_number, current_setting('server_version') AS version, current_database()::text AS database, current_user::text AS role,
        pg_is_in_recovery() AS in_replica, current_setting('default_transaction_read_only') = 'on' AS read_only, clock_timestamp() AS clock,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int AS connections,
-       (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postrider' AND datname = current_database())::int AS own_connections`
+       (SELECT count(*) FROM pg_stat_activity WHERE coalesce(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL)::int AS connections,
+       (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postrider' AND datname = current_database())::int AS own_connections,
+       pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all`
 
 	checkSettings = `
 SELECT name, setting FROM pg_settings

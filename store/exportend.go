@@ -65,6 +65,8 @@ func (s *Store) RecordExport(ctx context.Context, r *ExportResult) (done Exporte
 	if err != nil {
 		return Exported{}, fmt.Errorf("record an export: %w", err)
 	}
+	s.stats.exported.Add(int64(done.Written))
+	s.stats.exportsGivenUp.Add(int64(done.GivenUp))
 	return done, nil
 }
 

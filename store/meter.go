@@ -14,8 +14,10 @@ const (
 	// meterKeys is how many counts are told apart, five to ten of each event subscription; what comes later is counted for all others together.
 	// meterBacklog is how many backlogs are. Both bound what a scrape has to carry.
 	meterKeys, meterBacklog = 10_000, 1000
-	// meterHeldLimit is how far held deliveries are counted: 100,000 take 20 to 40 ms.
+	// meterHeldLimit is how far held deliveries are counted, and dead letters that wait for their location: 100,000 take 20 to 40 ms.
 	meterHeldLimit = 100_000
+	// meterWait is how long a reading waits for a connection of the pool before it opens one of its own.
+	meterWait = time.Second
 	// Others stands for the topics and event subscriptions that are not told apart. No name has parentheses.
 	Others = "(others)"
 )
@@ -42,7 +44,8 @@ type Vitals struct {
 	// OwedDeliveries are not finished; OldestOwedSeconds is the age of the one that is owed for the longest.
 	OwedDeliveries    int64
 	OldestOwedSeconds float64
-	// Nodes that deliver, and how long ago the one that is silent for the longest wrote its last heartbeat, in seconds.
+	// Nodes that deliver and have written a heartbeat in the last 15 s. OldestBeatSeconds is how long ago the one that is silent for the longest
+	// wrote its last one, be it among them or not.
 	Nodes             int
 	OldestBeatSeconds float64
 	// PartitionDays is for how many days from today on there are partitions already.
@@ -51,6 +54,10 @@ type Vitals struct {
 	DeadJobs, DatabaseBytes int64
 	// OldestTransactionSeconds is the age of the oldest open transaction, of those that this role may see.
 	OldestTransactionSeconds float64
+	// UnexportedLetters are the dead letters that are still to be written to a location outside, up to 100,000 of them; OldestExportSeconds is
+	// for how long the oldest of the files that are being written has been tried, 0 where there is none.
+	UnexportedLetters   int64
+	OldestExportSeconds float64
 }
 
 // Reading is what a Meter has read.
@@ -103,7 +110,7 @@ func (m *Meter) Read(ctx context.Context) (*Reading, error) {
 
 func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 	r = &Reading{}
-	err = m.store.reading(ctx, "metrics", func(tx pgx.Tx) error {
+	err = m.store.readingAnyhow(ctx, "metrics", func(tx pgx.Tx) error {
 		if r.Totals, err = m.readTotals(ctx, tx); err != nil {
 			return err
 		}
@@ -113,7 +120,7 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 		if r.Held, err = rowsOf[Counted](ctx, tx, meterHeld, pgx.NamedArgs{"limit": meterHeldLimit}); err != nil {
 			return err
 		}
-		vitals, err := rowOf[Vitals](ctx, tx, meterVitals, nil)
+		vitals, err := rowOf[Vitals](ctx, tx, meterVitals, pgx.NamedArgs{"limit": meterHeldLimit})
 		if err != nil {
 			return err
 		}
@@ -129,6 +136,27 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 	}
 	r.Backlogs = fewer(r.Backlogs)
 	return r, nil
+}
+
+// readingAnyhow is reading for whoever tells others how the database is. Where the pool has no connection free it is done over one of its own:
+// that a node's connections are all busy is one thing, which the pool's own metrics tell, and that the database does not answer is another.
+func (s *Store) readingAnyhow(ctx context.Context, what string, read func(pgx.Tx) error) error {
+	patience, cancel := context.WithTimeout(ctx, meterWait)
+	defer cancel()
+	pooled, err := s.pool.Acquire(patience)
+	switch {
+	case err == nil:
+		defer pooled.Release()
+		return readingOver(ctx, pooled, what, read)
+	case patience.Err() == nil:
+		return readError(what, err)
+	}
+	own, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	if err != nil {
+		return readError(what, err)
+	}
+	defer hangUp(own)
+	return readingOver(ctx, own, what, read)
 }
 
 // fewer makes one of all but the largest backlogs.

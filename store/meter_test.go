@@ -1,9 +1,13 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
@@ -134,4 +138,80 @@ func TestStatsCountTransactions(t *testing.T) {
 	n, err := b.store.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
 	require.NoError(t, err)
 	require.Equal(t, int64(n), b.store.Stats().Reclaimed)
+}
+
+// Nobody removes the row of the last node that delivers when it is killed: it must not count as one that does.
+func TestMeterCountsNodesThatLive(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, node := range []string{"a", "b"} {
+		s, _ := newStore(t, b.url, node)
+		require.NoError(t, s.Register(t.Context(), "host"))
+	}
+	meter := b.store.NewMeter()
+	_, r := totals(t, meter)
+	require.Equal(t, 2, r.Vitals.Nodes)
+	require.Less(t, r.Vitals.OldestBeatSeconds, 15.0)
+	for left := 1; left >= 0; left-- {
+		b.exec(t, "UPDATE postrider_internal.nodes SET beat_at = beat_at - interval '1 hour' WHERE id = $1", []string{"a", "b"}[left])
+		store.ForgetReadings(meter)
+		_, r = totals(t, meter)
+		require.Equal(t, left, r.Vitals.Nodes)
+		require.GreaterOrEqual(t, r.Vitals.OldestBeatSeconds, 3600.0, "how silent it is, is told for as long as its row is there")
+	}
+}
+
+// That everybody waits for a connection does not look like a database that is away.
+func TestMeterReadsWhileThePoolIsBusy(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(context.Context, string, int) (*pgxpool.Pool, error){
+		"PostgreSQL itself": store.OpenPool, "the way through PgBouncer": store.OpenPoolThroughPgBouncer,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, s, pool, _ := leasing(t, open)
+			busy, err := pool.Acquire(t.Context())
+			require.NoError(t, err)
+			defer busy.Release()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			r, err := s.NewMeter().Read(ctx)
+			require.NoError(t, err)
+			require.Positive(t, r.Vitals.DatabaseBytes)
+
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err = s.NewMeter().Read(gone)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+	}
+}
+
+func TestMeterTellsOfExports(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	sub := b.subscription(t, "orders", "all", outside)
+	b.bury(t, sub, 2)
+	meter := b.store.NewMeter()
+	tells := func(unexported int64, oldest float64) {
+		t.Helper()
+		store.ForgetReadings(meter)
+		_, r := totals(t, meter)
+		require.Equal(t, unexported, r.Vitals.UnexportedLetters)
+		require.InDelta(t, oldest, r.Vitals.OldestExportSeconds, 60)
+	}
+	tells(2, 0)
+	b.afterDelay(t)
+	b.claim(t, 1)
+	b.exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '1 hour'")
+	tells(2, 3600)
+	x, job := b.load(t)
+	b.recordExport(t, store.ExportResult{Job: job, Export: x, Error: "no room"})
+	tells(2, 3600)
+	require.Zero(t, b.store.Stats().ExportsGivenUp)
+	x, job = b.load(t)
+	b.recordExport(t, store.ExportResult{Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"}})
+	tells(0, 0)
+	require.Equal(t, [2]int64{1, 1}, [2]int64{b.store.Stats().Exported, b.store.Stats().ExportsGivenUp})
 }

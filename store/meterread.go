@@ -9,6 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// countLiving counts the nodes that deliver. One that was killed stays among them until another one finds it dead, and for ever where there is none:
+// whoever has written no heartbeat for 15 s does not count.
+const countLiving = `(SELECT count(*)::int FROM postrider.nodes WHERE beat_at > clock_timestamp() - interval '15 seconds')`
+
 // meterTotals adds up the counts from a minute on: those of minutes that are over for good apart from those of the last two and the current
 // one, which may still be added to (a transaction of ours that counts ends within half a minute). So each minute is read for three minutes and
 // never again, and there are at most two rows for each key, however long nobody has asked.
@@ -32,14 +36,17 @@ SELECT hold AS name, sum(count)::bigint AS count
 
 	meterVitals = `
 SELECT 0::bigint AS owed_deliveries, 0::float8 AS oldest_owed_seconds,
-       (SELECT count(*)::int FROM postrider.nodes) AS nodes,
+       ` + countLiving + ` AS nodes,
        (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - beat_at)), 0)::float8 FROM postrider.nodes) AS oldest_beat_seconds,
        (SELECT coalesce(max(to_date(right(c.relname, 8), 'YYYYMMDD')) - (now() AT TIME ZONE 'UTC')::date + 1, 0)
           FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'postrider_internal.events'::regclass) AS partition_days,
        (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal' AND relname = 'river_job') AS dead_jobs,
        pg_database_size(current_database()) AS database_bytes,
        (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
-         WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()) AS oldest_transaction_seconds`
+         WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()) AS oldest_transaction_seconds,
+       least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_state = 'pending' AND export_id IS NULL LIMIT @limit) waiting)
+           + (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL LIMIT @limit) taken))::bigint AS unexported_letters,
+       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - created_at)), 0)::float8 FROM postrider_internal.exports) AS oldest_export_seconds`
 )
 
 // metered is a row of meterTotals.

@@ -25,8 +25,18 @@ func ReaderOf(pool *pgxpool.Pool) *Reader { return &Reader{pool} }
 // reading runs statements of one page, all of one snapshot: what a page counts and what it lists agree. ErrTooSlow where one of them
 // took longer than readTime, ErrUnavailable, ErrNotFound of read itself.
 func (r *Reader) reading(ctx context.Context, what string, read func(pgx.Tx) error) error {
+	return readingOver(ctx, r.pool, what, read)
+}
+
+// beginner begins transactions: a pool, or one connection.
+type beginner interface {
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+}
+
+// readingOver is reading over a connection that the caller has.
+func readingOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, r.pool, options, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
 		if err := endAfter(ctx, tx, readTime); err != nil {
 			return err
 		}

@@ -25,7 +25,8 @@ type Standing struct {
 	OldestID        *int64
 	// SweeperFinds is what the nodes' sweepers had to mend since they started.
 	SweeperFinds int64
-	Nodes        int
+	// Nodes deliver and have written a heartbeat in the last 15 s.
+	Nodes int
 	// The lag from being owed to being delivered, in seconds, of those of the newest 2,000 finished deliveries that were delivered; nil where none was.
 	LagP50, LagP95 *float64
 }
@@ -44,7 +45,7 @@ WITH backlog AS (
     SELECT state, postrider_internal.seconds(finished_at - owed_since) AS lag FROM postrider_internal.delivery_history ORDER BY id DESC LIMIT @sample
 )
 SELECT greatest(0, backlog.pending) AS pending, few.held, oldest.owed_since AS oldest_owed_since, oldest.id AS oldest_id,
-       (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds, (SELECT count(*)::int FROM postrider.nodes) AS nodes,
+       (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds, ` + countLiving + ` AS nodes,
        f.lag_p50, f.lag_p95
   FROM backlog CROSS JOIN few LEFT JOIN oldest ON true
  CROSS JOIN (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p50,

@@ -15,6 +15,7 @@ type stats struct {
 	recordResults, recordTime  *Histogram
 
 	recordFailures, promoted, released, reclaimed atomic.Int64
+	exported, exportsGivenUp                      atomic.Int64
 }
 
 func newStats() *stats {
@@ -51,6 +52,8 @@ type Stats struct {
 	// Promoted jobs were made available because their time had come; Released deliveries were let go from a hold; Reclaimed jobs had been
 	// interrupted and were given out again.
 	Promoted, Released, Reclaimed int64
+	// Exported dead letters were written to a location outside; of ExportsGivenUp ones that was given up.
+	Exported, ExportsGivenUp int64
 	// SweeperFinds is what Sweep had to mend.
 	SweeperFinds int64
 	// WaitingPublishes are the publish requests that wait for their commit, and WaitingPublishBytes their bodies; WaitingResults those that
@@ -65,7 +68,8 @@ func (s *Store) Stats() Stats {
 	n := s.stats
 	return Stats{
 		PublishGroups: n.publishEvents.Read(), PublishTime: n.publishTime.Read(), RecordFlushes: n.recordResults.Read(), RecordTime: n.recordTime.Read(),
-		RecordFailures: n.recordFailures.Load(), Promoted: n.promoted.Load(), Released: n.released.Load(), Reclaimed: n.reclaimed.Load(), SweeperFinds: s.SweeperFinds(),
+		RecordFailures: n.recordFailures.Load(), Promoted: n.promoted.Load(), Released: n.released.Load(), Reclaimed: n.reclaimed.Load(),
+		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
 		WaitingPublishes: s.committer.length.Load(), WaitingPublishBytes: s.committer.bytes.Load(), WaitingResults: int64(s.recorder.queue.len() + s.batchRecorder.queue.len()),
 		BodyBytes: s.loader.bytes(),
 	}

@@ -28,7 +28,7 @@ func alertNames(t *testing.T) (names []string) {
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			names = append(names, rule.Alert)
-			require.Equal(t, "docs/operations.md#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"], rule.Alert)
+			require.Equal(t, "https://docs.example.com/postrider/operations.md#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"], rule.Alert)
 		}
 	}
 	require.NotEmpty(t, names)
@@ -57,9 +57,15 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// Every query of the dashboard is one that Prometheus can read.
-func TestDashboardAsksWhatCanBeAsked(t *testing.T) {
-	t.Parallel()
+// panel is one of the dashboard's, with its queries.
+type panel struct {
+	title   string
+	queries []string
+}
+
+// panels are those of the dashboard, with everything chosen that can be.
+func panels(t *testing.T) (all []panel) {
+	t.Helper()
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -68,11 +74,24 @@ func TestDashboardAsksWhatCanBeAsked(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(fromRoot(t, "examples/grafana/postrider.json")), &dashboard))
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$topic", ".*", "$subscription", ".*")
+	for _, p := range dashboard.Panels {
+		one := panel{title: p.Title}
+		for _, target := range p.Targets {
+			one.queries = append(one.queries, variables.Replace(target.Expr))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Every query of the dashboard is one that Prometheus can read.
+func TestDashboardAsksWhatCanBeAsked(t *testing.T) {
+	t.Parallel()
 	type rule struct{ Record, Expr string }
 	var rules []rule
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			rules = append(rules, rule{fmt.Sprintf("panel:%d", len(rules)), variables.Replace(target.Expr)})
+	for _, p := range panels(t) {
+		for _, query := range p.queries {
+			rules = append(rules, rule{fmt.Sprintf("panel:%d", len(rules)), query})
 		}
 	}
 	require.Greater(t, len(rules), 30)
@@ -81,5 +100,48 @@ func TestDashboardAsksWhatCanBeAsked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 	out, err := exec.Command(promtool(t), "check", "rules", file).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// A node's counter begins with the first dead letter, whether the node is new or has been restarted: it counts in the panel all the same, and once.
+func TestDashboardCountsTheFirstDeadLetter(t *testing.T) {
+	t.Parallel()
+	var query string
+	for _, p := range panels(t) {
+		if p.title == "Dead letters, last hour" {
+			query = p.queries[0]
+		}
+	}
+	require.NotEmpty(t, query)
+	type series struct{ Series, Values string }
+	type sample struct {
+		Labels string
+		Value  float64
+	}
+	type look struct {
+		Expr    string
+		At      string   `yaml:"eval_time"`
+		Samples []sample `yaml:"exp_samples"`
+	}
+	type test struct {
+		Interval string
+		Input    []series `yaml:"input_series"`
+		Looks    []look   `yaml:"promql_expr_test"`
+	}
+	of := func(instance string) string {
+		return `postrider_dead_lettered_total{instance="` + instance + `",topic="orders",event_subscription="billing",reason="TimeToLiveExceeded"}`
+	}
+	at := func(when string, value float64) look { return look{query, when, []sample{{"{}", value}}} }
+	tests := []test{
+		{"1m", []series{{of("a"), "_x30 1x200"}, {of("b"), "_x30 1x200"}}, []look{at("20m", 0), at("35m", 1), at("89m", 1), at("100m", 0)}},
+		{"1m", []series{{of("a"), "_x30 1x9 5x200"}}, []look{at("60m", 5), at("120m", 0)}},
+		{"1m", []series{{of("a"), "7x60 _x60 1x100"}}, []look{at("100m", 0), at("130m", 1)}}, // the process began anew after an hour
+		{"1m", []series{{of("a"), "7x100"}, {of("b"), "_x40 2x60"}}, []look{at("90m", 2)}},
+	}
+	text, err := yaml.Marshal(map[string]any{"evaluation_interval": "1m", "tests": tests})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	out, err := exec.Command(promtool(t), "test", "rules", file).CombinedOutput()
 	require.NoError(t, err, string(out))
 }

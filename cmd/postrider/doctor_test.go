@@ -21,7 +21,7 @@ import (
 // well is a database that has nothing wrong with it.
 func well(now time.Time) *store.Checkup {
 	return &store.Checkup{
-		Server:     store.ServerFacts{VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18},
+		Server:     store.ServerFacts{VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true},
 		Settings:   map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "max_connections": "100", "superuser_reserved_connections": "3"},
 		HotTables:  []store.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
 		Holders:    []store.HorizonHolder{{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40}},
@@ -66,6 +66,7 @@ func TestDoctorJudges(t *testing.T) {
 		{"warn", "autovacuum", "500000 dead rows", func(c *store.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
 		{"fail", "rights", "deliveries", func(c *store.Checkup) { c.Unreachable = []string{"deliveries"} }},
 		{"warn", "roles", "postrider_reader", func(c *store.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
+		{"warn", "vacuum horizon", "does not see since when other roles' transactions are open", func(c *store.Checkup) { c.Server.SeesAll = false }},
 		{"warn", "vacuum horizon", "open for 20m0s", func(c *store.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
 		{"warn", "vacuum horizon", "prepared transaction", func(c *store.Checkup) {
 			c.Holders = []store.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
@@ -281,4 +282,13 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	found := doctorSays(t, 1, env)
 	requireFinding(t, found, "fail", "rights", "may not read and write")
 	require.Contains(t, found["rights"].Remedy, "GRANT")
+
+	db.exec("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
+	found = doctorSays(t, 1, env)
+	requireFinding(t, found, "warn", "vacuum horizon", "role "+role+" does not see")
+	others := one[int](db, "SELECT count(*) FROM pg_stat_activity WHERE usename <> '"+role+"' AND backend_type = 'client backend'")
+	require.Positive(t, others)
+	require.NotContains(t, found["connections"].Says, " 0 of others", "it counts sessions whose kind it may not see")
+	db.exec(strings.TrimPrefix(found["vacuum horizon"].Remedy, "as a superuser: "))
+	require.NotContains(t, doctorSays(t, 1, env)["vacuum horizon"].Says, "does not see")
 }

@@ -145,6 +145,10 @@ func lastTime(at *time.Time) string {
 
 func judgeHolders(found *findings, seen *store.Checkup) {
 	bad := len(*found)
+	if s := &seen.Server; !s.SeesAll {
+		found.warn("vacuum horizon", fmt.Sprintf("role %s does not see since when other roles' transactions are open: neither this doctor nor postrider_oldest_transaction_age_seconds tells of them", s.Role),
+			fmt.Sprintf("as a superuser: GRANT pg_read_all_stats TO %q;", s.Role))
+	}
 	for _, h := range seen.Holders {
 		judgeHolder(found, h)
 	}

@@ -131,4 +131,6 @@ func collectVitals(out series, v *store.Vitals) {
 	out.gauge(databaseSize, float64(v.DatabaseBytes))
 	out.gauge(deadJobs, float64(v.DeadJobs))
 	out.gauge(openTransaction, v.OldestTransactionSeconds)
+	out.gauge(unexported, float64(v.UnexportedLetters))
+	out.gauge(oldestExport, v.OldestExportSeconds)
 }

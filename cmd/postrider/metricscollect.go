@@ -64,6 +64,8 @@ func collectStore(out series, s *store.Store) {
 	out.counter(promotedJobs, float64(n.Promoted))
 	out.counter(releasedHolds, float64(n.Released))
 	out.counter(reclaimedJobs, float64(n.Reclaimed))
+	out.counter(endedExports, float64(n.Exported), "exported")
+	out.counter(endedExports, float64(n.ExportsGivenUp), "given_up")
 	out.counter(sweeperFinds, float64(n.SweeperFinds))
 	out.gauge(waitingPublish, float64(n.WaitingPublishes))
 	out.gauge(waitingBytes, float64(n.WaitingPublishBytes))
