@@ -1,12 +1,16 @@
 # docker build .               the service: a static binary on distroless, without a shell or a package manager, not root.
 # docker build --target dev .  `postrider dev` with a PostgreSQL of its own, to try it: docker run --rm -p 7480:7480 -p 7481:7481 IMAGE
 FROM golang:1.26 AS build
-ARG VERSION=""
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=${VERSION}" -o /postrider ./cmd/postrider
+# What `postrider version`, /metrics and `postrider doctor` say of the image. The source comes without its history (.dockerignore), so they are to be
+# said: --build-arg VERSION=1.0.0 --build-arg REVISION=$(git rev-parse HEAD).
+ARG VERSION=""
+ARG REVISION=""
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=${VERSION} -X main.revision=${REVISION}" -o /postrider ./cmd/postrider
+RUN mkdir -p /state/dead
 
 FROM postgres:17-bookworm AS dev
 COPY --from=build /postrider /usr/local/bin/postrider
@@ -19,14 +23,22 @@ CMD ["dev", "--listen", "0.0.0.0:7480", "--sink-listen", "0.0.0.0:7481", "--keep
 
 FROM gcr.io/distroless/static-debian12:nonroot
 ARG VERSION=""
+ARG REVISION=""
 LABEL org.opencontainers.image.title="postrider" \
       org.opencontainers.image.description="Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL" \
       org.opencontainers.image.licenses="MIT" \
-      org.opencontainers.image.version="${VERSION}"
-COPY --from=build /postrider /postrider
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# In a folder of PATH: `docker exec NODE postrider doctor`.
+COPY --from=build /postrider /usr/local/bin/postrider
+# Where dead letters may be written to, /var/lib/postrider/dead: a volume that is mounted there for the first time has this owner.
+COPY --from=build --chown=65532:65532 /state /var/lib/postrider
 ENV POSTRIDER_LISTEN=0.0.0.0:7480
 EXPOSE 7480
 USER nonroot:nonroot
-HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/postrider", "ready"]
-ENTRYPOINT ["/postrider"]
+# Whether it lives, not whether it is ready: who restarts what is unhealthy must not do so because the database is away, for the node has answers in
+# memory that are still to be recorded. It begins to answer only when all it needs was there. Of another address or of TLS it knows by
+# POSTRIDER_LISTEN and POSTRIDER_TLS_CERT.
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["/usr/local/bin/postrider", "ready", "--live"]
+ENTRYPOINT ["/usr/local/bin/postrider"]
 CMD ["serve"]

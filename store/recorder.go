@@ -25,7 +25,7 @@ const (
 type Result struct {
 	JobToken       // nothing is recorded unless this row is still there
 	DeliveryID     int64
-	BatchID        int64 // instead of DeliveryID where a batch was sent
+	BatchID        int64     // instead of DeliveryID where a batch was sent
 	SystemID       uuid.UUID // the delivery's event
 	BatchMade      time.Time // Batch.CreatedAt
 	SubscriptionID int64

@@ -43,7 +43,10 @@ func TestContainerFilesNameWhatExists(t *testing.T) {
 		},
 		{
 			"Dockerfile",
-			[]string{`ENTRYPOINT ["/postrider"]`, "USER nonroot:nonroot", `HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/postrider", "ready"]`},
+			[]string{
+				`ENTRYPOINT ["/usr/local/bin/postrider"]`, "USER nonroot:nonroot", "COPY --from=build --chown=65532:65532 /state /var/lib/postrider",
+				`HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["/usr/local/bin/postrider", "ready", "--live"]`,
+			},
 			[]string{"dev --listen 0.0.0.0:7480 --sink-listen 0.0.0.0:7481 --keep /var/lib/postrider/data", "serve"},
 		},
 	} {
@@ -62,8 +65,38 @@ func TestContainerFilesNameWhatExists(t *testing.T) {
 				commands = append(commands, strings.Join(args, " "))
 			}
 			require.Equal(t, row.commands, commands)
-			require.Subset(t, variables(t), variableName.FindAllString(text, -1))
+			require.Subset(t, append(variables(t), ofTheImage...), variableName.FindAllString(text, -1))
 		})
+	}
+}
+
+// ofTheImage are the variables that compose builds it by; no flag reads them.
+var ofTheImage = []string{"POSTRIDER_VERSION", "POSTRIDER_REVISION"}
+
+var caller3am = regexp.MustCompile("`(postrider\\(\\) \\{ .* \\})`")
+
+// What docs/operations.md has the shell told at 3 a.m. hands on each word as it was typed.
+func TestVerbsRunWhereTheNodesRun(t *testing.T) {
+	t.Parallel()
+	bash := tool(t, "bash", "bash")
+	callers := caller3am.FindAllStringSubmatch(fromRoot(t, "docs/operations.md"), -1)
+	require.Len(t, callers, 3)
+	for _, caller := range callers {
+		out, err := exec.Command(bash, "-c", `say() { printf '%s\n' "$@"; }; kubectl() { say "$@"; }; docker() { say "$@"; }; systemd-run() { say "$@"; }
+`+caller[1]+`
+postrider sql "select 1"`).CombinedOutput()
+		require.NoError(t, err, caller[1])
+		require.Regexp(t, `(?s)\n(/usr/local/bin/)?postrider\nsql\nselect 1\n$`, string(out), caller[1])
+	}
+}
+
+// docs/installing.md promises it.
+func TestEachFlagOfServeHasAVariable(t *testing.T) {
+	t.Parallel()
+	context, err := newParser(t).Parse([]string{"serve"})
+	require.NoError(t, err)
+	for _, flag := range context.Selected().Flags {
+		require.NotEmpty(t, flag.Envs, "--%s", flag.Name)
 	}
 }
 

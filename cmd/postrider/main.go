@@ -24,7 +24,7 @@ type cli struct {
 	SQL     sqlCmd     `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
 	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
-	Ready   readyCmd   `cmd:"" help:"Ask a node on this machine whether it is ready, for health checks of containers."`
+	Ready   readyCmd   `cmd:"" help:"Ask a node on this machine whether it is ready, or alive, for health checks of containers."`
 	Version versionCmd `cmd:"" help:"Print version and build."`
 
 	Topic   topicCmd   `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`

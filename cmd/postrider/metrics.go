@@ -49,7 +49,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		collectEngine(out, m.engine.Stats())
 	}
 	collectServer(out, m.server.Stats())
-	out.gauge(buildInfo, 1, version(), built("vcs.revision"), runtime.Version(), string(m.role))
+	out.gauge(buildInfo, 1, version(), sourceRevision(), runtime.Version(), string(m.role))
 }
 
 // series takes metrics of which only the values are known when somebody asks.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +28,11 @@ func TestComposeIsFitForUse(t *testing.T) {
 			Deploy          struct {
 				Resources struct{ Limits struct{ Memory string } }
 			}
-			Volumes []string
+			Volumes     []string
+			EnvFile     string `yaml:"env_file"`
+			Environment map[string]string
+			Image       string
+			Build       struct{ Args map[string]string }
 		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "compose.yaml")), &compose))
@@ -42,10 +49,23 @@ func TestComposeIsFitForUse(t *testing.T) {
 	for _, setting := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		require.NotContains(t, fmt.Sprint(compose.Services["postgres"].Command), setting)
 	}
+	dockerfile, example := fromRoot(t, "Dockerfile"), "\n"+fromRoot(t, ".env.example")
+	for _, name := range []string{"postrider", "postrider-2"} {
+		s := compose.Services[name]
+		require.Equal(t, ".env", s.EnvFile, "%s: whatever is set there reaches it", name)
+		require.ElementsMatch(t, []string{"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN"}, slices.Collect(maps.Keys(s.Environment)), "%s: no other hides what .env says", name)
+		require.Equal(t, []string{"dead:/var/lib/postrider/dead"}, s.Volumes, name)
+		require.Equal(t, compose.Services["migrate"].Image, s.Image, "%s: the one that is built", name)
+	}
+	for name := range compose.Services["migrate"].Build.Args {
+		require.Equal(t, 2, strings.Count(dockerfile, "\nARG "+name+"=\"\"\n"), "%s: of the build, and of the labels", name)
+	}
+	require.Len(t, compose.Services["migrate"].Build.Args, 2)
+	require.Subset(t, append(variables(t), ofTheImage...), variableName.FindAllString(example, -1))
 	named := regexp.MustCompile(`\$\{([A-Z_]+):\?`).FindAllStringSubmatch(fromRoot(t, "compose.yaml"), -1)
 	require.NotEmpty(t, named)
 	for _, name := range named {
-		require.Contains(t, "\n"+fromRoot(t, ".env.example"), "\n"+name[1]+"=\n")
+		require.Contains(t, example, "\n"+name[1]+"=\n")
 	}
 }
 
@@ -53,7 +73,7 @@ func TestComposeIsFitForUse(t *testing.T) {
 func TestEmptyVariablesAreNone(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=", "POSTRIDER_TRUSTED_PROXIES="))
+	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=", "POSTRIDER_TRUSTED_PROXIES=", "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=", "POSTRIDER_DEAD_LETTER_LOCATION="))
 	r := postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
 	require.Zero(t, r.code, r.stderr)
 	n.stop()
@@ -61,6 +81,56 @@ func TestEmptyVariablesAreNone(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "not ready")
 	require.Equal(t, 2, postrider(t, nil, "ready", "--listen", "nowhere").code)
+}
+
+// healthCheck is what the image asks of itself.
+var healthCheck = regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/usr/local/bin/postrider", (.*)\]$`)
+
+// The image's health is the process's, whatever it lacks: who restarts what is unhealthy must not restart nodes that wait for their database. It finds
+// a node that speaks TLS by the node's own settings.
+func TestHealthOfAContainer(t *testing.T) {
+	t.Parallel()
+	check := healthCheck.FindStringSubmatch(fromRoot(t, "Dockerfile"))
+	require.Len(t, check, 2)
+	var args []string
+	require.NoError(t, json.Unmarshal([]byte("["+check[1]+"]"), &args))
+	for name, scheme := range map[string]string{"in the clear": "http", "TLS": "https"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, env := migratedDatabase(t), []string(nil)
+			if scheme == "https" {
+				files := newDevTLS(t).server()
+				env = []string{"POSTRIDER_TLS_CERT=" + files.TLSCert, "POSTRIDER_TLS_KEY=" + files.TLSKey}
+			}
+			n := startNodeWith(t, append(serveEnv(db), env...))
+			address, of := strings.CutPrefix(n.api, scheme+"://")
+			require.True(t, of, n.api)
+			env = append(env, "POSTRIDER_LISTEN="+address)
+			live, ready := func() result { return postrider(t, env, args...) }, func() result { return postrider(t, env, "ready") }
+			require.Zero(t, live().code, live().stderr)
+			require.Zero(t, ready().code, ready().stderr)
+
+			db.exec("ALTER SCHEMA postrider_internal RENAME TO elsewhere")
+			eventually(t, "it is not ready", func() bool { return ready().code == 1 })
+			require.Contains(t, ready().stderr, "not ready")
+			require.Zero(t, live().code, live().stderr)
+			db.exec("ALTER SCHEMA elsewhere RENAME TO postrider_internal")
+
+			n.stop()
+			require.Equal(t, 1, live().code)
+			require.Contains(t, live().stderr, "not alive")
+		})
+	}
+}
+
+// Of an image the linker says what it was built from: the source comes without its history.
+func TestImageSaysItsRevision(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, fromRoot(t, "Dockerfile"), `-ldflags "-s -w -X main.release=${VERSION} -X main.revision=${REVISION}"`)
+	require.Contains(t, fromRoot(t, "cmd/postrider/version.go"), "\nvar revision = \"\"\n")
+	require.Equal(t, "dev", versionOf("", ""))
+	require.Equal(t, "dev-0123456789ab", versionOf("", "0123456789abcdef"))
+	require.Equal(t, "1.2.3", versionOf("1.2.3", "0123456789abcdef"))
 }
 
 func TestVersionSaysWhatWasBuilt(t *testing.T) {
@@ -86,6 +156,7 @@ func TestSystemdUnitRunsWhatExists(t *testing.T) {
 	}
 	require.Subset(t, variables(t), variableName.FindAllString(unit, -1))
 	require.Contains(t, unit, "\nRestart=always\n")
+	require.Contains(t, unit, "\nStateDirectory=postrider/dead\n", "all else is read-only: ProtectSystem=strict")
 	require.NotContains(t, unit, "RestartPreventExitStatus", "2 is what a panic ends with, as a wrong setting does")
 	analyze := tool(t, "systemd-analyze", "systemd")
 	file := filepath.Join(t.TempDir(), "postrider.service")
@@ -101,12 +172,15 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	var release struct {
 		Version int
 		Builds  []struct {
-			Main         string
+			Main, Binary string
 			Env          []string
 			Goos, Goarch []string
 			Ldflags      []string
 		}
-		Archives []struct{ Files []string }
+		Archives []struct {
+			Files []string
+			Wrap  bool `yaml:"wrap_in_directory"`
+		}
 		Checksum struct {
 			Algorithm string
 			Name      string `yaml:"name_template"`
@@ -126,11 +200,9 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	require.Contains(t, fromRoot(t, "Dockerfile"), "-X main.release=${VERSION}")
 	require.Equal(t, []string{"CGO_ENABLED=0"}, b.Env)
 	require.Equal(t, [][]string{{"linux", "darwin"}, {"amd64", "arm64"}}, [][]string{b.Goos, b.Goarch})
-	for _, pattern := range release.Archives[0].Files {
-		found, err := filepath.Glob(filepath.Join("..", "..", strings.ReplaceAll(pattern, "**/*", "*")))
-		require.NoError(t, err)
-		require.NotEmpty(t, found, pattern)
-	}
+	require.Equal(t, "bin/postrider", b.Binary, "as docs/installing.md has it")
+	require.True(t, release.Archives[0].Wrap, "it has a README.md, as the folder that it is unpacked in may have")
+	requireArchived(t, release.Archives[0].Files)
 	require.Equal(t, "sha256", release.Checksum.Algorithm)
 	require.Len(t, release.Sboms, 1)
 	require.Len(t, release.Signs, 1)
@@ -138,4 +210,33 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	require.Equal(t, []string{"cosign", "checksum"}, []string{signs.Cmd, signs.Artifacts}, "the checksums are of all that is released")
 	require.Equal(t, []string{"sign-blob", "--bundle=${signature}", "--yes", "${artifact}"}, signs.Args, "with no key that could be lost")
 	require.Contains(t, fromRoot(t, "docs/installing.md"), "--bundle "+strings.ReplaceAll(signs.Signature, "${artifact}", release.Checksum.Name))
+}
+
+// requireArchived holds the patterns of an archive to all that people read and install, by GoReleaser's rule that "**/" is one folder at least.
+func requireArchived(t *testing.T, patterns []string) {
+	t.Helper()
+	matched := map[string]bool{}
+	archived := func(file string) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool {
+			as := strings.NewReplacer(`\*\*`, ".*", `\*`, "[^/]*").Replace(regexp.QuoteMeta(pattern))
+			fits := regexp.MustCompile("^" + as + "$").MatchString(file)
+			matched[pattern] = matched[pattern] || fits
+			return fits
+		})
+	}
+	for _, folder := range []string{"docs", "deploy", "examples"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, entry os.DirEntry, err error) error {
+			file := strings.TrimPrefix(filepath.ToSlash(path), "../../")
+			if err == nil && !entry.IsDir() && (folder != "docs" || filepath.Ext(file) != ".go") {
+				require.True(t, archived(file), "%s is in no archive", file)
+			}
+			return err
+		}))
+	}
+	for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+		require.True(t, archived(file), "%s is in no archive", file)
+	}
+	for _, pattern := range patterns {
+		require.True(t, matched[pattern], "%s matches nothing", pattern)
+	}
 }

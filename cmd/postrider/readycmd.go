@@ -14,13 +14,15 @@ import (
 
 // readyCmd is for who has no curl: the image has nothing but this program in it.
 type readyCmd struct {
-	Listen string `help:"Address that the node listens on." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
-	TLS    bool   `name:"tls" help:"It answers with TLS; its certificate is not looked at, because it is not for this name."`
+	Listen  string `help:"Address that the node listens on." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
+	TLS     bool   `name:"tls" help:"It answers with TLS; its certificate is not looked at, because it is not for this name."`
+	TLSCert string `name:"tls-cert" help:"As serve is told: where there is one, it answers with TLS." env:"POSTRIDER_TLS_CERT" placeholder:"FILE"`
+	Live    bool   `help:"Ask only whether its process answers, which it does while the database is away. For those who restart what fails."`
 }
 
 // Help is shown by ready --help.
 func (readyCmd) Help() string {
-	return "Exit code 0 where it is, 1 where it is not; the reason is printed.\n\nExample:\n  postrider ready --listen 127.0.0.1:7480"
+	return "Exit code 0 where it is, 1 where it is not; the reason is printed.\n\nExample:\n  postrider ready --listen 127.0.0.1:7480\n  postrider ready --live"
 }
 
 const readyPatience = 3 * time.Second
@@ -34,14 +36,21 @@ func (c *readyCmd) Run(ctx context.Context) error {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // it listens on all addresses
 	}
-	scheme := "http"
-	if c.TLS {
+	scheme, path, lack := "http", "/readyz", "not ready"
+	if c.TLS || c.TLSCert != "" {
 		scheme = "https"
 	}
-	return askReady(ctx, scheme+"://"+net.JoinHostPort(host, port)+"/readyz")
+	if c.Live {
+		path, lack = "/healthz", "not alive"
+	}
+	if err := askHealth(ctx, scheme+"://"+net.JoinHostPort(host, port)+path); err != nil {
+		return fmt.Errorf("%s: %w", lack, err)
+	}
+	return nil
 }
 
-func askReady(ctx context.Context, url string) error {
+// askHealth fails with what the node says of itself, or with why it says nothing.
+func askHealth(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -51,12 +60,12 @@ func askReady(ctx context.Context, url string) error {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nothing is sent, and this machine is asked
 	answer, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("not ready: %w", err)
+		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
 	if answer.StatusCode != http.StatusOK {
-		return errors.New("not ready: " + strings.TrimSpace(string(text)))
+		return errors.New(strings.TrimSpace(string(text)))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type serveCmd struct {
 	MaxConns    int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
 	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
 	StopTimeout time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
-	ReadyFile   string        `help:"Written (JSON) when everything answers." placeholder:"FILE"`
+	ReadyFile   string        `help:"Written (JSON) when everything answers." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
 	encryptionFlags
 	ingressFlags
 	tlsFlags

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,19 +11,27 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// release is set by the linker in released builds.
+// release is set by the linker in released builds and in images.
 var release = ""
 
+// revision is set by the linker where the source comes without its history, as into an image.
+var revision = ""
+
 // version is the released version, or what the build knows of its source.
-func version() string {
-	if release != "" {
+func version() string { return versionOf(release, sourceRevision()) }
+
+func versionOf(release, revision string) string {
+	switch {
+	case release != "":
 		return release
-	}
-	if revision := built("vcs.revision"); len(revision) >= 12 {
+	case len(revision) >= 12:
 		return "dev-" + revision[:12]
 	}
 	return "dev"
 }
+
+// sourceRevision is the commit that was built; "" where nobody said.
+func sourceRevision() string { return cmp.Or(built("vcs.revision"), revision) }
 
 // built says what the build knows of its source: setting vcs.revision, vcs.time or vcs.modified; "" for nothing.
 func built(setting string) string {
@@ -51,7 +60,7 @@ type build struct {
 
 func buildOf() build {
 	return build{
-		Version: version(), Revision: built("vcs.revision"), Time: built("vcs.time"), Modified: built("vcs.modified") == "true",
+		Version: version(), Revision: sourceRevision(), Time: built("vcs.time"), Modified: built("vcs.modified") == "true",
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 }
