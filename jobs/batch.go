@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
 	"postrider/event"
@@ -146,7 +148,21 @@ func (a *batchAttempt) turn() (ready bool, err error) {
 	if a.work.Hold != "" {
 		return false, a.record(hold, nil)
 	}
+	if at, off := a.putOffAll(); off {
+		return false, a.record(waitUntil(at), nil)
+	}
 	return true, nil
+}
+
+// putOffAll is putOff for the members: the next turn is at the end of the first one's time to live, if that is sooner.
+func (a *batchAttempt) putOffAll() (first time.Time, off bool) {
+	for i := range a.batch.Members {
+		at, early := a.putOff(a.batch.Members[i].OwedSince)
+		if early && (!off || at.Before(first)) {
+			first, off = at, true
+		}
+	}
+	return first, off
 }
 
 // end ends a batch that has nobody left.
@@ -275,6 +291,7 @@ func (a *batchAttempt) conclude(started time.Time, met answer, size int) error {
 		judged.OwedSince = a.batch.Members[i].OwedSince
 		verdicts[i] = policy.Decide(a.policy, judged)
 	}
+	verdicts = a.judgeMembersAges(judged, verdicts)
 	verdict, apart := together(verdicts)
 	result := store.BatchResult{Result: a.attempted(verdict, started, met), Bytes: size, Fates: a.fates(verdicts, apart)}
 	if err := a.engine.store.RecordBatch(context.Background(), result); err != nil {
@@ -282,6 +299,18 @@ func (a *batchAttempt) conclude(started time.Time, met answer, size int) error {
 	}
 	a.report(&result.Result, met, now, false)
 	return nil
+}
+
+// judgeMembersAges is judgeAges where a member has expired.
+func (a *batchAttempt) judgeMembersAges(judged policy.Attempt, verdicts []policy.Verdict) []policy.Verdict {
+	if !slices.ContainsFunc(verdicts, func(v policy.Verdict) bool { return v.Why.Rule == policy.RuleExpired }) {
+		return verdicts
+	}
+	ids := make([]int64, len(a.batch.Members))
+	for i := range a.batch.Members {
+		ids[i] = a.batch.Members[i].DeliveryID
+	}
+	return a.judgeAges(judged, ids, verdicts)
 }
 
 func (a *batchAttempt) fates(verdicts []policy.Verdict, apart []int) []store.Fate {
@@ -312,7 +341,14 @@ func together(verdicts []policy.Verdict) (batch policy.Verdict, apart []int) {
 
 // attempted and record are as for a single delivery, in the batch's name.
 func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
-	return a.named(a.attempt.attempted(verdict, started, met))
+	r := a.named(a.attempt.attempted(verdict, started, met))
+	if a.testifies(&r) {
+		r.FailedEvents = make([]uuid.UUID, len(a.batch.Members))
+		for i := range a.batch.Members {
+			r.FailedEvents[i] = a.batch.Members[i].SystemID
+		}
+	}
+	return r
 }
 
 func (a *batchAttempt) record(verdict policy.Verdict, fates []store.Fate) error {

@@ -130,6 +130,7 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = owed_since + interval '1 minute'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"), "it keeps what it wanted")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND attempts = 1 AND next_attempt_at < owed_since + interval '1 minute'"))
 
 	e.status.Store(http.StatusOK)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
@@ -173,7 +174,23 @@ func (a *attempt) turn() (verdict policy.Verdict, due bool) {
 	case a.work.Hold != "":
 		return hold, false
 	}
+	if at, off := a.putOff(a.work.OwedSince); off {
+		return waitUntil(at), false
+	}
 	return policy.Verdict{}, true
+}
+
+// putOff says whether a turn that was to end what is owed since then comes too early for an attempt, and when the next one is.
+func (a *attempt) putOff(owedSince time.Time) (at time.Time, off bool) {
+	if a.work.NotBefore == nil {
+		return time.Time{}, false
+	}
+	return a.policy.PutOff(*a.work.NotBefore, owedSince, a.work.Now(), a.rules.Limits)
+}
+
+// waitUntil gives the token back: the next wave makes a new one, for that time.
+func waitUntil(at time.Time) policy.Verdict {
+	return policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission, At: at}
 }
 
 // park puts a delivery on hold that found no place at its endpoint; a later wave brings it back.
@@ -312,7 +329,12 @@ func setIfValid(h http.Header, name, value string) {
 func (a *attempt) conclude(started time.Time, met answer) error {
 	now := a.work.Now()
 	a.learn(met)
-	result := a.attempted(policy.Decide(a.policy, a.judged(started, now, met)), started, met)
+	judged := a.judged(started, now, met)
+	verdict := policy.Decide(a.policy, judged)
+	if verdict.Why.Rule == policy.RuleExpired {
+		verdict = a.judgeAges(judged, []int64{a.work.DeliveryID}, []policy.Verdict{verdict})[0]
+	}
+	result := a.attempted(verdict, started, met)
 	if err := a.engine.store.Record(context.Background(), result); err != nil {
 		return err
 	}
@@ -352,7 +374,15 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answe
 	if secrets := a.secrets(&r); secrets != nil {
 		redact(&r, secrets)
 	}
+	if a.testifies(&r) {
+		r.FailedEvents = []uuid.UUID{a.work.SystemID}
+	}
 	return r
+}
+
+// testifies: the result speaks against the endpoint, and somebody listens.
+func (a *attempt) testifies(r *store.Result) bool {
+	return r.Rest.Policy != nil && r.Outcome != policy.OutcomeDelivered
 }
 
 // secrets are what this result must not be kept with. Most have nothing to look through.

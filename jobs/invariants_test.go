@@ -66,11 +66,11 @@ SELECT count(*) FROM owed
  WHERE coalesce(made.n, 0) <> owed.attempts OR made.n <> made.numbers OR made.n <> made.last
     OR owed.attempts > coalesce(s.max_delivery_attempts, p.default_max_attempts)`
 
-// No attempt began before the time the attempt before it had set, unless somebody wanted it now.
+// No attempt began before the time the attempt before it had set, nor before what its answer's floor says, unless somebody wanted it now.
 const tooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id) AND b.number = a.number + 1
- WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < a.next_attempt_at
+ WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < greatest(a.next_attempt_at, a.started_at + make_interval(secs => a.duration_us / 1e6 + coalesce(a.floor_ms, 0) / 1e3))
        AND NOT EXISTS (SELECT FROM postrider.audit r WHERE r.action = 'delivery_retried' AND r.details ->> 'deliveryId' = b.delivery_id::text))`
 
 // The backlogs that are told without being counted are those that there are.

@@ -295,7 +295,7 @@ WITH waiting AS (
       FROM waiting WHERE a.delivery_id = waiting.id
 ), deliveries AS (
     UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away, first_attempt_at = first_attempt_at - away,
-           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away
+           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away, not_before = not_before - away
       FROM waiting WHERE d.id = waiting.id
 ), due AS (
     UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting WHERE j.id = waiting.job_id
@@ -313,7 +313,7 @@ WITH waiting AS (
       FROM waiting WHERE a.batch_id = waiting.id
 ), batches AS (
     UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - away, last_attempt_at = last_attempt_at - away,
-           next_attempt_at = next_attempt_at - away FROM waiting WHERE b.id = waiting.id
+           next_attempt_at = next_attempt_at - away, not_before = not_before - away FROM waiting WHERE b.id = waiting.id
 ), members AS (
     UPDATE postrider_internal.batch_members m SET left_at = left_at - away FROM waiting WHERE m.batch_id = waiting.id
 ), deliveries AS (

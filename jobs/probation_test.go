@@ -137,6 +137,40 @@ func TestWhatDoesNotBeginAProbation(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
 }
 
+// One event is one event, however many event subscriptions of an endpoint are owed it and however often it is redelivered.
+func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
+	t.Parallel()
+	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
+	b := setup(t)
+	bad := newSwitchable(t, http.StatusBadRequest) // never retried: a dead letter at once
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	for i := range 5 {
+		b.subscribe(t, fmt.Sprint("all-", i), bad.URL, func(s *store.SubscriptionSpec) {
+			s.RetryPolicy = "touchy"
+			if i > 2 {
+				s.MaxEventsPerBatch = new(10)
+			}
+		})
+	}
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	b.attemptsMade(t, 5)
+	require.Equal(t, 1, b.count(t, counted))
+	for range 3 {
+		b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM (SELECT dead_letter_id FROM postrider.dead_letters LIMIT 1) one")
+		b.attempt(t)
+	}
+	require.Equal(t, 1, b.count(t, counted))
+	require.Len(t, bad.requests(), 8)
+
+	b.publishOne(t, "second")
+	b.attemptsMade(t, 5)
+	require.Equal(t, 2, b.count(t, counted))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
+	b.publishOne(t, "third")
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
+}
+
 // Namespace probation is the event subscription's own, begins at the first failure of the table, and lasts as long as the
 // table says for its outcome.
 func TestNamespaceProbation(t *testing.T) {

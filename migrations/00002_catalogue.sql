@@ -201,7 +201,8 @@ CREATE TABLE postrider_internal.event_subscription_states (
 
 -- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019 and
 -- 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which; rest_key names it. since is
--- set while deliveries are held. A row exists only from a failure to the next success.
+-- set while deliveries are held. A row exists only from a failure to the next success. failed_events are those that failures_in_a_row
+-- counts, until the hold begins: one event that is owed to many event subscriptions of an endpoint is one.
 CREATE TABLE postrider_internal.probations (
     rest_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,
@@ -210,6 +211,7 @@ CREATE TABLE postrider_internal.probations (
     cause                text,
     step                 integer NOT NULL DEFAULT 0,
     failures_in_a_row    integer NOT NULL DEFAULT 0,
+    failed_events        uuid[],
     probe_job_id         bigint,
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);

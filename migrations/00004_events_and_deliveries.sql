@@ -54,6 +54,9 @@ CREATE TABLE postrider_internal.deliveries (
     batch_id         bigint,
     owed_since       timestamptz NOT NULL,
     next_attempt_at  timestamptz NOT NULL,
+    -- When the next attempt was wanted, where next_attempt_at is sooner: the end of the time to live. No attempt is made before it, though
+    -- the delivery gets more time meanwhile.
+    not_before       timestamptz,
     first_attempt_at timestamptz,
     last_attempt_at  timestamptz,
     hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
@@ -164,6 +167,7 @@ CREATE TABLE postrider_internal.batches (
     last_status      integer,
     last_outcome     text,
     next_attempt_at  timestamptz,
+    not_before       timestamptz, -- as of a delivery
     first_attempt_at timestamptz,
     last_attempt_at  timestamptz,
     created_at       timestamptz NOT NULL DEFAULT now(),

@@ -218,7 +218,7 @@ BEGIN
                     'r', CASE WHEN t.batch_id IS NULL THEN nullif(t.reruns, 0) END)), 'deliver', 'deliveries', 1, 1000, now());
     END IF;
     -- What is on hold is released by the next refill: it is the oldest that is due.
-    UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now() WHERE d.id = t.id;
+    UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now(), not_before = NULL WHERE d.id = t.id;
 END $$;
 
 CREATE FUNCTION postrider_internal.find_subscription(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$

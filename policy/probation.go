@@ -22,9 +22,9 @@ func (r Rest) Held() bool { return !r.Since.IsZero() }
 func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Until) }
 
 // AfterFailure returns what a failed attempt, other than a probe, makes of r, and whether that differs from r.
-// differentEvent says that this event has not failed since the last success: one event that fails ten times is no sign of
-// a bad endpoint. That is certain of an event's first attempt, which spares remembering the events that failed; the
-// first failure after a success is counted whatever it says.
+// differentEvent says that this is an event's first attempt, and that it is not among those that r counts: one event that
+// fails ten times, or at ten event subscriptions of one endpoint, is no sign of a bad endpoint. The caller remembers which
+// were counted, changed telling it so. The first failure after a success is counted whatever differentEvent says.
 //
 // Where the policy lists holds by outcome, an outcome outside the list neither counts nor breaks the row. Otherwise every
 // failure counts, 400 too, for the page speaks of events that fail. Attempts that no endpoint was asked in, or that were

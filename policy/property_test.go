@@ -53,6 +53,8 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	require.False(t, v.At.Before(a.FinishedAt), "scheduled at %s, before the failure at %s", v.At, a.FinishedAt)
 	require.False(t, p.RetryWindow > 0 && v.At.After(a.OwedSince.Add(p.RetryWindow)), "scheduled past the window: %s", v.At)
 	require.False(t, p.Expiry == policy.ExpiryAtTTL && v.At.After(p.Deadline(a.OwedSince, a.Limits.TTL)), "past the time to live")
+	require.True(t, v.NotBefore.IsZero() || v.NotBefore.After(v.At))
+	require.False(t, v.NotBefore.IsZero() && v.At.Before(a.FinishedAt.Add(v.Why.Floor)), "sooner than the floor, and nobody will know")
 	require.True(t, a.Limits.MaxAttempts == 0 || a.Number < a.Limits.MaxAttempts, "retried after the last allowed attempt")
 	a.ScheduledAt, a.SkippedMarks = v.At, v.SkippedMarks
 	return false

@@ -42,6 +42,7 @@ const (
 type Verdict struct {
 	Action       VerdictAction
 	At           time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
+	NotBefore    time.Time // Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see PutOff
 	SkippedMarks int       // to be stored with the delivery and handed to the next Decide
 	Reason       Reason    // DeadLetter, Drop
 	Why          Why
@@ -81,6 +82,23 @@ func Due(p *Policy, owedSince, now time.Time, l Limits, deadLetter bool) (Verdic
 	return end(deadLetter, 0, ReasonTimeToLiveExceeded, why), false
 }
 
+// PutOff is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from: it was to end
+// the delivery, which has got more time since, from a pause that stops the clock or from somebody who changed its time to
+// live. Then no attempt is made before that time, and PutOff returns when its turn comes again.
+func (p *Policy) PutOff(notBefore, owedSince, now time.Time, l Limits) (at time.Time, off bool) {
+	if !now.Before(notBefore) {
+		return time.Time{}, false
+	}
+	last, bounded := p.lastWake(Attempt{OwedSince: owedSince, Limits: l})
+	if !bounded {
+		last = p.Deadline(owedSince, l.TTL)
+	}
+	if last.Before(notBefore) {
+		return last, true
+	}
+	return notBefore, true
+}
+
 func (p *Policy) neverRetried(c Cell, a Attempt) bool {
 	if a.Result.Err != ErrorNone && p.RetryTransportErrors {
 		return false
@@ -111,6 +129,7 @@ func end(deadLetter bool, skippedMarks int, r Reason, why Why) Verdict {
 
 func (p *Policy) retry(a Attempt, why Why) Verdict {
 	at, skipped, why := p.next(a, why)
+	wanted := later(at, a.asked())
 	at, why = a.retryAfter(at, p.Deadline(a.OwedSince, a.Limits.TTL), why)
 	last, bounded := p.lastWake(a)
 	switch {
@@ -121,7 +140,11 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 		why.Limit = last.Sub(a.OwedSince)
 		at = last
 	}
-	return Verdict{Action: Retry, At: at, SkippedMarks: skipped, Why: why}
+	v := Verdict{Action: Retry, At: at, SkippedMarks: skipped, Why: why}
+	if wanted.After(at) {
+		v.NotBefore = wanted
+	}
+	return v
 }
 
 // next places the following attempt on the retry schedule. Jitter only adds, for the pages promise "10 seconds or more".
@@ -146,13 +169,18 @@ func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	return at.Add(why.Jitter), skipped, why
 }
 
+// asked is the time that the endpoint asks for; zero where it asks for none, or nobody listens.
+func (a Attempt) asked() time.Time {
+	if !a.HonorRetryAfter || a.RetryAfter <= 0 {
+		return time.Time{}
+	}
+	return a.FinishedAt.Add(a.RetryAfter)
+}
+
 // retryAfter lets an endpoint ask for a later attempt, never for an earlier one, and never for one past the deadline:
 // else a Retry-After of a year would keep an expired event for a year where nothing but the next attempt ends it.
 func (a Attempt) retryAfter(at, deadline time.Time, why Why) (time.Time, Why) {
-	if !a.HonorRetryAfter || a.RetryAfter <= 0 {
-		return at, why
-	}
-	asked := a.FinishedAt.Add(a.RetryAfter)
+	asked := a.asked()
 	if asked.After(deadline) {
 		asked = deadline
 	}

@@ -164,6 +164,41 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 	requireEnd(t, a, policy.Decide(p, a), "TimeToLiveExceeded")
 }
 
+// A turn that was to end a delivery is put off when there is more time by then: to what was wanted, or to the new end.
+func TestTurnAtTheEndIsPutOff(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ga-2019", "ga-2021"} {
+		p := builtin(t, name)
+		a := firstAttempt(p, status(503)) // no sooner than 30 s
+		a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = time.Minute, true, 5*time.Minute
+		v := policy.Decide(p, a)
+		require.Equal(t, after(time.Minute), v.At, name)
+		require.Equal(t, after(5*time.Minute), v.NotBefore, "what Retry-After asks for")
+
+		at, off := p.PutOff(v.NotBefore, published, v.At, policy.Limits{TTL: 24 * time.Hour})
+		require.True(t, off)
+		require.Equal(t, v.NotBefore, at)
+		_, off = p.PutOff(v.NotBefore, published, v.NotBefore, policy.Limits{TTL: 24 * time.Hour})
+		require.False(t, off, "its time has come")
+	}
+	p := builtin(t, "ga-2019")
+	at, off := p.PutOff(after(5*time.Minute), published, after(time.Minute), policy.Limits{TTL: 3 * time.Minute})
+	require.True(t, off)
+	require.Equal(t, after(3*time.Minute), at, "the new end comes first")
+
+	p = builtin(t, "ga-2021")
+	a := firstAttempt(p, status(500))
+	a.Number, a.ScheduledAt, a.FinishedAt = 11, seconds(82000), seconds(82000)
+	require.Equal(t, seconds(125200), policy.Decide(p, a).NotBefore, "past the retry window")
+	at, _ = p.PutOff(seconds(125200), after(time.Hour), after(24*time.Hour), policy.Limits{TTL: time.Hour})
+	require.Equal(t, after(25*time.Hour), at, "the window's end, as it is now")
+
+	p = builtin(t, "ga-2019")
+	require.Zero(t, policy.Decide(p, firstAttempt(p, status(500))).NotBefore, "there is time enough")
+	_, off = p.PutOff(time.Time{}, published, published, policy.Limits{TTL: time.Minute})
+	require.False(t, off)
+}
+
 func TestGapIsMeasuredFromTheFailure(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")

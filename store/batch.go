@@ -58,7 +58,7 @@ func (b *Batch) Keep(keep func(*Member) bool) (gone []Member) {
 
 const (
 	batchStatement = `
-SELECT id, attempts, skipped_marks, bytes, next_attempt_at, first_attempt_at, coalesce(last_hold, ''), created_at
+SELECT id, attempts, skipped_marks, bytes, next_attempt_at, not_before, first_attempt_at, coalesce(last_hold, ''), created_at
   FROM postrider_internal.batches WHERE job_id = $1 AND state = 'pending'`
 
 	// The order is that of their positions, see bindStatement.
@@ -109,7 +109,7 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 	b = &Batch{Work: Work{SubscriptionID: sub.ID, JobID: &jobID}}
 	err = s.readKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(batchStatement, jobID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.FirstAttemptAt, &b.LastHold, &b.CreatedAt)
+			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.NotBefore, &b.FirstAttemptAt, &b.LastHold, &b.CreatedAt)
 		})
 	})
 	switch {
@@ -121,21 +121,23 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 	return b, bytes, nil
 }
 
-// fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip.
+// fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip. The latter first: members whose age a resume
+// is about to correct must not be seen without the pause.
 func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 	rests, rest := map[string]restRow{}, s.restOf(b.SubscriptionID)
 	b.asOf = time.Now()
 	err := s.readKept(ctx, func(batch *pgx.Batch) {
-		batch.Queue(membersStatement, b.ID).Query(b.readMembers)
 		batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
+			err := row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
+			b.loadedAt = time.Now()
+			return err
 		})
+		batch.Queue(membersStatement, b.ID).Query(b.readMembers)
 		queueRests(batch, []*loadRequest{{rest: rest}}, rests)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", ErrUnavailable, b.ID, err)
 	}
-	b.loadedAt = time.Now()
 	b.rests(rest, rests, jobID)
 	return nil
 }

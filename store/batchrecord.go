@@ -91,7 +91,7 @@ func fitsBatchFlush() func(*batchRequest) bool {
 // on, a member with another fate leaves it: it ends, or gets a job of its own. batch_members keeps when and why.
 const recordBatchStatement = `
 WITH input AS (
-    SELECT r.*, r.owner_id AS batch_id, b.bytes FROM (` + resultInput + `) r JOIN unnest($1::bigint[], $32::bigint[]) AS b(job_id, bytes) ON b.job_id = r.job_id
+    SELECT r.*, r.owner_id AS batch_id, b.bytes FROM (` + resultInput + `) r JOIN unnest($1::bigint[], $33::bigint[]) AS b(job_id, bytes) ON b.job_id = r.job_id
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING input WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict <> 'leave')) AND j.id = input.job_id AND j.created_at = input.job_made RETURNING j.id
 ), kept AS MATERIALIZED (
@@ -105,12 +105,12 @@ WITH input AS (
       FROM input JOIN token ON token.id = input.job_id
 ), members AS MATERIALIZED (
     SELECT d.id, CASE WHEN r.number > 0 THEN r.number ELSE d.attempts END AS made, r.batch_id, r.job_id, r.subscription_id, r.retry_policy, r.number, r.status, r.outcome, r.error, r.excerpt, r.started_at, r.skipped_marks, r.ends,
-           f.delivery_id IS NOT NULL AND f.verdict = 'retry' AS alone, coalesce(f.next_at, r.next_at) AS next_at, CASE WHEN f.delivery_id IS NULL THEN r.reason ELSE f.reason END AS reason,
+           f.delivery_id IS NOT NULL AND f.verdict = 'retry' AS alone, coalesce(f.next_at, r.next_at) AS next_at, f.not_before, CASE WHEN f.delivery_id IS NULL THEN r.reason ELSE f.reason END AS reason,
            f.dead_letter_id, CASE WHEN f.delivery_id IS NOT NULL AND f.verdict = 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
            CASE coalesce(f.verdict, r.verdict) WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM result r
      CROSS JOIN LATERAL (SELECT d.id, d.attempts FROM postrider_internal.deliveries d WHERE d.batch_id = r.batch_id OFFSET 0) d
-      LEFT JOIN unnest($33::bigint[], $34::bigint[], $35::text[], $36::timestamptz[], $37::text[], $38::uuid[]) AS f(job_id, delivery_id, verdict, next_at, reason, dead_letter_id)
+      LEFT JOIN unnest($34::bigint[], $35::bigint[], $36::text[], $37::timestamptz[], $38::timestamptz[], $39::text[], $40::uuid[]) AS f(job_id, delivery_id, verdict, next_at, not_before, reason, dead_letter_id)
              ON f.job_id = r.job_id AND f.delivery_id = d.id
      WHERE f.delivery_id IS NOT NULL OR r.verdict NOT IN ('hold', 'leave')
 ), attempts AS (` + recordedAttempts + "NULL, batch_id" + recordedAttemptsFrom + `
@@ -120,7 +120,8 @@ WITH input AS (
            last_status = CASE WHEN m.number > 0 THEN m.status ELSE d.last_status END, last_outcome = CASE WHEN m.number > 0 THEN m.outcome ELSE d.last_outcome END,
            job_id = m.next_job, batch_id = CASE WHEN m.alone THEN NULL ELSE m.batch_id END,
            first_attempt_at = coalesce(d.first_attempt_at, CASE WHEN m.number > 0 THEN m.started_at END),
-           last_attempt_at = CASE WHEN m.number > 0 THEN m.started_at ELSE d.last_attempt_at END, next_attempt_at = m.next_at, last_hold = NULL
+           last_attempt_at = CASE WHEN m.number > 0 THEN m.started_at ELSE d.last_attempt_at END, next_attempt_at = m.next_at,
+           not_before = m.not_before, last_hold = NULL
       FROM members m
      WHERE d.id = m.id AND m.state IS NULL AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NULL))
 ), finished AS (
@@ -139,7 +140,8 @@ WITH input AS (
            skipped_marks = CASE WHEN r.number > 0 THEN r.skipped_marks ELSE b.skipped_marks END,
            first_attempt_at = coalesce(b.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END),
            last_attempt_at = CASE WHEN r.number > 0 THEN r.started_at ELSE b.last_attempt_at END,
-           next_attempt_at = CASE WHEN r.ends THEN NULL ELSE coalesce(r.next_at, b.next_attempt_at) END, bytes = coalesce(nullif(r.bytes, 0), b.bytes),
+           next_attempt_at = CASE WHEN r.ends THEN NULL ELSE coalesce(r.next_at, b.next_attempt_at) END,
+           not_before = CASE WHEN r.number > 0 THEN r.not_before ELSE b.not_before END, bytes = coalesce(nullif(r.bytes, 0), b.bytes),
            members = b.members - CASE WHEN r.ends THEN 0 ELSE (SELECT count(*) FROM members m WHERE m.batch_id = b.id AND (m.alone OR m.state IS NOT NULL)) END,
            state = CASE WHEN r.ends THEN CASE r.verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' ELSE 'canceled' END ELSE b.state END,
            finished_at = CASE WHEN r.ends THEN now() END
@@ -167,13 +169,14 @@ func batchColumns(node string, group []*batchRequest) []any {
 	singles := column(group, (*batchRequest).single)
 	var jobs, deliveries []int64
 	var verdicts []string
-	var times []pgtype.Timestamptz
+	var times, wanted []pgtype.Timestamptz
 	var reasons []pgtype.Text
 	var letters []pgtype.UUID
 	for _, req := range group {
 		for i, fate := range req.fates {
 			jobs, deliveries = append(jobs, req.JobID), append(deliveries, fate.DeliveryID)
 			verdicts, times = append(verdicts, string(fate.Verdict.Action)), append(times, nullTime(fate.Verdict.At))
+			wanted = append(wanted, nullTime(fate.Verdict.NotBefore))
 			reason := fate.Verdict.Reason
 			if fate.Verdict.Action == policy.Retry && reason == "" {
 				reason = ReasonOwnTime
@@ -183,7 +186,7 @@ func batchColumns(node string, group []*batchRequest) []any {
 		}
 	}
 	sizes := column(group, func(q *batchRequest) int64 { return int64(q.bytes) })
-	return append(resultColumns(node, singles), sizes, jobs, deliveries, verdicts, times, reasons, letters)
+	return append(resultColumns(node, singles), sizes, jobs, deliveries, verdicts, times, wanted, reasons, letters)
 }
 
 // told learns which results were recorded.

@@ -24,6 +24,8 @@ type Work struct {
 	SkippedMarks   int
 	OwedSince      time.Time
 	NextAttemptAt  time.Time
+	// NotBefore is when the attempt was wanted, where NextAttemptAt is sooner and was to end the delivery; see policy.PutOff.
+	NotBefore      *time.Time
 	FirstAttemptAt *time.Time
 	Event          event.Event
 	// Hold is why the event subscription's deliveries must not be attempted now; "" when they may. TimeToLiveStopped: they do
@@ -204,7 +206,7 @@ func (l *loader) giveBack(bytes int64) func() {
 // $3 and $4 bound the days, and so the partitions that are opened: with all of them planning took a third of the time, and so it
 // still does where plans cannot be kept (PgBouncer).
 const loadStatement = `
-SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.first_attempt_at, clock_timestamp(),
+SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at, d.not_before, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
        CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END, coalesce(e.traceparent, ''), coalesce(e.tracestate, ''),
        coalesce(st.hold, ''), coalesce(st.stop_time_to_live, false), coalesce(d.last_hold, ''),
@@ -278,7 +280,7 @@ func (l *loader) days(group []*loadRequest) (from, to pgtype.Date) {
 func readWork(rows pgx.Rows, found map[int64]*Work) error {
 	w, at := new(Work), (*time.Time)(nil)
 	_, err := pgx.ForEachRow(rows, []any{
-		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.FirstAttemptAt, &w.readAt,
+		&w.DeliveryID, &w.SubscriptionID, &w.JobID, &w.SystemID, &w.Attempts, &w.SkippedMarks, &w.OwedSince, &w.NextAttemptAt, &w.NotBefore, &w.FirstAttemptAt, &w.readAt,
 		&w.EventMissing, &w.Event.Schema, &w.Event.ID, &w.Event.Type, &w.Event.Subject, &w.Event.Source, &w.Event.DataVersion,
 		&at, &w.Event.Trace.Parent, &w.Event.Trace.State, &w.Hold, &w.TimeToLiveStopped, &w.LastHold, &w.Event.Body, &w.old,
 	}, func() error {
@@ -286,7 +288,7 @@ func readWork(rows pgx.Rows, found map[int64]*Work) error {
 		work.Event.Time = timeOrNone(at)
 		work.loadedAt = time.Now()
 		found[work.DeliveryID] = &work
-		w.JobID, w.FirstAttemptAt, w.Event.Body = nil, nil, nil // the next row must not write into these
+		w.JobID, w.NotBefore, w.FirstAttemptAt, w.Event.Body = nil, nil, nil, nil // the next row must not write into these
 		return nil
 	})
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"postrider/policy"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -135,7 +136,8 @@ type evidence struct {
 	Rest
 	outcome  policy.Outcome
 	jobID    int64
-	firsts   int // events that failed for the first time
+	events   []uuid.UUID // that failed
+	first    bool        // it was their first attempt
 	finished time.Time
 	told     bool // somebody is told if a probation begins with it
 }
@@ -147,11 +149,10 @@ func (s *Store) evidenceOf(r *Result) *evidence {
 	if r.Number == 0 || r.Rest.key == "" || success && !r.Rest.Failing && !s.failing.has(r.Rest.key) {
 		return nil
 	}
-	e := &evidence{Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().tellsOf(r.SubscriptionID)}
-	if r.Number == 1 && !success {
-		e.firsts = max(r.Events, 1)
+	return &evidence{
+		Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, events: r.FailedEvents, first: r.Number == 1,
+		finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().tellsOf(r.SubscriptionID),
 	}
-	return e
 }
 
 // standing is a probation's row while it is locked.
@@ -159,6 +160,7 @@ type standing struct {
 	key     string
 	baseURL string
 	rest    policy.Rest
+	counted [][16]byte // the events that rest counts, while it does; at most the trigger of a policy
 	probe   int64
 	before  policy.Rest
 	changed bool
@@ -190,18 +192,31 @@ func (s *standing) weigh(e *evidence, now time.Time) {
 		s.rest, _ = e.Policy.AfterSuccess(s.rest, now)
 		return
 	}
-	s.rest, _ = e.Policy.AfterFailure(s.rest, e.outcome, e.firsts > 0, now)
-	for range min(e.firsts, e.Policy.Probation.Trigger) - 1 {
-		s.rest, _ = e.Policy.AfterFailure(s.rest, e.outcome, true, now)
+	for _, event := range e.events {
+		s.count(e, event, now)
+	}
+}
+
+func (s *standing) count(e *evidence, event [16]byte, now time.Time) {
+	if s.rest.Held() {
+		return
+	}
+	var counted bool
+	s.rest, counted = e.Policy.AfterFailure(s.rest, e.outcome, e.first && !slices.Contains(s.counted, event), now)
+	switch {
+	case s.rest.Held():
+		s.counted = nil // until a success, nothing is counted any more
+	case counted:
+		s.counted = append(s.counted, event)
 	}
 }
 
 const (
 	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
 		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key ON CONFLICT (rest_key) DO NOTHING`
-	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), step, failures_in_a_row, coalesce(probe_job_id, 0), told, now()
+	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), step, failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
-	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, step = $5, failures_in_a_row = $6, probe_job_id = $7, told = $8, updated_at = now()
+	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, step = $5, failures_in_a_row = $6, probe_job_id = $7, told = $8, failed_events = $9, updated_at = now()
 		WHERE rest_key = $1`
 	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
 )
@@ -279,7 +294,7 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 		var key []byte
 		var since, until pgtype.Timestamptz
 		s := standing{}
-		_, err := pgx.ForEachRow(rows, []any{&key, &s.baseURL, &since, &until, &s.rest.Cause, &s.rest.Step, &s.rest.FailuresInARow, &s.probe, &s.told, now}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&key, &s.baseURL, &since, &until, &s.rest.Cause, &s.rest.Step, &s.rest.FailuresInARow, &s.counted, &s.probe, &s.told, now}, func() error {
 			read := s
 			read.key, read.rest.Since, read.rest.Until = string(key), since.Time, until.Time
 			read.before = read.rest
@@ -297,7 +312,7 @@ func (s *Store) writeStandings(ctx context.Context, tx pgx.Tx, standings map[str
 		case r == (policy.Rest{}):
 			batch.Queue(dropRest, []byte(st.key))
 		case st.changed || r != st.before:
-			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)), r.Step, r.FailuresInARow, nullInt(st.probe), st.told)
+			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)), r.Step, r.FailuresInARow, nullInt(st.probe), st.told, st.counted)
 		}
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -48,7 +48,7 @@ WITH input AS (
 	recordedMoves = `, moved_on AS (
     UPDATE postrider_internal.deliveries d
        SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
-           first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at,
+           first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at, not_before = r.not_before,
            last_hold = NULL
       FROM result r
      WHERE d.id = r.delivery_id AND r.next_job IS NOT NULL AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE next_job IS NOT NULL))
@@ -58,7 +58,7 @@ WITH input AS (
            jsonb_build_object('d', delivery_id, 's', subscription_id, 'n', number + 1), 'deliver', 'deliveries', 1, 1000, next_at
       FROM result WHERE next_job IS NOT NULL
 ), parked AS (
-    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason, held_reruns = r.reruns
+    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason, held_reruns = r.reruns, next_attempt_at = coalesce(r.next_at, d.next_attempt_at)
       FROM result r
      WHERE d.id = r.delivery_id AND r.verdict = 'hold' AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE verdict = 'hold'))
 )`
@@ -150,6 +150,7 @@ func resultColumns(node string, group []*recordRequest) []any {
 		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.DueAt) }),
 		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.LastHold) }),
 		column(group, func(q *recordRequest) time.Time { return q.JobMade }),
+		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.Verdict.NotBefore) }),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 const (
 	// Cancel ends a delivery whose event subscription was deleted: neither delivered nor given up.
 	Cancel policy.VerdictAction = "cancel"
-	// Hold takes the job away and lets the delivery wait; Verdict.Reason is the hold.
+	// Hold takes the job away and lets the delivery wait; Verdict.Reason is the hold. Verdict.At is its next turn, if not the same as before.
 	Hold policy.VerdictAction = "hold"
 )
 
@@ -49,6 +49,8 @@ type Result struct {
 	Verdict policy.Verdict
 	// Rest is the Work's.
 	Rest Rest
+	// FailedEvents are the system ids of what the request carried, if it failed and the policy rests something after failures.
+	FailedEvents []uuid.UUID
 }
 
 // Timings are the phases of a request; zero where there was none, as on a reused connection.
