@@ -140,6 +140,19 @@ func (e *Engine) clean(ctx context.Context) {
 	})
 }
 
+// forget gives back what this node remembers of event subscriptions that were deleted: where some are made and deleted all day, it would only grow.
+func (e *Engine) forget(ctx context.Context) {
+	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
+		catalogue := e.store.Catalogue()
+		e.gate.forget(func(id int64) bool {
+			_, known := catalogue.Subscription(id)
+			return known
+		})
+		e.store.Forget()
+		return nil
+	})
+}
+
 // drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
 func (e *Engine) drain(ctx context.Context) {
 	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Drain)

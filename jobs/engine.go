@@ -244,7 +244,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.stopClockwork = stop
 	for _, loop := range []func(context.Context){
 		e.promote, e.refill, e.collect, e.claimExports, e.keepLease, e.reclaim, e.sweep, e.drain, e.expire, e.expireHandshakes,
-		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.vacuum,
+		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.forget, e.vacuum,
 	} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}

@@ -58,7 +58,6 @@ var clockReaders = map[string]string{
 	"store/promote.go promoteScheduled":  "how long ago a flood was looked past",
 	"store/remember.go memory":           "how long ago a credential was looked up",
 	"store/publish.go Publish":           "how long a request has waited",
-	"store/readtail.go TailOf":           "the database's time, carried on by what has passed since it was read",
 	"store/traffic.go run":               "how long a sample took",
 	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again. Promote
 	// mends what a wrong clock makes of it, by the database's own stamp.
@@ -81,7 +80,10 @@ func TestTheProcessesClockDecidesNothing(t *testing.T) {
 	}
 }
 
-// readersOfTheClock lists the functions of a room's files, tests aside, that call time.Now, time.Since or time.Until.
+// clocks are the functions that read the process's clock, by package.
+var clocks = map[string][]string{"time": {"Now", "Since", "Until"}, "uuid": {"NewUUID", "NewV6", "NewV7", "NewV7FromReader"}}
+
+// readersOfTheClock lists the functions of a room's files, tests aside, that call one of clocks.
 func readersOfTheClock(t *testing.T, room string) (readers []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join("..", room), func(path string, entry fs.DirEntry, err error) error {
@@ -117,7 +119,7 @@ func readsTheClock(node ast.Node) (reads bool) {
 			return true
 		}
 		of, named := selector.X.(*ast.Ident)
-		reads = reads || named && of.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, selector.Sel.Name)
+		reads = reads || named && slices.Contains(clocks[of.Name], selector.Sel.Name)
 		return true
 	})
 	return reads

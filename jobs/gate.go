@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -259,6 +260,14 @@ func (g *gate) failing() (subscriptions []int64) {
 		}
 	}
 	return subscriptions
+}
+
+// forget drops the lanes of event subscriptions that are not known any more: at some thousands that were failing when they were deleted, each
+// promotion asked for all of them. Where a call is in flight or waits for its turn, the next time does it; one that comes after finds a new lane.
+func (g *gate) forget(known func(subscription int64) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.lanes, func(id int64, l *lane) bool { return l.inFlight == 0 && len(l.waiters) == 0 && !known(id) })
 }
 
 func (g *gate) lane(subscription int64) *lane {

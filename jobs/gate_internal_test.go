@@ -210,3 +210,32 @@ func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
 	require.Nil(t, turn)
 	require.False(t, entered)
 }
+
+// Event subscriptions that are made and deleted all day leave nothing behind. A call that is in flight, or waits, has its lane until it is over.
+func TestGateForgetsWhoeverIsNotKnown(t *testing.T) {
+	t.Parallel()
+	g := newGate(1000)
+	const known, idle = int64(3), int64(4)
+	for _, id := range []int64{lane1, lane2, known, idle} {
+		timeouts(g, id, failingStreak)
+	}
+	require.True(t, g.enter(t.Context(), lane1, 0))
+	turn, entered := g.join(lane1, 0)
+	require.False(t, entered)
+	require.True(t, g.enter(t.Context(), lane2, 0))
+	forget := func() { g.forget(func(id int64) bool { return id == known }) }
+
+	forget()
+	require.ElementsMatch(t, []int64{lane1, lane2, known}, g.failing())
+	g.leave(lane2)
+	g.leave(lane1)
+	<-turn
+	forget()
+	require.ElementsMatch(t, []int64{lane1, known}, g.failing(), "the one that waited is in flight now")
+	g.leave(lane1)
+	g.learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200}) // once more, late
+	forget()
+	require.True(t, g.knows(known))
+	require.Len(t, g.lanes, 1)
+	require.Zero(t, g.waiting)
+}

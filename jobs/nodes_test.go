@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -125,4 +126,20 @@ func TestJobsOfAnUnknownKindWait(t *testing.T) {
 	require.NoError(t, b.pool.QueryRow(t.Context(), rows).Scan(&got))
 	require.Regexp(t, `^\d+ available 0 true, \d+ available 0 true, \d+ running 0 true$`, got)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the rows that were there, and no others")
+}
+
+// What a node knows of an endpoint goes with the event subscription.
+func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	kept, gone := b.subscribe(t, "kept", "https://example.com/kept", nil), b.subscribe(t, "gone", "https://example.com/gone", nil)
+	e := b.newEngine(t, b.store, nil)
+	e.Met(kept.ID)
+	e.Met(gone.ID)
+	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "gone"))
+	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, e.Start(t.Context()))
+	t.Cleanup(func() { requireStops(t, e) })
+	require.Eventually(t, func() bool { return !e.Remembers(gone.ID) }, patience, time.Millisecond)
+	require.True(t, e.Remembers(kept.ID))
 }

@@ -56,11 +56,7 @@ func (s *Store) RecordBatch(ctx context.Context, result BatchResult) error {
 			continue
 		}
 		s.Reach(PointDeadLetter)
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make a dead letter's id: %w", err)
-		}
-		req.ids[i] = id
+		req.ids[i] = s.ids.one()
 	}
 	s.batchRecorder.queue.add(req)
 	select {

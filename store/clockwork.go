@@ -37,6 +37,13 @@ func (s *Store) CleanProbations(ctx context.Context) error {
 	return nil
 }
 
+// Forget gives back what this process remembers of event subscriptions that were deleted.
+func (s *Store) Forget() {
+	catalogue := s.Catalogue()
+	s.cutters.retain(catalogue)
+	s.failing.retain(catalogue)
+}
+
 // knownKinds are the kinds of jobs that this program can read and replace, as an SQL list. During a rolling upgrade the
 // queue may hold others, of a version that this one knows nothing about: what their arguments mean, and which row has to
 // follow when their id changes. Their own version's nodes do all that; here they are not touched.

@@ -153,7 +153,7 @@ func (c *committer) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group
 
 // transact runs T1, after the statements given, in one round trip and answers the group.
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
-	version, found := group[0].version, int64(0)
+	version, found := group[0].version(), int64(0)
 	c.store.Reach(PointPublishBefore)
 	admitted := c.store.traffic.admit(wantedBy(group))
 	batch := &pgx.Batch{}
@@ -162,7 +162,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	}
 	batch.Queue(c.store.keeping(keepPlan))
 	var handed handedRow
-	hand := c.store.newHandover(deliveriesOf(group), began)
+	hand := c.store.newHandover(group, began)
 	defer func() { hand.end(nil) }()
 	if group[0].routed { // alone in its group
 		batch.Queue(storeRouteStatement, c.store.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
@@ -232,7 +232,7 @@ func (s *Store) publishColumns(version int64, group []*publishRequest, admitted 
 			}
 		}
 	}
-	p := s.publishedLanes(group)
+	p := publishedLanes(group)
 	values := append([]any{version}, e.values()...)
 	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching, s.node)
 }

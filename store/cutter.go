@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -59,6 +60,28 @@ func (c *cutters) of(subscription int64) *cutter {
 		c.all[subscription] = &cutter{slow: c.slow}
 	}
 	return c.all[subscription]
+}
+
+// retain drops the cutters of event subscriptions that are not there any more.
+func (c *cutters) retain(catalogue *Catalogue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(id int64, one *cutter) bool {
+		_, known := catalogue.Subscription(id)
+		return !known && one.idle()
+	})
+}
+
+// idle: nobody has the turn or waits for it. A pump that was given the cutter a moment ago may still come. It then keeps it, and the lock that
+// each takes in the database keeps it and a newer one apart, as it does the pumps of two nodes.
+func (c *cutter) idle() bool {
+	if !c.turn.TryLock() {
+		return false
+	}
+	defer c.turn.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting) == 0
 }
 
 // pump is a job that wants a batch to be cut.

@@ -33,7 +33,7 @@ type claims struct {
 
 // claim takes what is new of a group, in one round trip for events and one for keys, with whatever stands in the batch.
 func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) (*claims, error) {
-	c := &claims{version: group[0].version, firsts: map[*publishRequest][][16]byte{}}
+	c := &claims{version: group[0].version(), firsts: map[*publishRequest][][16]byte{}}
 	var detecting, keyed []*publishRequest
 	for _, req := range group {
 		if req.detects() {
@@ -147,7 +147,7 @@ func (c *claims) duplicates(req *publishRequest) []bool {
 
 // without is a request of its own, with the rest of the events.
 func (req *publishRequest) without(duplicates []bool) *publishRequest {
-	rest := &publishRequest{Publication: req.Publication, version: req.version, routed: req.routed, keyed: true, done: make(chan error, 1)}
+	rest := &publishRequest{Publication: req.Publication, catalogue: req.catalogue, routed: req.routed, keyed: true, done: make(chan error, 1)}
 	rest.receipt.Topic = req.receipt.Topic
 	for i, duplicate := range duplicates {
 		if duplicate {

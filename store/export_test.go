@@ -68,3 +68,25 @@ func Elapse(m *Meter, minutes int) {
 
 // TellApart bounds what a meter tells apart.
 func TellApart(m *Meter, keys int) { m.limit = keys }
+
+// PublishFiltered is Publish as it is tried in the end while the catalogue keeps moving.
+func (s *Store) PublishFiltered(ctx context.Context, p Publication) (err error) {
+	req := &publishRequest{Publication: p, queued: time.Now(), done: make(chan error, 1)}
+	if err := req.admittedBy(s.Catalogue()); err != nil {
+		return err
+	}
+	if req.receipt.Events, err = p.Parse(req.receipt.Topic); err != nil {
+		return err
+	}
+	req.identify(&s.ids)
+	req.filter(s.Catalogue(), s.routeThreshold)
+	if req.keyed = req.mayRepeat(); req.keyed {
+		err = s.committer.commitKeyed(ctx, []*publishRequest{req}, true)
+	} else {
+		err = s.committer.commitFiltered(ctx, []*publishRequest{req})
+	}
+	if err != nil {
+		return err
+	}
+	return <-req.done
+}

@@ -38,6 +38,7 @@ func (s *Store) SetHands(take func(n int) int, give func(taken int, handed []Han
 // handover is what one group of publishes gives away.
 type handover struct {
 	store       *Store
+	catalogue   *Catalogue // that the group was filtered by
 	taken, left int
 	asOf        time.Time
 	works       []*Work // one for each delivery of the group; nil: its job is to be fetched
@@ -46,8 +47,9 @@ type handover struct {
 }
 
 // newHandover is for a transaction that began to look at the database at asOf, or later.
-func (s *Store) newHandover(deliveries int, asOf time.Time) *handover {
-	h := &handover{store: s, asOf: asOf, works: make([]*Work, 0, deliveries)}
+func (s *Store) newHandover(group []*publishRequest, asOf time.Time) *handover {
+	deliveries := deliveriesOf(group)
+	h := &handover{store: s, catalogue: group[0].catalogue, asOf: asOf, works: make([]*Work, 0, deliveries)}
 	if s.hands.take != nil && deliveries > 0 {
 		h.taken = s.hands.take(deliveries)
 		h.left = h.taken
@@ -107,7 +109,7 @@ func (h *handover) done(row *handedRow) {
 		h.works[place-1] = nil
 		w.DeliveryID, w.JobID = row.ids[n], &row.jobs[n]
 		w.OwedSince, w.NextAttemptAt, w.readAt, w.loadedAt, w.asOf = row.began, row.began, row.readAt, now, h.asOf
-		w.rests(h.store.restOf(w.SubscriptionID), nil, row.jobs[n])
+		w.rests(h.catalogue.restOf(w.SubscriptionID), nil, row.jobs[n])
 		handed[n] = Handed{Work: w, Job: h.job(w, row.began)}
 	}
 	h.end(handed)

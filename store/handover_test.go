@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
+	"postrider/policy"
 	"postrider/store"
 )
 
@@ -146,4 +147,52 @@ func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, k.all(t), "there is just enough to load one")
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
+}
+
+// While the catalogue keeps moving, a publish filters by the one that its transaction reads, which the process does not have yet. What rests under
+// it is looked for by it, too, and so is what an attempt testifies to.
+func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
+		b, k := setup(t), &taker{most: 100}
+		b.topic(t, "orders")
+		never := func(s *store.SubscriptionSpec) { s.RetryPolicy = "ga-2018" }
+		b.subscription(t, "orders", "resting", never)
+		b.subscription(t, "orders", "calm", never)
+		behind := storeAtRest(t, b.url)
+		behind.SetHands(k.take, k.give)
+		b.putPolicy(t, copyNamed(t, policy.DefaultName, "new"))
+		b.subscription(t, "orders", "resting", func(s *store.SubscriptionSpec) { s.RetryPolicy = "new" })
+		b.subscription(t, "orders", "calm", func(s *store.SubscriptionSpec) {
+			s.RetryPolicy = "new"
+			s.EndpointURL, s.EndpointBaseURL = "https://example.org/calm", "https://example.org/calm"
+		})
+		b.rest(t, "resting")
+
+		p := publication("orders", "e", 1)
+		p.IdempotencyKey = key
+		require.NoError(t, behind.PublishFiltered(t.Context(), p), name)
+		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"), "%s: it may not be tried", name)
+		handed := k.all(t)
+		require.Len(t, handed, 1, name)
+		loaded, err := b.store.Load(t.Context(), handed[0].Work.DeliveryID, handed[0].Work.SubscriptionID, handed[0].Job.ID)
+		require.NoError(t, err)
+		require.NotNil(t, loaded.Rest.Policy)
+		require.Equal(t, loaded.Rest, handed[0].Work.Rest, "%s: the same as if it had been loaded by the new one", name)
+		loaded.Release()
+		handed[0].Work.Release()
+	}
+}
+
+// storeAtRest is a store that does not run: its catalogue stays as it is.
+func storeAtRest(t *testing.T, url string) *store.Store {
+	t.Helper()
+	pool, err := store.OpenPool(t.Context(), url, 2)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	sealer, err := store.NewSealer(testKey)
+	require.NoError(t, err)
+	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "node-at-rest"})
+	require.NoError(t, err)
+	return s
 }

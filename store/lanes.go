@@ -8,8 +8,10 @@ type laneColumns struct {
 	batching                      []bool
 }
 
-func (s *Store) publishedLanes(group []*publishRequest) *laneColumns {
-	catalogue := s.Catalogue()
+// publishedLanes are those of a group. They go by the catalogue that filtered it: it may be newer than the one in memory, and what is resting
+// under a retry policy or at an endpoint that this one does not know yet would be missed.
+func publishedLanes(group []*publishRequest) *laneColumns {
+	catalogue := group[0].catalogue // that of all of them
 	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*Subscription{}
 	for _, req := range group {
 		topics[req.receipt.Topic.ID] += int64(len(req.receipt.Events))

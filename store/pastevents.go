@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// idSlack is how far an event's id may be from its time of publishing, amply: that is the database's, and the id comes from the clock of
-	// the process, which may be an hour off, up to half a minute before the event is stored.
+	// idSlack is how far an event's id may be from its time of publishing, amply. That is when the event is stored, and the id is made before: where
+	// the database is slow, up to two minutes. Both are the database's time; a machine that was put to sleep carries it on wrongly until it reads it again,
+	// within a second.
 	idSlack = 2 * time.Hour
 )
 

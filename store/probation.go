@@ -48,17 +48,18 @@ func (c *Catalogue) restKey(sub *Subscription) []byte {
 	}
 }
 
-func (s *Store) restOf(subscription int64) Rest {
-	catalogue := s.Catalogue()
-	sub, ok := catalogue.Subscription(subscription)
+func (s *Store) restOf(subscription int64) Rest { return s.Catalogue().restOf(subscription) }
+
+func (c *Catalogue) restOf(subscription int64) Rest {
+	sub, ok := c.Subscription(subscription)
 	if !ok {
 		return Rest{}
 	}
-	key := catalogue.restKey(sub)
+	key := c.restKey(sub)
 	if key == nil {
 		return Rest{}
 	}
-	return Rest{Policy: catalogue.rules[subscription].Policy, EndpointBaseURL: sub.EndpointBaseURL, key: string(key)}
+	return Rest{Policy: c.rules[subscription].Policy, EndpointBaseURL: sub.EndpointBaseURL, key: string(key)}
 }
 
 // restRow is what an attempt needs to know of a probation.
@@ -129,6 +130,20 @@ func (f *failing) forget(heard []*evidence, standings map[string]*standing) {
 			f.set(e.key, false)
 		}
 	}
+}
+
+// retain forgets the keys that nothing goes by any more.
+func (f *failing) retain(c *Catalogue) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.keys) == 0 {
+		return
+	}
+	used := make(map[string]bool, len(c.subs))
+	for _, sub := range c.subs {
+		used[string(c.restKey(sub))] = true
+	}
+	maps.DeleteFunc(f.keys, func(key string, _ bool) bool { return !used[key] })
 }
 
 // evidence is what a result says of the health of what rests together.

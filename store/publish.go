@@ -57,8 +57,10 @@ func (r *Receipt) Deliveries() int {
 type publishRequest struct {
 	Publication
 	receipt Receipt
-	version int64             // catalogue that wanting was taken from
-	wanting [][]*Subscription // per event
+	// catalogue is the one that wanting was taken from. Whatever else is said of those event subscriptions has to be, too: the one in
+	// memory may be older.
+	catalogue *Catalogue
+	wanting   [][]*Subscription // per event
 	// routed: it owes too many deliveries for one transaction. They are made by its route, and wanting is nil.
 	routed bool
 	// keyed: it may have been stored before, and goes by the committer's keyed lane.
@@ -97,9 +99,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
 	if req.receipt.Events = events; len(events) == 0 {
 		return &req.receipt, nil
 	}
-	if err := req.identify(); err != nil {
-		return nil, err
-	}
+	req.identify(&s.ids)
 	req.filter(s.Catalogue(), s.routeThreshold)
 	if err := s.committer.commitOrQueue(ctx, req); err != nil {
 		return nil, err
@@ -131,27 +131,21 @@ func (req *publishRequest) admittedBy(c *Catalogue) error {
 	return nil
 }
 
-func (req *publishRequest) identify() error {
-	req.receipt.SystemIDs = make([]uuid.UUID, len(req.receipt.Events))
+func (req *publishRequest) identify(from *ids) {
+	req.receipt.SystemIDs = from.make(len(req.receipt.Events))
 	for i := range req.receipt.Events {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make an event id: %w", err)
-		}
-		req.receipt.SystemIDs[i] = id
 		e := &req.receipt.Events[i]
 		req.bytes += int64(len(e.Body))
 		if e.Schema == event.Custom { // its time is delivered as it is stored, and PostgreSQL keeps microseconds
 			e.Time = e.Time.Truncate(time.Microsecond)
 		}
 	}
-	return nil
 }
 
 // filter decides who is owed what, by one version of the catalogue. Past the threshold the request is routed, and only the
 // numbers are kept: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
 func (req *publishRequest) filter(c *Catalogue, threshold int) {
-	req.version = c.Version
+	req.catalogue = c
 	req.wanting = make([][]*Subscription, len(req.receipt.Events))
 	req.receipt.Matched = make([]int, len(req.receipt.Events))
 	owed := 0
@@ -167,9 +161,17 @@ func (req *publishRequest) filter(c *Catalogue, threshold int) {
 	}
 }
 
+// version is that of the catalogue; 0 before the first filtering.
+func (req *publishRequest) version() int64 {
+	if req.catalogue == nil {
+		return 0
+	}
+	return req.catalogue.Version
+}
+
 // refilter decides again after the catalogue moved. The topic may be gone, or its keys changed.
 func (req *publishRequest) refilter(c *Catalogue) error {
-	if req.version == c.Version {
+	if req.version() == c.Version {
 		return nil
 	}
 	before := req.receipt.Topic

@@ -38,7 +38,7 @@ type TailFilter struct {
 
 // Tail follows what is published and attempted. It is for one reader at a time.
 type Tail struct {
-	store  *Store
+	reader Reader
 	filter TailFilter
 	began  time.Time
 	since  time.Time
@@ -48,7 +48,8 @@ type Tail struct {
 }
 
 const (
-	// tailBack is how far each look goes back behind the one before: what began earlier may be committed later.
+	// tailBack is how far each look goes back behind the one before: what began earlier may be committed later. An event has the
+	// time at which its request came in its id: one that then waits for longer, or is published by SQL in a transaction that stays open, is not told.
 	tailBack = 3 * time.Second
 	// tailBlocks is the same in blocks of the attempts' table: each of the nodes' connections fills a block of its own.
 	tailBlocks = 16
@@ -77,33 +78,33 @@ SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' 
 
 // NewTail begins with what happens from now on.
 func (s *Store) NewTail(f TailFilter) *Tail {
-	now := s.Now()
-	return &Tail{store: s, filter: f, began: now, since: now, seen: map[string]bool{}}
+	return newTail(s.Reader, f, s.Now())
+}
+
+func newTail(r Reader, f TailFilter, began time.Time) *Tail {
+	return &Tail{reader: r, filter: f, began: began, since: began, seen: map[string]bool{}}
 }
 
 // TailOf follows a database without a store: for a program that has no encryption key. It begins with what happens from now on.
 func TailOf(ctx context.Context, pool *pgxpool.Pool, f TailFilter) (*Tail, error) {
-	var m moment
-	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&m.database); err != nil {
+	var began time.Time
+	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&began); err != nil {
 		return nil, fmt.Errorf("read the database's clock: %w", err)
 	}
-	m.process = time.Now() // after the answer: rather a little behind than past what happens next
-	s := &Store{Reader: Reader{pool}}
-	s.clock.Store(&m)
-	return s.NewTail(f), nil
+	return newTail(Reader{pool}, f, began), nil
 }
 
 // Next tells what has happened since the last call, the oldest first, at most 200 published events and 200 attempts: of more only the newest.
 // ErrTooSlow, ErrUnavailable.
 func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
-	now := t.store.Now()
-	err = t.store.reading(ctx, "what happens", func(tx pgx.Tx) error {
+	var now time.Time
+	err = t.reader.reading(ctx, "what happens", func(tx pgx.Tx) error {
 		if t.filter.Subscription == "" && !t.filter.Failed {
 			if lines, err = t.events(ctx, tx); err != nil {
 				return err
 			}
 		}
-		attempts, err := t.attempts(ctx, tx, now)
+		attempts, err := t.attempts(ctx, tx, &now)
 		lines = append(lines, attempts...)
 		return err
 	})
@@ -123,11 +124,16 @@ func (t *Tail) events(ctx context.Context, tx pgx.Tx) ([]TailLine, error) {
 	})
 }
 
-// attempts reads from a little before the place where the table ended at the last look.
-func (t *Tail) attempts(ctx context.Context, tx pgx.Tx, now time.Time) ([]TailLine, error) {
-	table := "delivery_attempts_" + now.UTC().Format("20060102")
+const tailPlace = `
+SELECT now(), d.name, pg_relation_size(to_regclass('postrider_internal.' || d.name)) / current_setting('block_size')::bigint
+  FROM (SELECT 'delivery_attempts_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD') AS name) d`
+
+// attempts reads from a little before the place where the table ended at the last look. It learns from the database when this one began, which
+// is before the snapshot was taken.
+func (t *Tail) attempts(ctx context.Context, tx pgx.Tx, now *time.Time) ([]TailLine, error) {
+	var table string
 	var blocks *int64
-	if err := tx.QueryRow(ctx, `SELECT pg_relation_size(to_regclass('postrider_internal.' || $1)) / current_setting('block_size')::bigint`, table).Scan(&blocks); err != nil || blocks == nil {
+	if err := tx.QueryRow(ctx, tailPlace).Scan(now, &table, &blocks); err != nil || blocks == nil {
 		return nil, err
 	}
 	switch t.day {

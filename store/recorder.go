@@ -133,11 +133,7 @@ func (s *Store) Record(ctx context.Context, result Result) error {
 	req := &recordRequest{Result: result, done: make(chan struct{})}
 	if result.Verdict.Action == policy.DeadLetter {
 		s.Reach(PointDeadLetter)
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make a dead letter's id: %w", err)
-		}
-		req.deadLetterID = id
+		req.deadLetterID = s.ids.one()
 	}
 	s.recorder.queue.add(req)
 	select {

@@ -86,7 +86,7 @@ func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
 	for i := range group[0].receipt.Events {
 		e.add(group[0], i)
 	}
-	counted := s.publishedLanes(group)
+	counted := publishedLanes(group)
 	values := append([]any{version}, e.values()...)
 	return append(values, counted.topics, counted.counts, counted.subscriptions)
 }

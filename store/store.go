@@ -50,6 +50,7 @@ type Store struct {
 	timeScale int
 	confirmer confirmer
 	clock     atomic.Pointer[moment]
+	ids       ids
 
 	hands     hands
 	committer *committer
@@ -92,6 +93,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{o.Pool}, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
 	s.confirmer.reload = s.Reload
+	s.ids.now = s.Now
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.access = AccessOf(o.Pool)
 	s.lease = newLease(o.Pool.Config().ConnConfig)

@@ -163,6 +163,9 @@ func requireTimesWithin(t *testing.T, db *database, began time.Time) {
 		query := "SELECT count(*) FROM postrider_internal." + table + " WHERE " + name + " NOT BETWEEN $1 AND clock_timestamp()"
 		require.Zero(t, one[int](db, query, began), column)
 	}
+	const off = `SELECT count(*) FROM postrider_internal.events
+		 WHERE to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0) NOT BETWEEN $1::timestamptz - interval '1 second' AND clock_timestamp() + interval '1 second'`
+	require.Zero(t, one[int](db, off, began), "ids of events")
 }
 
 // skewedProgram is the program with a clock that is as far off as POSTRIDER_TEST_CLOCK says. Its monotonic clock is right, as

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+)
+
+// moved is a store whose process has a clock that is so far behind the database's.
+func moved(by time.Duration) *Store {
+	s := &Store{}
+	s.ids.now = s.Now
+	s.clock.Store(&moment{database: time.Now().Add(by), process: time.Now()})
+	return s
+}
+
+func timeOf(id uuid.UUID) time.Time {
+	return time.UnixMilli(int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5]))
+}
+
+// The live tail, lists and redeliveries look for events by ids, from a time of the database's: an id that the process's clock had made was an hour off.
+func TestIdsOfEventsHaveTheDatabasesTime(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
+		s, req := moved(off), request("orders")
+		req.receipt.Events = make([]event.Event, 3)
+		req.identify(&s.ids)
+		for _, id := range req.receipt.SystemIDs {
+			require.WithinDuration(t, s.Now(), timeOf(id), time.Second, "the process is %s off", off)
+			require.Equal(t, uuid.Version(7), id.Version())
+			require.Equal(t, uuid.RFC4122, id.Variant())
+		}
+	}
+}
+
+func TestIdsAreInTheirOrderWhoeverMakesThem(t *testing.T) {
+	t.Parallel()
+	const makers, each = 8, 2000
+	s, made := moved(0), make([][]uuid.UUID, makers)
+	var group sync.WaitGroup
+	for i := range made {
+		group.Go(func() {
+			for range each / 10 {
+				made[i] = append(made[i], s.ids.make(10)...)
+			}
+		})
+	}
+	group.Wait()
+	all := map[uuid.UUID]bool{}
+	for _, own := range made {
+		require.True(t, slices.IsSortedFunc(own, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }))
+		for _, id := range own {
+			all[id] = true
+		}
+	}
+	require.Len(t, all, makers*each)
+}
+
+// The database's time is read anew each second, and may then be a little earlier. One that was set back is another matter.
+func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 999_999_999, time.UTC)
+	made := ids{now: func() time.Time { return now }}
+	first := made.one()
+	require.Equal(t, now.Truncate(time.Millisecond), timeOf(first).UTC())
+	now = now.Add(-900 * time.Millisecond)
+	second := made.one()
+	require.Positive(t, bytes.Compare(second[:], first[:]))
+	require.WithinDuration(t, now, timeOf(second), time.Second)
+	now = now.Add(-time.Hour)
+	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.one()).UTC(), "it would be an hour late for what is published from now on")
+}
