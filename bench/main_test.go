@@ -42,13 +42,13 @@ func TestMain(m *testing.M) {
 // builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed leaves 50 MB behind.
 var disk, builtIn string
 
-// build makes the real binary, once.
+// build makes the real binary, once, without what debuggers read.
 var build = sync.OnceValues(func() (binary string, err error) {
 	if builtIn, err = os.MkdirTemp(disk, "postrider-binary-"); err != nil {
 		return "", err
 	}
 	binary = filepath.Join(builtIn, "postrider")
-	out, err := exec.Command("go", "build", "-o", binary, "postrider/cmd/postrider").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "postrider/cmd/postrider").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}

@@ -11,11 +11,17 @@ import (
 	"postrider/store"
 )
 
-// What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.
-func TestALookGoesOnWhereItEnded(t *testing.T) {
+// Both read the same week, which takes longer to make than to read.
+func TestListsOfAWeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
+	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded) //nolint:paralleltest // the other one deletes a row in the end
+	t.Run("deliveries of a time", b.testDeliveriesOfATime)                //nolint:paralleltest // after the first
+}
+
+// What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.
+func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
 	deliveries := func(f store.DeliveryFilter) (found, looks int) {
 		last := int64(1 << 60)
 		turn := store.Turn[store.DeliveryPlace]{Limit: 50}

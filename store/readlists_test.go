@@ -3,13 +3,11 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
 	"postrider/store"
 )
 
@@ -36,10 +34,7 @@ func walk[T, K any](t *testing.T, limit int, key func(T) K, read func(store.Turn
 }
 
 // A list of a time has all of that time and nothing else, each row once, and does not look through what is newer.
-func TestDeliveriesOfATime(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
+func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	var from time.Time
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
 	to := from.Add(3 * time.Hour)

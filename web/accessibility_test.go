@@ -2,6 +2,7 @@ package web_test
 
 import (
 	_ "embed"
+	"fmt"
 	"net/http/httptest"
 	"strconv"
 	"testing"
@@ -18,28 +19,37 @@ var accessibility string
 func TestEveryPageIsForEverybody(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
-	b := seeded(t, "e-1", "e-2", "e-3", "e-4")
+	b := seeded(t, pageTexts...)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
-	for _, path := range append(b.everyPage(t), "/ui/deliveries?outcome=nothing", "/ui/subscriptions/orders/billing?range=7d", "/ui/nowhere") {
-		w.size(t, 1440, 900, "light")
-		w.do(t, chromedp.Navigate(srv.URL+path), chromedp.WaitReady(chromedp.CSS("#page")))
-		w.value(t, `(document.querySelectorAll("details").forEach((d) => { d.open = true }), 1)`)
-		require.Empty(t, w.value(t, accessibility), "%s, light", path)
-		w.size(t, 1440, 900, "dark")
-		require.Empty(t, w.value(t, accessibility), "%s, dark", path)
-		for _, width := range []int64{360, 3840} {
-			w.size(t, width, 900, "light")
-			require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"), "%s is wider than %d px: %s", path, width, w.value(t, widest))
-		}
-		size, err := strconv.ParseFloat(w.value(t, `parseFloat(getComputedStyle(document.documentElement).fontSize)`), 64)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, size, 20.0, path)
+	for i, path := range append(b.everyPage(t), "/ui/deliveries?outcome=nothing", "/ui/subscriptions/orders/billing?range=7d") {
+		w.look(t, srv.URL, path, 1440, "light")
+		w.picture(t, fmt.Sprintf("1440-%02d", i))
+		w.requireForEverybody(t, path)
 	}
+	w.size(t, 1440, 900, "light")
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/nowhere"), chromedp.WaitReady(chromedp.CSS("#page"))) // whose status the console complains of
+	w.requireForEverybody(t, "/ui/nowhere")
 	t.Run("the check can fail", func(t *testing.T) { w.testAccessibilityFails(t, srv.URL) })   //nolint:paralleltest // one window
 	t.Run("the keyboard goes on", func(t *testing.T) { w.testOrder(t, srv.URL) })              //nolint:paralleltest // one window
 	t.Run("a refresh takes nothing away", func(t *testing.T) { w.testKeepsPlace(t, srv.URL) }) //nolint:paralleltest // one window
 	t.Run("without JavaScript", func(t *testing.T) { w.testWithoutScript(t, b, srv.URL) })     //nolint:paralleltest // one window
+}
+
+// requireForEverybody looks at the page that is open, with all of it unfolded.
+func (w *browser) requireForEverybody(t *testing.T, path string) {
+	t.Helper()
+	w.value(t, `(document.querySelectorAll("details").forEach((d) => { d.open = true }), 1)`)
+	require.Empty(t, w.value(t, accessibility), "%s, light", path)
+	w.size(t, 1440, 900, "dark")
+	require.Empty(t, w.value(t, accessibility), "%s, dark", path)
+	for _, width := range []int64{360, 3840} {
+		w.size(t, width, 900, "light")
+		w.requireFits(t, path, width)
+	}
+	size, err := strconv.ParseFloat(w.value(t, `parseFloat(getComputedStyle(document.documentElement).fontSize)`), 64)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, size, 20.0, path)
 }
 
 func (w *browser) testAccessibilityFails(t *testing.T, base string) {

@@ -134,24 +134,38 @@ func (w *browser) picture(t *testing.T, name string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
 }
 
-// One test and one browser: to start it takes longer than to look at a page.
+// pageTexts are events' texts that would like to be markup, or to push a page apart.
+var pageTexts = []string{`<script>window.__x=1</script>`, `"><img src=x onerror=window.__x=1>`, `</pre></td></table><svg/onload=window.__x=1>`, strings.Repeat("W", 900), "e-5"}
+
+// look opens a page with hostile texts in it: it runs none of them, and is no wider than the window.
+func (w *browser) look(t *testing.T, base, path string, width int64, scheme string) {
+	t.Helper()
+	w.size(t, width, 900, scheme)
+	w.do(t, chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("#page")))
+	w.requireNoComplaints(t, path)
+	require.Equal(t, "undefined", w.value(t, "window.__x"), path)
+	require.Equal(t, "1", w.value(t, `document.querySelectorAll("h1").length`), path)
+	w.requireFits(t, path, width)
+}
+
+// requireFits asks what sticks out only of a page that something sticks out of.
+func (w *browser) requireFits(t *testing.T, path string, width int64) {
+	t.Helper()
+	if w.value(t, "document.documentElement.scrollWidth <= innerWidth") != "true" {
+		require.Failf(t, "a page is wider than its window", "%s is wider than %d px: %s", path, width, w.value(t, widest))
+	}
+}
+
+// One test and one browser: to start it takes longer than to look at a page. TestEveryPageIsForEverybody looks at the pages on a desk.
 func TestDashboardInABrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
-	texts := []string{`<script>window.__x=1</script>`, `"><img src=x onerror=window.__x=1>`, `</pre></td></table><svg/onload=window.__x=1>`, strings.Repeat("W", 900), "e-5"}
-	b := seeded(t, texts...)
+	b := seeded(t, pageTexts...)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
-	for _, width := range []int64{360, 1440} {
-		for i, path := range b.everyPage(t) {
-			w.size(t, width, 900, []string{"light", "dark"}[i%2])
-			w.do(t, chromedp.Navigate(srv.URL+path), chromedp.WaitReady(chromedp.CSS("#page")))
-			w.requireNoComplaints(t, path)
-			require.Equal(t, "undefined", w.value(t, "window.__x"), path)
-			require.Equal(t, "1", w.value(t, `document.querySelectorAll("h1").length`), path)
-			require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"), "%s is wider than %d px: %s", path, width, w.value(t, widest))
-			w.picture(t, fmt.Sprintf("%d-%02d", width, i))
-		}
+	for i, path := range b.everyPage(t) {
+		w.look(t, srv.URL, path, 360, []string{"light", "dark"}[i%2])
+		w.picture(t, fmt.Sprintf("360-%02d", i))
 	}
 	w.size(t, 1440, 900, "light")
 	t.Run("focus is seen", func(t *testing.T) { w.testFocus(t, srv.URL) })                 //nolint:paralleltest // one window
@@ -218,10 +232,10 @@ func (w *browser) testForm(t *testing.T, b *bundle, base string) {
 func (w *browser) testTail(t *testing.T, b *bundle, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/tail"), chromedp.WaitVisible(chromedp.CSS("#tail")))
 	w.eventually(t, `document.querySelector("#tail-state").textContent === "Following."`)
-	const hostile = `<img src=x onerror=window.__x=1>`
-	b.publish(t, "orders", hostile)
+	const image = `<img src=x onerror=window.__x=1>`
+	b.publish(t, "orders", image)
 	w.eventually(t, `document.querySelectorAll("#tail-rows tr").length >= 3`)
-	require.Contains(t, w.value(t, `document.querySelector("#tail-rows").textContent`), hostile)
+	require.Contains(t, w.value(t, `document.querySelector("#tail-rows").textContent`), image)
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
 	w.requireNoComplaints(t, "/ui/tail")
 }

@@ -83,7 +83,7 @@ func publishStubbornly(t *testing.T, s *service, topic string, sink *gate) *stub
 
 func (l *stubborn) publishUntil(stopped <-chan struct{}, client int) {
 	for n := 0; ; n++ {
-		pause := faultTime(8*time.Millisecond, 30*time.Millisecond) // some 400 events/s of all clients
+		pause := faultTime(20*time.Millisecond, 30*time.Millisecond) // some 200 events/s of all clients; 500 with -faults
 		if !l.publishOne(fmt.Sprintf("%s-c%d-%d", l.topic, client, n)) {
 			pause = 40 * time.Millisecond
 		}

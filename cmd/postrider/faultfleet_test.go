@@ -34,7 +34,7 @@ const (
 // faultProgram is the program with failpoints, built when the first test needs it.
 var faultProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(program), "postrider-failpoints")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "failpoints", "-o", path, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", stripped, "-tags", "failpoints", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program with failpoints: %w\n%s", err, out)
 	}

@@ -16,7 +16,12 @@
     return known.get(text);
   };
   const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
-  const ground = (e) => e ? over(rgba(getComputedStyle(e).backgroundColor), ground(e.parentElement)) : rgba("Canvas");
+  const grounds = new Map(); // each element's once, not again for each that it holds
+  const ground = (e) => {
+    if (!e) return rgba("Canvas");
+    if (!grounds.has(e)) grounds.set(e, over(rgba(getComputedStyle(e).backgroundColor), ground(e.parentElement)));
+    return grounds.get(e);
+  };
   // Relative luminance and contrast of WCAG 2.2.
   const luminance = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const contrast = (ink, paper) => {
