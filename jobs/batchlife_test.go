@@ -326,3 +326,21 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	b.attempt(t)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
 }
+
+// After a failover that lost commits another batch may have the job's id. What is told of the lost one must not end the other's row: River, which knows ids alone,
+// marked it completed under whoever was running it.
+func TestAStaleBatchLeavesTheRowOfItsIDAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e, h := newHanging(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, batching(5, 64))
+	b.publishAtOnce(t, "e", 5)
+	first := b.newEngine(t, b.store, nil)
+	require.NoError(t, first.Start(t.Context()))
+	<-h.begun
+	b.exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at + interval '1 second'")
+	h.letGo()
+	requireStops(t, first)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE finalized_at IS NOT NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
+}

@@ -74,7 +74,8 @@ func (e *Engine) worked(a *attempt, err error) error {
 	case err == nil:
 		e.ended.add(a.job.JobID) // recorded: the row is gone
 	case errors.Is(err, store.ErrNotFound):
-		return nil // finished, canceled or given to another job meanwhile: this row is nobody's token
+		e.drop(a.job, err) // finished, canceled or given to another job meanwhile: this row is nobody's token
+		return nil
 	case errors.Is(err, errInterrupted):
 		e.interrupted.add(a.job.JobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
 	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself

@@ -46,7 +46,7 @@ func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. A location that refuses is a result and no error.
 func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
-	return workOwned(ctx, w.engine, "an export", job.Args.Export, job.ID, w.engine.store.LoadExport, w.engine.export)
+	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.store.LoadExport, w.engine.export)
 }
 
 // export tries once to write a file, and writes down what that came to.

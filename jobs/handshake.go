@@ -61,7 +61,7 @@ func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -
 
 // Work implements river.Worker. An endpoint that does not answer is a result and no error.
 func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
-	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, job.ID, w.engine.store.LoadHandshake, w.engine.shake)
+	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow), w.engine.store.LoadHandshake, w.engine.shake)
 }
 
 // shake makes one request and writes down what it came to.

@@ -15,17 +15,21 @@ import (
 const (
 	recordMinPause = 100 * time.Millisecond
 	recordMaxPause = 5 * time.Second
+
+	dropTimeout = 5 * time.Second
 )
 
 // workOwned is one run of a job that a row owns: a handshake's request, or an export's try. What is owned is read, and do comes to a result
 // that it writes down. Only where it could not even be read it waits for a moment; an endpoint or a location that refuses is a result.
-func workOwned[T any](ctx context.Context, e *Engine, what string, id, job int64, load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error) error {
+func workOwned[T any](ctx context.Context, e *Engine, what string, id int64, token store.JobToken, load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error) error {
+	job := token.JobID
 	release := e.held.add(job)
 	defer release()
 	owned, err := load(ctx, id, job)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil // ended meanwhile, or given to another job
+		e.drop(token, err) // ended meanwhile, or given to another job
+		return nil
 	case err != nil && !errors.Is(err, context.Canceled):
 		e.log.Warn(what+" could not be read, trying again", "id", id, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)
@@ -33,6 +37,20 @@ func workOwned[T any](ctx context.Context, e *Engine, what string, id, job int64
 		err = do(ctx, owned, job)
 	}
 	return e.settled(job, err)
+}
+
+// drop ends a job that is nobody's token, unless it is known to be gone: by its time as well, see store.JobToken. River, which would do it by the id
+// alone, is told of nothing. What is left of it where the database does not answer is found like a job whose fetch was not answered.
+func (e *Engine) drop(job store.JobToken, known error) {
+	e.ended.add(job.JobID)
+	if errors.Is(known, store.ErrJobGone) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	defer cancel()
+	if err := e.store.EndJob(ctx, job); !errors.Is(err, store.ErrJobGone) {
+		e.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
+	}
 }
 
 // settled notes how a job has ended that is no delivery's: nobody need look for its row, or Stop gives it back as a new one.

@@ -28,7 +28,7 @@ SELECT id, event_bytes, true, owed_since
 
 	anyOpenStatement = `SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND open)`
 
-	endJobStatement = `DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, made) WHERE j.id = t.id AND j.created_at = t.made`
+	endJobStatement = `DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, made) WHERE j.id = ANY ($1::bigint[]) AND j.id = t.id AND j.created_at = t.made`
 
 	pumpStatement = `
 INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
@@ -339,7 +339,7 @@ func (s *Store) HoldOpen(ctx context.Context, subscription int64, token JobToken
 	return s.EndJob(ctx, token)
 }
 
-// EndJob deletes a job that has nothing to do, and answers ErrNotFound, which says so.
+// EndJob deletes a job that has nothing to do, and answers ErrJobGone, which says so.
 func (s *Store) EndJob(ctx context.Context, token JobToken) error {
 	if _, err := s.pool.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
 		return fmt.Errorf("%w: end job %d: %w", ErrUnavailable, token.JobID, err)
@@ -347,7 +347,7 @@ func (s *Store) EndJob(ctx context.Context, token JobToken) error {
 	return token.gone()
 }
 
-func (t JobToken) gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrNotFound) }
+func (t JobToken) gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrJobGone) }
 
 func queueEnd(batch *pgx.Batch, tokens []JobToken) {
 	batch.Queue(endJobStatement, column(tokens, func(t JobToken) int64 { return t.JobID }), column(tokens, func(t JobToken) time.Time { return t.JobMade }))

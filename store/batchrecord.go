@@ -62,7 +62,7 @@ func (s *Store) RecordBatch(ctx context.Context, result BatchResult) error {
 	select {
 	case <-req.done:
 		if req.lost && req.failed == nil {
-			return fmt.Errorf("batch %d: its job: %w", req.BatchID, ErrNotFound)
+			return fmt.Errorf("batch %d: %w", req.BatchID, ErrJobGone)
 		}
 		return req.failed
 	case <-ctx.Done():

@@ -129,11 +129,23 @@ func (s *Store) Catalogue() *Catalogue { return s.catalogue.Load() }
 // moment is one moment on two clocks.
 type moment struct{ database, process time.Time }
 
+func (m *moment) at(process time.Time) time.Time { return m.database.Add(process.Sub(m.process)) }
+
+// corrected is m, or a new moment where m cannot be right any more: the database's time lay between what it said and the time that
+// its answer took more. An answer that was late, in a network or for want of a CPU, must not set the clock back.
+func (m *moment) corrected(said, asked, answered time.Time) *moment {
+	if m != nil {
+		if known := m.at(answered); !known.Before(said) && !known.After(said.Add(answered.Sub(asked))) {
+			return m
+		}
+	}
+	return &moment{database: said, process: answered}
+}
+
 // Now is the database's time, read with the catalogue and carried on by the process's monotonic clock: what has expired on one
 // node has expired on all.
 func (s *Store) Now() time.Time {
-	m := s.clock.Load()
-	return m.database.Add(time.Since(m.process))
+	return s.clock.Load().at(time.Now())
 }
 
 // reloadTimeout bounds a reload, the wait for another one included. A connection that a firewall forgot answers nothing and stays
@@ -149,10 +161,11 @@ func (s *Store) Reload(ctx context.Context) error {
 	old := s.catalogue.Load()
 	var found Catalogue
 	var now time.Time
+	asked := time.Now()
 	if err := s.pool.QueryRow(ctx, "SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue").Scan(&found.Version, &found.server, &now); err != nil {
 		return fmt.Errorf("read the catalogue's version: %w", err)
 	}
-	s.clock.Store(&moment{database: now, process: time.Now()})
+	s.clock.Store(s.clock.Load().corrected(now, asked, time.Now()))
 	if found.Version == old.Version && found.server.Equal(old.server) {
 		return nil
 	}

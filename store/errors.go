@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 
@@ -13,6 +14,8 @@ import (
 var (
 	// ErrNotFound: the topic, event subscription or row named does not exist.
 	ErrNotFound = errors.New("not found")
+	// ErrJobGone is the ErrNotFound of a job whose row is known to be gone: nothing is left to end.
+	ErrJobGone = fmt.Errorf("its job: %w", ErrNotFound)
 	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
 	ErrConflict = errors.New("conflict")
 	// ErrPrecondition: a Condition of the change does not hold.

@@ -33,7 +33,7 @@ type KeptStatement struct{ SQL, Settings string }
 func KeptStatements() map[string]KeptStatement {
 	all := map[string]KeptStatement{
 		"fetch": {fetchStatement, inOrder}, "load": {loadStatement, keepPlan}, "publish": {publishStatement, keepPlan}, "store and route": {storeRouteStatement, keepPlan},
-		"bind": {bindStatement, keepPlan}, "record batches": {recordBatchStatement, keepPlan}, "batch": {batchStatement, keepPlan}, "members": {membersStatement, keepPlan},
+		"bind": {bindStatement, keepPlan}, "record batches": {recordBatchStatement, keepPlan}, "batch": {batchStatement, keepPlan}, "members": {membersStatement, keepPlan}, "end jobs": {endJobStatement, keepPlan},
 	}
 	for goesOn, row := range recordStatements {
 		for letters, statement := range row {

@@ -77,3 +77,29 @@ func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
 	now = now.Add(-time.Hour)
 	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.one()).UTC(), "it would be an hour late for what is published from now on")
 }
+
+// An answer that comes late says less than what is known, and must not set the clock back: the next event's id would be smaller than the last one's.
+func TestLateAnswersDoNotSetTheClockBack(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	known := &moment{database: start.Add(time.Hour), process: start}
+	for name, c := range map[string]struct {
+		said, after time.Duration // start: what the database said, and when that was there; it was asked after 10 s
+		kept             bool
+	}{
+		"at once":           {time.Hour + 10*time.Second, 10 * time.Second, true},
+		"2 s late":          {time.Hour + 10*time.Second, 12 * time.Second, true},
+		"asked in vain":     {time.Hour + 12*time.Second, 12 * time.Second, true},
+		"set back":          {10 * time.Second, 10 * time.Second, false},
+		"set forward":       {time.Hour + 20*time.Second, 12 * time.Second, false},
+		"the process slept": {time.Hour + 40*time.Second, 11 * time.Second, false},
+	} {
+		said, asked, answered := start.Add(c.said), start.Add(10*time.Second), start.Add(c.after)
+		now := known.corrected(said, asked, answered)
+		require.Equal(t, c.kept, now == known, name)
+		if !c.kept {
+			require.Equal(t, said, now.at(answered), name)
+		}
+	}
+	require.Equal(t, start, (*moment)(nil).corrected(start, start, start).at(start))
+}
