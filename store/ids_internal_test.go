@@ -85,7 +85,7 @@ func TestLateAnswersDoNotSetTheClockBack(t *testing.T) {
 	known := &moment{database: start.Add(time.Hour), process: start}
 	for name, c := range map[string]struct {
 		said, after time.Duration // start: what the database said, and when that was there; it was asked after 10 s
-		kept             bool
+		kept        bool
 	}{
 		"at once":           {time.Hour + 10*time.Second, 10 * time.Second, true},
 		"2 s late":          {time.Hour + 10*time.Second, 12 * time.Second, true},
