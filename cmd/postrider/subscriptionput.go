@@ -149,19 +149,9 @@ func (c *subscriptionListCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	topics := []string{c.Topic}
-	if c.Topic == "" {
-		if topics, err = client.topicNames(ctx); err != nil {
-			return err
-		}
-	}
-	list := []object{}
-	for _, topic := range topics {
-		part, err := client.all(ctx, topicURL(topic)+"/subscriptions")
-		if err != nil {
-			return err
-		}
-		list = append(list, part...)
+	list, err := client.subscriptionsOf(ctx, c.Topic)
+	if err != nil {
+		return err
 	}
 	return c.print(list, func(w io.Writer) {
 		fmt.Fprintln(w, "TOPIC\tSUBSCRIPTION\tENDPOINT\tPOLICY\tATTEMPTS\tTTL, MINUTES\tSTATE\tHOLD")
@@ -170,6 +160,28 @@ func (c *subscriptionListCmd) Run(ctx context.Context) error {
 				textAt(s, "retryPolicy.maxDeliveryAttempts"), textAt(s, "retryPolicy.eventTimeToLiveInMinutes"), textAt(s, "provisioningState"), textAt(s, "hold.reason"))
 		}
 	})
+}
+
+// subscriptionsOf lists the event subscriptions of a topic, or of all topics: "".
+func (c *apiClient) subscriptionsOf(ctx context.Context, topic string) (list []object, err error) {
+	topics := []string{topic}
+	if topic == "" {
+		if topics, err = c.topicNames(ctx); err != nil {
+			return nil, err
+		}
+	}
+	list = []object{}
+	for _, name := range topics {
+		part, err := c.all(ctx, topicURL(name)+"/subscriptions")
+		if topic == "" && isStatus(err, http.StatusNotFound) {
+			continue // deleted since the topics were listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, part...)
+	}
+	return list, nil
 }
 
 func (c *apiClient) topicNames(ctx context.Context) (names []string, err error) {
