@@ -337,6 +337,10 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	require.NoError(t, err)
 	sub := b.put(t, "billing", spec, id)
 	require.Equal(t, store.ProvisioningCreating, sub.ProvisioningState)
+	lost := *died
+	lost.CreatedAt = died.CreatedAt.Add(-time.Second)
+	require.NoError(t, b.store.RecordHandshake(t.Context(), &store.HandshakeResult{Job: job, Handshake: &lost, State: store.HandshakeFailed, Message: "lost"}))
+	require.Equal(t, store.HandshakePending, b.handshake(t, id).State, "nor does a word on a handshake that a failover lost, whose ids this one has")
 
 	b.startShaking(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")

@@ -135,6 +135,9 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 
 	require.Equal(t, store.Exported{}, b.recordExport(t, store.ExportResult{Job: job + 1, Export: x, Location: "file:///there"}), "nobody's job")
+	lost := *x
+	lost.CreatedAt = x.CreatedAt.Add(-time.Second)
+	require.Equal(t, store.Exported{}, b.recordExport(t, store.ExportResult{Job: job, Export: &lost, Location: "file:///there"}), "of an export that a failover lost, whose ids this one has")
 	require.Equal(t, store.Exported{Written: 3}, b.recordExport(t, store.ExportResult{Job: job, Export: x, Location: "file:///there"}))
 	require.Equal(t, store.Exported{}, b.recordExport(t, store.ExportResult{Job: job, Export: x, Location: "file:///again"}), "it is over")
 	require.Equal(t, 3, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
