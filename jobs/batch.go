@@ -196,6 +196,9 @@ func (a *batchAttempt) stays(m *store.Member, alone bool) (verdict policy.Verdic
 
 func (a *batchAttempt) post() error {
 	a.begun = true
+	if err := a.partHeaders(); err != nil {
+		return err
+	}
 	body, err := a.body()
 	if err != nil {
 		return err
@@ -235,22 +238,45 @@ func (a *batchAttempt) body() ([]byte, error) {
 	if err == nil {
 		return body, nil
 	}
-	var fates []store.Fate
-	a.batch.Keep(func(m *store.Member) bool {
-		_, unsendable := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
-		if unsendable != nil {
-			verdict := policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: store.ReasonUnsendable}
-			fates = append(fates, store.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
-		}
-		return unsendable == nil
-	})
-	if err := a.record(policy.Verdict{Action: store.Leave}, fates); err != nil {
+	if err := a.part(store.ReasonUnsendable, func(m *store.Member) bool {
+		_, err := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
+		return err == nil
+	}); err != nil {
 		return nil, err
 	}
 	if len(a.batch.Members) == 0 {
 		return nil, errors.Join(a.end(nil), store.ErrNotFound)
 	}
 	return a.write()
+}
+
+// partHeaders keeps the members that have the first one's values of Dynamic headers: the headers may have been changed
+// after the batch was cut.
+func (a *batchAttempt) partHeaders() error {
+	if !a.sub.Headers.HasDynamic() {
+		return nil
+	}
+	values := func(m *store.Member) string {
+		view := store.EventView(a.sub.Topic, &m.Event)
+		return a.sub.Headers.DynamicValues(&view, a.engine.options.MaxHeaderBytes)
+	}
+	first := values(&a.batch.Members[0])
+	return a.part(store.ReasonHeaderValue, func(m *store.Member) bool { return values(m) == first })
+}
+
+// part lets members leave the batch before its request. Each is attempted alone.
+func (a *batchAttempt) part(reason policy.Reason, stays func(*store.Member) bool) error {
+	gone := a.batch.Keep(stays)
+	if len(gone) == 0 {
+		return nil
+	}
+	fates := make([]store.Fate, len(gone))
+	for i := range gone {
+		fates[i] = store.Fate{
+			DeliveryID: gone[i].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason},
+		}
+	}
+	return a.record(policy.Verdict{Action: store.Leave}, fates)
 }
 
 func (a *batchAttempt) write() ([]byte, error) {

@@ -290,8 +290,7 @@ func (a *attempt) header() http.Header {
 	return h
 }
 
-// batchHeader is what does not depend on the event, but for custom headers: of several events the first one has its values in
-// them.
+// batchHeader is what all events of a batch have in common: their Dynamic headers have the same values (partHeaders).
 func (a *attempt) batchHeader(batched bool, first *event.Event) http.Header {
 	h := make(http.Header, 10)
 	if a.sub.Headers != nil {

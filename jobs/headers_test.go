@@ -2,9 +2,11 @@ package jobs_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
@@ -100,25 +102,81 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 	}
 }
 
-// Of several events the first one's values are sent.
+// All members of a batch have the header values of their request, also at its next attempt.
 func TestCustomHeadersOfBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
-	b.subscribe(t, "all", e.URL, both(batching(10, 64), sending(staticHeader("X-Fixed", "v"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Late", "data.late"))))
-	b.publish(t, jsonType, "["+eventGridBody("1", "{}")+","+eventGridBody("2", `{"late":1}`)+"]")
+	headers := sending(staticHeader("X-Fixed", "v"), dynamicHeader("X-Kind", "data.kind"))
+	b.subscribe(t, "all", e.URL, both(batching(10, 64), headers))
+	var list []string
+	for i, data := range []string{`{"kind":"a"}`, `{"kind":"b"}`, `{}`, `{"kind":"a"}`, `{"kind":null}`, `{"kind":"b"}`} {
+		list = append(list, eventGridBody(strconv.Itoa(i), data))
+	}
+	b.publish(t, jsonType, "["+strings.Join(list, ",")+"]")
+	b.start(t, nil)
+	b.attemptsMade(t, 3)
+	require.Equal(t, 3, b.travel(t))
+	b.attemptsMade(t, 3)
+	got := map[string]int{}
+	for _, r := range e.requests() {
+		got[strings.Join(r.ids(t), ",")+"="+r.custom()["X-Kind"]]++
+		require.Equal(t, "v", r.custom()["X-Fixed"])
+	}
+	require.Equal(t, map[string]int{"0,3=a": 2, "1,5=b": 2, "2,4=": 2}, got)
+	b.publish(t, jsonType, "["+eventGridBody("lone", `{"kind":"c"}`)+"]")
+	b.attempt(t)
+	require.Equal(t, map[string]string{"X-Fixed": "v", "X-Kind": "c"}, e.requests()[6].custom(), "a batch of one")
+	require.NotEmpty(t, e.requests()[6].header.Get("Aeg-Output-Event-Id"))
+}
+
+// Members that differ in a header that was added after their batch was cut leave it and go alone.
+func TestDynamicHeaderAddedToABatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	b.subscribe(t, "all", e.URL, batching(10, 64))
+	b.publish(t, jsonType, "["+eventGridBody("1", `{"kind":"a"}`)+","+eventGridBody("2", `{"kind":"b"}`)+","+
+		eventGridBody("3", `{"kind":"a"}`)+"]")
 	b.start(t, nil)
 	b.attempt(t)
-	b.travel(t)
-	b.attempt(t)
+	b.subscribe(t, "all", e.URL, both(batching(10, 64), sending(dynamicHeader("X-Kind", "data.kind"))))
+	require.Equal(t, 1, b.travel(t))
+	b.attemptsMade(t, 2)
+	got := map[string]string{}
 	for _, r := range e.requests() {
-		require.Equal(t, []string{"1", "2"}, r.ids(t))
-		require.Equal(t, map[string]string{"X-Fixed": "v", "X-Id": "1"}, r.custom())
+		got[strings.Join(r.ids(t), ",")] = r.custom()["X-Kind"]
 	}
-	b.publishOne(t, "lone")
-	b.attempt(t)
-	require.Equal(t, map[string]string{"X-Fixed": "v", "X-Id": "lone"}, e.requests()[2].custom(), "a batch of one")
-	require.NotEmpty(t, e.requests()[2].header.Get("Aeg-Output-Event-Id"))
+	require.Equal(t, map[string]string{"1,2,3": "", "1,3": "a", "2": "b"}, got)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE left_reason = 'HeaderValue'"))
+}
+
+// More events than one cut reads, of many values and sizes: every event is delivered once, with its own value.
+func TestDynamicHeadersOfManyBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, both(batching(20, 1024), sending(dynamicHeader("X-Kind", "data.kind"))))
+	const large, small = 40, 1100
+	for range large {
+		id := uuid.NewString()
+		b.publish(t, jsonType, "["+eventGridBody(id, `{"kind":"`+id[:1]+`","fill":"`+strings.Repeat("x", 400_000)+`"}`)+"]")
+	}
+	var list []string
+	for range small {
+		id := uuid.NewString()
+		list = append(list, eventGridBody(id, `{"kind":"`+id[:1]+`"}`))
+	}
+	b.publish(t, jsonType, "["+strings.Join(list, ",")+"]")
+	b.start(t, nil)
+	b.become(t, large+small, deliveredInBatch)
+	for _, r := range e.requests() {
+		for _, id := range r.ids(t) {
+			require.Equal(t, id[:1], r.custom()["X-Kind"])
+		}
+	}
+	require.Less(t, len(e.requests()), 250, "events of one value go together")
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
 func TestCustomUserAgent(t *testing.T) {

@@ -280,7 +280,7 @@ COMMENT ON COLUMN postrider.batch_members.delivery_id IS 'Delivery, see postride
 COMMENT ON COLUMN postrider.batch_members.event_id IS 'The publisher''s id of the event; NULL once the event''s day was dropped.';
 COMMENT ON COLUMN postrider.batch_members.left_at IS 'When it left the batch while that went on; NULL = it did not.';
 COMMENT ON COLUMN postrider.batch_members.left_after IS 'How many attempts of the batch it was in when it left; NULL = it did not leave.';
-COMMENT ON COLUMN postrider.batch_members.left_reason IS 'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next attempt, and it is looked at alone then; Unsendable: its event could not be written into the body; TooManyReruns: the batch was interrupted 20 times, and each goes alone; RetriedByOperator: postrider.retry_now() let it go alone.';
+COMMENT ON COLUMN postrider.batch_members.left_reason IS 'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next attempt, and it is looked at alone then; Unsendable: its event could not be written into the body; HeaderValue: its Dynamic header values differ from those of the first member; TooManyReruns: the batch was interrupted 20 times, and each goes alone; RetriedByOperator: postrider.retry_now() let it go alone.';
 
 CREATE VIEW postrider.dead_letters AS
 SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome, l.last_status, l.last_error,

@@ -49,7 +49,11 @@ func (s *HeaderSet) Each(view *EventView, maxValueBytes int, set func(name, valu
 	for _, h := range s.static {
 		set(h.name, h.value)
 	}
-	if len(s.dynamic) == 0 {
+	s.eachDynamic(view, maxValueBytes, set)
+}
+
+func (s *HeaderSet) eachDynamic(view *EventView, maxValueBytes int, set func(name, value string)) {
+	if !s.HasDynamic() {
 		return
 	}
 	most := HeaderLimits{MaxValueBytes: maxValueBytes}.withDefaults().MaxValueBytes
@@ -61,6 +65,18 @@ func (s *HeaderSet) Each(view *EventView, maxValueBytes int, set func(name, valu
 		}
 	}
 	e.release()
+}
+
+// HasDynamic reports whether a header's value depends on the event.
+func (s *HeaderSet) HasDynamic() bool { return s != nil && len(s.dynamic) > 0 }
+
+// DynamicValues is the same text for two events exactly if Each sets the same Dynamic headers for both.
+func (s *HeaderSet) DynamicValues(view *EventView, maxValueBytes int) string {
+	var values strings.Builder
+	s.eachDynamic(view, maxValueBytes, func(name, value string) {
+		values.WriteString(name + "\n" + value + "\n") // neither has a line break
+	})
+	return values.String()
 }
 
 // inHeader is the value as a header carries it; false where none can.

@@ -62,9 +62,12 @@ SELECT id, attempts, skipped_marks, bytes, next_attempt_at, not_before, first_at
   FROM postrider_internal.batches WHERE job_id = $1 AND state = 'pending'`
 
 	// The order is that of their positions, see bindStatement.
-	membersStatement = `
+	membersStatement = membersOf + "batch_id = $1" + eventsOfMembers
+
+	membersOf = `
 WITH members AS MATERIALIZED (
-    SELECT id, event_uuid, event_day, owed_since FROM postrider_internal.deliveries WHERE batch_id = $1
+    SELECT id, event_uuid, event_day, owed_since FROM postrider_internal.deliveries WHERE `
+	eventsOfMembers = `
 ), found AS NOT MATERIALIZED (
     SELECT * FROM postrider_internal.events
      WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members) AND day <= (SELECT max(event_day) FROM members) AND erased_at IS NULL
@@ -143,6 +146,11 @@ func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 }
 
 func (b *Batch) readMembers(rows pgx.Rows) error {
+	return readMembers(rows, func(m Member) { b.Members = append(b.Members, m) })
+}
+
+// readMembers reads what membersOf and eventsOfMembers select.
+func readMembers(rows pgx.Rows, read func(Member)) error {
 	var m Member
 	var at *time.Time
 	_, err := pgx.ForEachRow(rows, []any{
@@ -151,7 +159,7 @@ func (b *Batch) readMembers(rows pgx.Rows) error {
 		&at, &m.Event.Trace.Parent, &m.Event.Trace.State,
 	}, func() error {
 		m.Event.Time = timeOrNone(at)
-		b.Members = append(b.Members, m)
+		read(m)
 		m.Event.Body = nil // the next row must not write into it
 		return nil
 	})

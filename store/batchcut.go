@@ -236,7 +236,10 @@ func (c *cutting) end(ctx context.Context) error {
 
 // bind writes down what was cut. Nothing: all of the first batch has another owner by now.
 func (c *cutting) bind(ctx context.Context, open []openDelivery) (nothing bool, err error) {
-	cuts := c.cutUp(open)
+	cuts, err := c.cuts(ctx, open)
+	if err != nil {
+		return false, err
+	}
 	ids, of, bytes := make([]int64, 0, len(open)), make([]int32, 0, len(open)), make([]int64, len(cuts))
 	for i, cut := range cuts {
 		for _, o := range cut {
@@ -290,21 +293,33 @@ func (c *cutting) move(open []openDelivery, cut int) {
 	}
 }
 
-// cutUp cuts one batch, and after it those that are full: what is left may grow until its own pump comes. bytes are
-// counted as they are sent from here on.
-func (c *cutting) cutUp(open []openDelivery) (cuts [][]openDelivery) {
+// cuts cuts batches from a beginning of what is open. bytes are counted as they are sent from here on.
+func (c *cutting) cuts(ctx context.Context, open []openDelivery) (cuts [][]openDelivery, err error) {
 	var schema event.Schema
 	if topic, ok := c.store.Catalogue().Topic(c.sub.Topic); ok {
 		schema = topic.InputSchema
 	}
-	added, sizes := event.Overhead(schema, c.sub.EventDeliverySchema, c.sub.Topic), make([]int, len(open))
+	added := event.Overhead(schema, c.sub.EventDeliverySchema, c.sub.Topic)
 	for i := range open {
 		open[i].bytes += added
-		sizes[i] = open[i].bytes
 	}
+	if !c.sub.Headers.HasDynamic() {
+		return c.cutUp(open, false), nil
+	}
+	groups, err := c.sameHeaders(ctx, open)
+	for _, group := range groups {
+		cuts = append(cuts, c.cutUp(group, true)...)
+	}
+	return cuts, err
+}
+
+// cutUp cuts one batch, and after it those that are full: what is left may grow until its own pump comes, unless all is
+// to be cut.
+func (c *cutting) cutUp(open []openDelivery, all bool) (cuts [][]openDelivery) {
+	sizes := column(open, func(o openDelivery) int { return o.bytes })
 	for len(open) > 0 {
 		n := c.sub.Batch().Cut(sizes, 0)
-		if n == len(open) && len(cuts) > 0 {
+		if n == len(open) && len(cuts) > 0 && !all {
 			break
 		}
 		cuts = append(cuts, open[:n])

@@ -20,6 +20,10 @@ const ReasonOwnTime policy.Reason = "OwnTime"
 // ReasonUnsendable is why a member leaves whose event cannot be written into a request's body: alone it keeps nobody else waiting.
 const ReasonUnsendable policy.Reason = "Unsendable"
 
+// ReasonHeaderValue is why a member leaves whose values of Dynamic headers are not those of the batch's first member: the
+// headers were changed after the batch was cut.
+const ReasonHeaderValue policy.Reason = "HeaderValue"
+
 // BatchResult is what became of one attempt of a batch, or of its turn that ended without one. The verdict is that of all
 // members but those with a fate of their own: these leave the batch, unless it ends.
 type BatchResult struct {
