@@ -23,9 +23,11 @@ import (
 
 // serverFlags are shared by every verb that is a client of the REST API.
 type serverFlags struct {
-	Server string `help:"URL of the service; the default is where postrider dev listens." default:"http://127.0.0.1:7480" env:"POSTRIDER_SERVER" placeholder:"URL"`
-	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Nothing, and a server on this machine: the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
+	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list); without one, http://127.0.0.1:7480, where postrider dev listens." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
+	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default: the personal key of postrider login; without one, and for a server on this machine, the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
 	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the server, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
+
+	stored string // name of the stored server that the key is from
 }
 
 // ifMatchFlag is for verbs that change or delete what has a version.
@@ -57,20 +59,27 @@ const callTimeout = 45 * time.Second
 type apiClient struct {
 	base string // without a slash at its end
 	key  string
-	http *http.Client
+	// stored is the name of the stored server that the key is from; "" for a key of the flags or the environment.
+	stored string
+	http   *http.Client
 }
 
 // client judges the flags. A key is needed.
 func (f serverFlags) client() (*apiClient, error) {
 	c, err := f.keylessClient()
 	if err == nil && c.key == "" {
-		return nil, usagef("no key for %s: set POSTRIDER_API_KEY (or POSTRIDER_ADMIN_TOKEN), or --api-key", f.Server)
+		return nil, usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or POSTRIDER_ADMIN_TOKEN) or --api-key",
+			c.base)
 	}
 	return c, err
 }
 
 // keylessClient is for what may do without a key.
 func (f serverFlags) keylessClient() (*apiClient, error) {
+	f, err := f.resolved()
+	if err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(f.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, usagef("--server %q: not a URL such as https://events.example.com", f.Server)
@@ -83,7 +92,7 @@ func (f serverFlags) keylessClient() (*apiClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &apiClient{base: strings.TrimRight(f.Server, "/"), key: key, http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: noRedirect}}, nil
+	return &apiClient{base: strings.TrimRight(f.Server, "/"), key: key, stored: f.stored, http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: noRedirect}}, nil
 }
 
 func (f serverFlags) transport() (*http.Transport, error) {
@@ -167,8 +176,11 @@ func (c *apiClient) call(ctx context.Context, method, path string, body, into an
 		return err
 	}
 	if err := answer.err(); err != nil {
-		if isStatus(err, http.StatusUnauthorized) {
-			return fmt.Errorf("%w; set POSTRIDER_API_KEY, or --api-key", err)
+		switch {
+		case isStatus(err, http.StatusUnauthorized) && c.stored != "":
+			return fmt.Errorf("%w; log in again: postrider login %s", err, c.stored)
+		case isStatus(err, http.StatusUnauthorized):
+			return fmt.Errorf("%w; run postrider login, or set POSTRIDER_API_KEY, or --api-key", err)
 		}
 		return err
 	}

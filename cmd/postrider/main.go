@@ -45,6 +45,8 @@ type cli struct {
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
 	Operation    operationCmd    `cmd:"" help:"List and show what is being done, or was done, to many."`
 
+	Server serverCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
+
 	Audit  auditCmd  `cmd:"" help:"List who did what."`
 	Apikey apikeyCmd `cmd:"" help:"Make, list and revoke the keys that programs send."`
 	User   userCmd   `cmd:"" help:"Add, list and change the people who sign in to the dashboard."`
