@@ -1374,7 +1374,7 @@ type Matched struct {
 	// AtLeast true: counting was stopped after five seconds; there may be more.
 	AtLeast bool `json:"atLeast"`
 
-	// Matched How many dead letters match
+	// Matched How many dead letters match, or how many past events the event subscription matches.
 	Matched int64 `json:"matched"`
 }
 

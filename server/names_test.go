@@ -23,9 +23,9 @@ type namesOf struct {
 	Components struct{ Schemas map[string]schema }
 }
 
-// resolved follows a reference, plain or in an allOf.
+// resolved follows a reference, plain, in an allOf, or the first one in an anyOf.
 func (n *namesOf) resolved(s schema) schema {
-	for _, part := range s.AllOf {
+	for _, part := range slices.Concat(s.AllOf, s.AnyOf[:min(1, len(s.AnyOf))]) {
 		if part.Ref != "" {
 			s.Ref = part.Ref
 		}

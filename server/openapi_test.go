@@ -49,6 +49,7 @@ type schema struct {
 	Properties        map[string]schema
 	Items             *schema
 	AllOf             []schema `yaml:"allOf"`
+	AnyOf             []schema `yaml:"anyOf"`
 }
 
 type operation struct {

@@ -86,6 +86,7 @@ type apiSchema struct {
 	Properties                ordered[apiSchema]
 	Items                     *apiSchema
 	AllOf                     []apiSchema `yaml:"allOf"`
+	AnyOf                     []apiSchema `yaml:"anyOf"`
 	OneOf                     []apiSchema `yaml:"oneOf"`
 }
 

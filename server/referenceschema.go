@@ -5,11 +5,21 @@ import (
 	"strings"
 )
 
-// resolved follows a $ref, also one that stands in allOf because something is said beside it.
-func (f *apiFile) resolved(s *apiSchema) *apiSchema {
-	if len(s.AllOf) == 1 {
-		s = &s.AllOf[0]
+// alone is the schema that a property with its own description refers to: the only one in allOf, or, where null is
+// allowed, the first one in anyOf.
+func (s *apiSchema) alone() *apiSchema {
+	switch {
+	case len(s.AllOf) == 1:
+		return &s.AllOf[0]
+	case len(s.AnyOf) == 2:
+		return &s.AnyOf[0]
 	}
+	return s
+}
+
+// resolved follows a $ref, also one in allOf or anyOf.
+func (f *apiFile) resolved(s *apiSchema) *apiSchema {
+	s = s.alone()
 	if s.Ref == "" {
 		return s
 	}
@@ -43,10 +53,7 @@ func (f *apiFile) member(name string, s *apiSchema, required bool) memberView {
 // typeOf says a type in words.
 func (f *apiFile) typeOf(s *apiSchema) typeView {
 	t := typeView{Before: simpleType(s)}
-	named := s
-	if len(s.AllOf) == 1 {
-		named = &s.AllOf[0]
-	}
+	named := s.alone()
 	switch {
 	case named.Ref != "":
 		t = typeView{Schema: nameOf(named.Ref)}
@@ -56,7 +63,7 @@ func (f *apiFile) typeOf(s *apiSchema) typeView {
 		t = f.typeOf(s.Items)
 		t.Before = "array of " + t.Before
 	}
-	if s.Nullable {
+	if s.Nullable || len(s.AnyOf) > 0 {
 		t.After += " or null"
 	}
 	return t
@@ -102,7 +109,7 @@ func rules(s *apiSchema) (list []string) {
 		}
 	}
 	if len(s.Enum) > 0 {
-		list = append(list, strings.Join(s.Enum, ", "))
+		list = append(list, strings.TrimSuffix(strings.Join(s.Enum, ", "), ", ")) // null is the type's "or null"
 	}
 	if s.Default != nil {
 		list = append(list, "default "+*s.Default)

@@ -37,14 +37,8 @@ func missing(t *testing.T, what string) {
 // nodePrograms is a folder of this test's own with the programs, below the one with all that they import.
 func nodePrograms(t *testing.T) (node, dir string) {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	npm, npmErr := exec.LookPath("npm")
-	if err != nil || npmErr != nil {
-		missing(t, "no Node.js (18 or newer) with npm here: apt-get install nodejs npm")
-	}
-	modules, err := installedOnce(npm, t.Logf)
-	require.NoError(t, err)
-	dir, err = os.MkdirTemp(modules, "run-") //nolint:usetesting // Node.js looks for what they import in the folders above them
+	node, modules := nodePackages(t, conformanceDir)
+	dir, err := os.MkdirTemp(modules, "run-") //nolint:usetesting // Node.js looks for what they import in the folders above them
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	programs, err := filepath.Glob(filepath.Join(conformanceDir, "*.mjs"))
@@ -52,6 +46,19 @@ func nodePrograms(t *testing.T) (node, dir string) {
 	for _, program := range programs {
 		require.NoError(t, copyFile(program, dir))
 	}
+	return node, dir
+}
+
+// nodePackages is a folder with what the package-lock.json of source lists, for this test and others.
+func nodePackages(t *testing.T, source string) (node, dir string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	npm, npmErr := exec.LookPath("npm")
+	if err != nil || npmErr != nil {
+		missing(t, "no Node.js (18 or newer) with npm here: apt-get install nodejs npm")
+	}
+	dir, err = installedOnce(npm, source, t.Logf)
+	require.NoError(t, err)
 	return node, dir
 }
 
@@ -67,10 +74,10 @@ var installing sync.Mutex
 
 // installedOnce has npm install what package-lock.json lists in a folder of the user's cache that is named after it. The folder is
 // filled under another name first: two test runs at once may both do so, and the first to be done wins.
-func installedOnce(npm string, log func(string, ...any)) (string, error) {
+func installedOnce(npm, source string, log func(string, ...any)) (string, error) {
 	installing.Lock()
 	defer installing.Unlock()
-	lock, err := os.ReadFile(filepath.Join(conformanceDir, "package-lock.json"))
+	lock, err := os.ReadFile(filepath.Join(source, "package-lock.json"))
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +98,7 @@ func installedOnce(npm string, log func(string, ...any)) (string, error) {
 	}
 	defer os.RemoveAll(filling)
 	log("npm ci for %s, once", dir)
-	if err := install(npm, filling); err != nil {
+	if err := install(npm, source, filling); err != nil {
 		return "", err
 	}
 	if err := os.Rename(filling, dir); err != nil {
@@ -102,9 +109,9 @@ func installedOnce(npm string, log func(string, ...any)) (string, error) {
 	return dir, nil
 }
 
-func install(npm, dir string) error {
+func install(npm, source, dir string) error {
 	for _, name := range []string{"package.json", "package-lock.json"} {
-		if err := copyFile(filepath.Join(conformanceDir, name), dir); err != nil {
+		if err := copyFile(filepath.Join(source, name), dir); err != nil {
 			return err
 		}
 	}
