@@ -43,7 +43,7 @@ func TestDeadLetterRecords(t *testing.T) {
 		"Event Grid": {sampleLetter(EventGrid, EventGrid, sampleEventGrid), DeadLetterBeside, sampleEventGrid[:len(sampleEventGrid)-1] + "," + beside},
 		"Event Grid, with what a delivery adds": {
 			sampleLetter(EventGrid, EventGrid, `{ "id" : "1" , "data" : { "b" : [ 1.0 ] } }`), DeadLetterBeside,
-			`{"id":"1","data":{ "b" : [ 1.0 ] },"topic":"/topics/myTopic","metadataVersion":"1",` + beside,
+			`{"id":"1","data":{ "b" : [ 1.0 ] },"topic":"/topics/myTopic","metadataVersion":"1","dataVersion":"",` + beside,
 		},
 		"CloudEvents": {sampleLetter(CloudEvents, CloudEvents, sampleCloudEvents), DeadLetterBeside, sampleCloudEvents[:len(sampleCloudEvents)-1] + "," + small},
 		"Event Grid, delivered as CloudEvents": {
@@ -57,7 +57,7 @@ func TestDeadLetterRecords(t *testing.T) {
 		},
 		"never attempted": {
 			never, DeadLetterBeside,
-			`{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","topic":"/topics/myTopic","metadataVersion":"1","deadLetterReason":"TimeToLiveExceeded","deliveryAttempts":0,"publishTime":"2020-08-13T17:18:14.0265758Z"}`,
+			`{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","topic":"/topics/myTopic","metadataVersion":"1","dataVersion":"","deadLetterReason":"TimeToLiveExceeded","deliveryAttempts":0,"publishTime":"2020-08-13T17:18:14.0265758Z"}`,
 		},
 		"published again": {
 			sampleLetter(CloudEvents, CloudEvents, `{"deadletterreason":"old","id":"1","deliveryattempts":9,"\u0070ublishtime":"old","specversion":"1.0","deadLetterReason":"other name"}`), DeadLetterBeside,

@@ -96,8 +96,8 @@ func Body(dst []byte, events []*Event, topicName string, delivery Schema, batche
 // and Body of e alone, and of a custom event that is converted also ID, Type, Subject, Time and DataVersion: the mapping they
 // came by, or the moment, may be gone.
 //
-// Within a schema every byte is delivered as accepted, but for two members of the Event Grid schema: a missing `topic` and
-// `metadataVersion` are added at the object's end, and written over null (or, for topic, "") where that stands.
+// Within a schema every byte is delivered as accepted, but for three members of the Event Grid schema: a missing `topic`,
+// `metadataVersion` and `dataVersion` are added at the object's end, and written over null (or, for topic, "") where that stands.
 // From Event Grid to CloudEvents the envelope is written anew and data is copied. A custom event is given an envelope and
 // becomes its data whole.
 // It fails, returning dst unchanged, when CanDeliver says no, when Body of an Event Grid event is not one JSON object, and when
@@ -143,23 +143,28 @@ func appendCustom(dst []byte, e *Event, topicName string, delivery Schema) ([]by
 	return appendMapped(dst, e, path), nil
 }
 
-// appendSpliced writes the event with its missing server members.
+// filled are the members that a delivery in the Event Grid schema always has, with what is written where the publisher gave
+// none. The topic's value is its path.
+var filled = [...]struct{ name, value string }{
+	{memberTopic, ""},
+	{memberMetadataVersion, metadataVersion},
+	{memberDataVersion, ""},
+}
+
+// appendSpliced writes the event with those of the filled members that it does not have.
 func appendSpliced(dst []byte, f *fields, path string) []byte {
-	var hasTopic, hasVersion bool
-	done := 0
+	fills, done := filled, 0
+	fills[0].value = path
+	var given [len(filled)]bool
 	for _, m := range f.members {
 		value := f.src[m.value.start:m.value.end]
-		switch string(m.name) {
-		case memberTopic:
-			hasTopic = true
-			if value[0] == 'n' || len(value) == len(`""`) {
-				dst = appendQuoted(append(dst, f.src[done:m.value.start]...), path)
-				done = m.value.end
+		for i, fill := range fills {
+			if string(m.name) != fill.name {
+				continue
 			}
-		case memberMetadataVersion:
-			hasVersion = true
-			if value[0] == 'n' {
-				dst = appendQuoted(append(dst, f.src[done:m.value.start]...), metadataVersion)
+			given[i] = true
+			if value[0] == 'n' || fill.name == memberTopic && len(value) == len(`""`) {
+				dst = appendQuoted(append(dst, f.src[done:m.value.start]...), fill.value)
 				done = m.value.end
 			}
 		}
@@ -167,11 +172,10 @@ func appendSpliced(dst []byte, f *fields, path string) []byte {
 	end := len(f.src) - 1
 	dst = append(dst, f.src[done:end]...)
 	first := len(f.members) == 0
-	if !hasTopic {
-		dst, first = appendMember(dst, first, memberTopic, path), false
-	}
-	if !hasVersion {
-		dst = appendMember(dst, first, memberMetadataVersion, metadataVersion)
+	for i, fill := range fills {
+		if !given[i] {
+			dst, first = appendMember(dst, first, fill.name, fill.value), false
+		}
 	}
 	return append(dst, f.src[end])
 }

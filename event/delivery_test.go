@@ -20,22 +20,31 @@ func TestContentType(t *testing.T) {
 
 func TestAppendDeliverySplices(t *testing.T) {
 	t.Parallel()
-	const both = `"topic":"/topics/orders","metadataVersion":"1"`
+	const both = `"topic":"/topics/orders","metadataVersion":"1","dataVersion":""`
 	for _, c := range []struct{ name, body, want string }{
 		{"nothing there", `{"id":"1"}`, `{"id":"1",` + both + `}`},
 		{"empty object", `{}`, `{` + both + `}`},
 		{"empty object with white space", `{ }`, `{ ` + both + `}`},
 		{"white space before the end", "{ \"id\" : \"1\"\r\n}", "{ \"id\" : \"1\"\r\n," + both + "}"},
-		{"both there", `{"topic":"/topics/orders","id":"1","metadataVersion":"1"}`, `{"topic":"/topics/orders","id":"1","metadataVersion":"1"}`},
-		{"topic by its name stays", `{"topic":"orders","metadataVersion":"1"}`, `{"topic":"orders","metadataVersion":"1"}`},
-		{"topic there", `{"topic":"orders"}`, `{"topic":"orders","metadataVersion":"1"}`},
-		{"metadataVersion there", `{"metadataVersion":"1"}`, `{"metadataVersion":"1","topic":"/topics/orders"}`},
-		{"topic null", `{"topic" : null , "id":"1"}`, `{"topic" : "/topics/orders" , "id":"1","metadataVersion":"1"}`},
-		{"topic empty", `{"id":"1","topic":"" }`, `{"id":"1","topic":"/topics/orders" ,"metadataVersion":"1"}`},
-		{"metadataVersion null", `{"metadataVersion":null}`, `{"metadataVersion":"1","topic":"/topics/orders"}`},
+		{
+			"all there", `{"topic":"/topics/orders","id":"1","dataVersion":"2","metadataVersion":"1"}`,
+			`{"topic":"/topics/orders","id":"1","dataVersion":"2","metadataVersion":"1"}`,
+		},
+		{"topic by its name stays", `{"topic":"orders","metadataVersion":"1"}`, `{"topic":"orders","metadataVersion":"1","dataVersion":""}`},
+		{"topic there", `{"topic":"orders"}`, `{"topic":"orders","metadataVersion":"1","dataVersion":""}`},
+		{"metadataVersion there", `{"metadataVersion":"1"}`, `{"metadataVersion":"1","topic":"/topics/orders","dataVersion":""}`},
+		{"topic null", `{"topic" : null , "id":"1"}`, `{"topic" : "/topics/orders" , "id":"1","metadataVersion":"1","dataVersion":""}`},
+		{"topic empty", `{"id":"1","topic":"" }`, `{"id":"1","topic":"/topics/orders" ,"metadataVersion":"1","dataVersion":""}`},
+		{"metadataVersion null", `{"metadataVersion":null}`, `{"metadataVersion":"1","topic":"/topics/orders","dataVersion":""}`},
 		{"both null", `{"topic":null,"metadataVersion":null}`, `{` + both + `}`},
-		{"both null, other order", `{"metadataVersion":null,"x":[null],"topic":""}`, `{"metadataVersion":"1","x":[null],"topic":"/topics/orders"}`},
-		{"names with escapes", `{"\u0074opic":null,"metadata\u0056ersion":null}`, `{"\u0074opic":"/topics/orders","metadata\u0056ersion":"1"}`},
+		{"both null, other order", `{"metadataVersion":null,"x":[null],"topic":""}`, `{"metadataVersion":"1","x":[null],"topic":"/topics/orders","dataVersion":""}`},
+		{"dataVersion there", `{"dataVersion":"2"}`, `{"dataVersion":"2","topic":"/topics/orders","metadataVersion":"1"}`},
+		{"dataVersion empty", `{"dataVersion":""}`, `{"dataVersion":"","topic":"/topics/orders","metadataVersion":"1"}`},
+		{
+			"dataVersion null", `{"dataVersion" : null, "id":"1"}`,
+			`{"dataVersion" : "", "id":"1","topic":"/topics/orders","metadataVersion":"1"}`,
+		},
+		{"names with escapes", `{"\u0074opic":null,"metadata\u0056ersion":null}`, `{"\u0074opic":"/topics/orders","metadata\u0056ersion":"1","dataVersion":""}`},
 		{"names inside data", `{"data":{"topic":null,"metadataVersion":null}}`, `{"data":{"topic":null,"metadataVersion":null},` + both + `}`},
 		{"names inside a string", `{"data":"\"topic\":null}"}`, `{"data":"\"topic\":null}",` + both + `}`},
 		{"names in other case", `{"Topic":null,"metadataversion":null}`, `{"Topic":null,"metadataversion":null,` + both + `}`},
@@ -105,7 +114,7 @@ func TestAppendDeliveryQuotesTheTopic(t *testing.T) {
 	t.Parallel()
 	got, err := AppendDelivery(nil, &Event{Schema: EventGrid, Body: []byte(`{}`)}, "a\"\\\n", EventGrid)
 	require.NoError(t, err)
-	require.Equal(t, `{"topic":"/topics/a\"\\\u000a","metadataVersion":"1"}`, string(got))
+	require.Equal(t, `{"topic":"/topics/a\"\\\u000a","metadataVersion":"1","dataVersion":""}`, string(got))
 }
 
 func TestAppendDeliveryFails(t *testing.T) {
@@ -133,7 +142,7 @@ func TestBody(t *testing.T) {
 	gridOne := &Event{Schema: EventGrid, Body: []byte(`{"topic":"orders","metadataVersion":"1"}`)}
 	one := &Event{Schema: CloudEvents, Body: []byte(`{"id":"1"}`)}
 	two := &Event{Schema: CloudEvents, Body: []byte(`{"id":"2"}`)}
-	const spliced = `{"topic":"orders","metadataVersion":"1"}`
+	const spliced = `{"topic":"orders","metadataVersion":"1","dataVersion":""}`
 	for _, c := range []struct {
 		name     string
 		events   []*Event

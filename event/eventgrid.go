@@ -4,6 +4,7 @@ package event
 const (
 	memberTopic           = "topic"
 	memberMetadataVersion = "metadataVersion"
+	memberDataVersion     = "dataVersion"
 	// metadataVersion is the version of the envelope itself; "1" is the only one there ever was.
 	metadataVersion = "1"
 )

@@ -53,7 +53,7 @@ func ExampleBody() {
 	}
 	// Output:
 	// application/json; charset=utf-8
-	// [{"id":"1","subject":"","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z","data":{"total":9.50},"topic":"/topics/orders","metadataVersion":"1"}]
+	// [{"id":"1","subject":"","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z","data":{"total":9.50},"topic":"/topics/orders","metadataVersion":"1","dataVersion":""}]
 	// application/cloudevents+json; charset=utf-8
 	// {"specversion":"1.0","source":"/topics/orders","id":"1","type":"OrderPlaced","time":"2026-06-26T18:41:00Z","datacontenttype":"application/json","data":{"total":9.50}}
 }

@@ -44,6 +44,7 @@ func Overhead(input, delivery Schema, topicName string) int {
 	default:
 		added = appendMember(added, false, memberTopic, path)
 		added = appendMember(added, false, memberMetadataVersion, metadataVersion)
+		added = appendMember(added, false, memberDataVersion, "")
 	}
 	return len(added)
 }

@@ -55,10 +55,25 @@ func TestEventGridDeliveryChangesNothingThatIsThere(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
-	const body = `[ {"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
+	const body = `[ {"topic":"orders","metadataVersion":"1","dataVersion":"","id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
 	b.publish(t, jsonType, body)
 	b.attempt(t)
 	require.Equal(t, "["+body[2:len(body)-2]+"]", requireOneRequest(t, e).body)
+}
+
+func TestEventGridDeliveryFillsTheDataVersion(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", e.URL, nil)
+	b.start(t, nil)
+	const head = `{"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z"`
+	b.publish(t, jsonType, "["+head+`}]`)
+	b.attempt(t)
+	b.publish(t, jsonType, "["+head+`,"dataVersion": null,"data":null}]`)
+	b.attempt(t)
+	require.Equal(t, "["+head+`,"dataVersion":""}]`, e.requests()[0].body)
+	require.Equal(t, "["+head+`,"dataVersion": "","data":null}]`, e.requests()[1].body)
 }
 
 func TestCloudEventsDelivery(t *testing.T) {
