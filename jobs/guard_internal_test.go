@@ -198,6 +198,38 @@ func TestDeliveryProxy(t *testing.T) {
 	opened.transports.close()
 }
 
+// A proxy resolves names by itself, perhaps on a cloud machine: names of metadata services never reach it.
+func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer proxy.Close()
+	at, err := url.Parse(proxy.URL)
+	require.NoError(t, err)
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{
+		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("10.0.0.0/8"),
+	}})
+	for _, name := range []string{
+		"metadata", "metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata.corp.internal", "metadata.tencentyun.com",
+		"metadata.packet.net", "metadata.platformequinix.com", "api.metadata.cloud.ibm.com",
+		"instance-data", "instance-data.ec2.internal", "instance-data.eu-central-1.compute.internal",
+	} {
+		for _, spelling := range []string{name, name + ".", strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:] + ".", name + ".."} {
+			for _, scheme := range []string{"http://", "https://"} {
+				met := told(t, c, scheme+spelling+"/latest/meta-data/")
+				require.Equal(t, policy.ErrorArgument, met.result.Err, scheme+spelling)
+				require.Contains(t, met.errText, "refused address", scheme+spelling)
+			}
+		}
+	}
+	c.transports.close()
+	require.Zero(t, asked.Load())
+	for _, other := range []string{"metadata.example.test", "instance-data.example.test", "internal.example.test", "my-metadata"} {
+		require.Equal(t, http.StatusOK, told(t, c, "http://"+other+"/").result.Status, other)
+	}
+	c.transports.close()
+}
+
 // Nothing in the environment makes requests go another way.
 func TestNoProxyFromTheEnvironment(t *testing.T) {
 	t.Parallel()

@@ -16,10 +16,18 @@ const (
 )
 
 // metadataHosts are names under which clouds serve a machine's credentials. They are refused by name as well, for a
-// resolver of ours may answer them with an address that no list knows.
+// resolver of ours may answer them with an address that no list knows, and a delivery proxy resolves names by itself.
 var metadataHosts = []string{
-	"metadata.google.internal", "metadata.goog", "metadata.azure.internal",
-	"instance-data.ec2.internal", "metadata.tencentyun.com",
+	"metadata", "metadata.goog", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com",
+	"api.metadata.cloud.ibm.com", "instance-data",
+}
+
+// isMetadataHost also knows the names that clouds make with domains of their own, such as metadata.google.internal and
+// instance-data.eu-central-1.compute.internal. The host is in lower case and has no dot at its end.
+func isMetadataHost(host string) bool {
+	first, _, _ := strings.Cut(host, ".")
+	private := strings.HasSuffix(host, ".internal") && (first == "metadata" || first == "instance-data")
+	return private || slices.Contains(metadataHosts, host)
 }
 
 // EndpointURL parses the URL of an endpoint and reports, as a *ValidationError on endpointUrl, why it cannot be one. No
@@ -98,7 +106,7 @@ func endpointHost(host string, allow []netip.Prefix) error {
 		return endpointError("must write an IPv4 address as four decimal numbers")
 	case host == "localhost" || strings.HasSuffix(host, ".localhost"):
 		return endpointLocalhost(allow)
-	case slices.Contains(metadataHosts, host):
+	case isMetadataHost(host):
 		return endpointError("must not name a cloud's metadata service")
 	default:
 		return nil

@@ -32,6 +32,7 @@ const (
 	codeConflict             = "Conflict"
 	codePreconditionFailed   = "PreconditionFailed"
 	codeTooLarge             = "RequestEntityTooLarge"
+	codeMisdirected          = "MisdirectedRequest"
 	codeTooManyRequests      = "TooManyRequests"
 	codeUnsupportedMediaType = event.CodeUnsupportedMediaType
 	codeInternal             = "InternalError"

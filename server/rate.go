@@ -66,6 +66,17 @@ func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// localHostOnly rejects the names of other sites, see Options.LocalHostOnly.
+func localHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if host := c.Request().Host; !policy.IsLocalHost(host) {
+			return refuse(http.StatusMisdirectedRequest, codeMisdirected,
+				"host %q is not accepted: postrider dev accepts localhost and IP addresses only", shorten(host))
+		}
+		return next(c)
+	}
+}
+
 // guarded are the headers of every answer: an answer is data, and no browser may take it for a page of its own or show it in one. The
 // dashboard, which is made of pages, says what holds for those.
 func guarded(next echo.HandlerFunc) echo.HandlerFunc {

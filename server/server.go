@@ -43,6 +43,9 @@ type Options struct {
 	// database that was made by dev may later be served to the world.
 	DevKey      string
 	AllowDevKey bool
+	// LocalHostOnly rejects requests whose Host is neither localhost nor an IP address. It protects a service on the
+	// loopback interface whose credentials are well known from pages of other sites (DNS rebinding).
+	LocalHostOnly bool
 	// TrustedProxies are the addresses of proxies before this service, which say whom a request came from in ForwardedHeader. None:
 	// a request comes from whoever has connected.
 	TrustedProxies []netip.Prefix
@@ -144,6 +147,9 @@ func (s *Server) setUp() {
 		e.Pre(s.knowClient)
 	}
 	e.Pre(s.recoverAndLog, guarded, notStored)
+	if s.options.LocalHostOnly {
+		e.Pre(localHostOnly)
+	}
 	if s.rate != nil {
 		e.Pre(s.limitRate)
 	}

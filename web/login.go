@@ -2,13 +2,12 @@ package web
 
 import (
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/policy"
 	"postrider/store"
 )
 
@@ -99,18 +98,10 @@ func requires(role store.Role) echo.MiddlewareFunc {
 // a request names that site as its host; an address cannot be rebound.
 func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !isOwnHost(c.Request().Host) {
+		if !policy.IsLocalHost(c.Request().Host) {
 			return echo.NewHTTPError(http.StatusMisdirectedRequest)
 		}
 		actAs(c, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin})
 		return next(c)
 	}
-}
-
-func isOwnHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || strings.EqualFold(host, "localhost")
 }

@@ -61,6 +61,8 @@ func (devCmd) Help() string {
 Retry-After, and the delay of a dead letter's export. What endpoints and people take is real: the ack timeout, and validating an
 endpoint by hand. Settings stay as they are written, and the database keeps them so.
 
+On loopback, where the secrets are published, the API and the dashboard accept requests to localhost and IP addresses only.
+
 Examples:
   postrider dev
   postrider dev --keep ./data --ready-file /tmp/postrider.json

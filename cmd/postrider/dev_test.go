@@ -364,3 +364,39 @@ func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
 	require.NotEqual(t, token, again)
 	require.Equal(t, "127.0.0.1:7480", reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}), "an address that can be called")
 }
+
+// A page of another site whose name leads to 127.0.0.1 knows the published secrets of dev, and reaches nothing all the same.
+func TestDevAcceptsLocalHostsOnly(t *testing.T) {
+	t.Parallel()
+	d := startDev(t)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(d.info.API, "http://"))
+	require.NoError(t, err)
+	request := func(host, method, path, body string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, d.info.API+path, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer "+devAdminToken)
+		r.Header.Set("Content-Type", "application/json")
+		response, err := caller.Do(r)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(text)
+	}
+	for _, row := range [][3]string{
+		{http.MethodGet, "/v1/topics", ""}, {http.MethodPost, "/topics/demo/api/events", "[]"}, {http.MethodGet, "/ui/", ""},
+		{http.MethodGet, "/metrics", ""}, {http.MethodGet, "/openapi.yaml", ""},
+	} {
+		for _, host := range []string{"127.0.0.1:" + port, "localhost:" + port, "[::1]:" + port} {
+			status, text := request(host, row[0], row[1], row[2])
+			require.Equal(t, http.StatusOK, status, "%s %s: %s", host, row[1], text)
+		}
+		for _, host := range []string{"rebind.example.com:" + port, "localhost.example.com", "127.0.0.1.example.com:" + port} {
+			status, text := request(host, row[0], row[1], row[2])
+			require.Equal(t, http.StatusMisdirectedRequest, status, "%s %s", host, row[1])
+			require.Contains(t, text, host)
+			require.Contains(t, text, "localhost and IP addresses")
+		}
+	}
+}

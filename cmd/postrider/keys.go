@@ -56,6 +56,9 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
+	if err := c.checkKey(); err != nil {
+		return err
+	}
 	sealer, err := c.sealer()
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type serveCmd struct {
 	logFlags
 	attemptLogFlag
 	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
-	AdminToken  string        `help:"Token for /v1; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
+	AdminToken  string        `help:"Token for /v1, 32 characters or more; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen      string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
 	MaxConns    int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
 	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
@@ -116,6 +116,9 @@ func (c *serveCmd) options() (appOptions, error) {
 	if err := c.require(); err != nil {
 		return appOptions{}, err
 	}
+	if err := c.checkSecrets(); err != nil {
+		return appOptions{}, err
+	}
 	sealer, err := c.sealer()
 	if err != nil {
 		return appOptions{}, err
@@ -167,6 +170,13 @@ func (c *serveCmd) options() (appOptions, error) {
 		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
 		publicURL: publicURL, webhook: c.webhookFlags, deadLetters: deadLetters,
 	}, nil
+}
+
+func (c *serveCmd) checkSecrets() error {
+	if err := c.checkKey(); err != nil || c.AdminToken == "" {
+		return err
+	}
+	return checkAdminToken(c.AdminToken, c.EncryptionKey)
 }
 
 func (c *serveCmd) token() string {

@@ -21,7 +21,7 @@ import (
 
 const (
 	testEncryptionKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	testAdminToken    = "admin-token-of-the-tests"
+	testAdminToken    = "admin-token-of-the-tests-7f3b91c2d05e"
 )
 
 // caller makes the tests' requests. Hundreds of publishers' connections would go through TIME_WAIT otherwise.
