@@ -5059,6 +5059,20 @@ func (response RevokeAPIKey200JSONResponse) VisitRevokeAPIKeyResponse(w http.Res
 	return err
 }
 
+type RevokeAPIKey400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevokeAPIKey400JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevokeAPIKey401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response RevokeAPIKey401JSONResponse) VisitRevokeAPIKeyResponse(w http.ResponseWriter) error {
@@ -5164,6 +5178,20 @@ func (response GetAPIKey200JSONResponse) VisitGetAPIKeyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAPIKey400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetAPIKey400JSONResponse) VisitGetAPIKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6288,6 +6316,20 @@ func (response PurgeDeadLetter204Response) VisitPurgeDeadLetterResponse(w http.R
 	return nil
 }
 
+type PurgeDeadLetter400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PurgeDeadLetter400JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PurgeDeadLetter401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response PurgeDeadLetter401JSONResponse) VisitPurgeDeadLetterResponse(w http.ResponseWriter) error {
@@ -6393,6 +6435,20 @@ func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetter400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetDeadLetter400JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7918,6 +7974,20 @@ func (response GetOperation200JSONResponse) VisitGetOperationResponse(w http.Res
 	return err
 }
 
+type GetOperation400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetOperation400JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetOperation401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response GetOperation401JSONResponse) VisitGetOperationResponse(w http.ResponseWriter) error {
@@ -8027,6 +8097,20 @@ func (response CancelOperation200JSONResponse) VisitCancelOperationResponse(w ht
 	return err
 }
 
+type CancelOperation400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response CancelOperation400JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CancelOperation401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response CancelOperation401JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
@@ -8131,6 +8215,20 @@ func (response ListPolicies200JSONResponse) VisitListPoliciesResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPolicies400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListPolicies400JSONResponse) VisitListPoliciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8380,6 +8478,20 @@ func (response GetPolicy200JSONResponse) VisitGetPolicyResponse(w http.ResponseW
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicy400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetPolicy400JSONResponse) VisitGetPolicyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8955,6 +9067,20 @@ func (response GetTopic200JSONResponse) VisitGetTopicResponse(w http.ResponseWri
 	return err
 }
 
+type GetTopic400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetTopic400JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTopic401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response GetTopic401JSONResponse) VisitGetTopicResponse(w http.ResponseWriter) error {
@@ -9441,6 +9567,20 @@ func (response ListTopicKeys200JSONResponse) VisitListTopicKeysResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTopicKeys400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListTopicKeys400JSONResponse) VisitListTopicKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10002,6 +10142,20 @@ func (response GetSubscription200JSONResponse) VisitGetSubscriptionResponse(w ht
 	return err
 }
 
+type GetSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetSubscription400JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response GetSubscription401JSONResponse) VisitGetSubscriptionResponse(w http.ResponseWriter) error {
@@ -10504,6 +10658,20 @@ func (response RevealSubscriptionHeaders200JSONResponse) VisitRevealSubscription
 	return err
 }
 
+type RevealSubscriptionHeaders400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevealSubscriptionHeaders400JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevealSubscriptionHeaders401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response RevealSubscriptionHeaders401JSONResponse) VisitRevealSubscriptionHeadersResponse(w http.ResponseWriter) error {
@@ -10614,6 +10782,20 @@ func (response RevealSubscriptionEndpoint200JSONResponse) VisitRevealSubscriptio
 	return err
 }
 
+type RevealSubscriptionEndpoint400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevealSubscriptionEndpoint400JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevealSubscriptionEndpoint401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response RevealSubscriptionEndpoint401JSONResponse) VisitRevealSubscriptionEndpointResponse(w http.ResponseWriter) error {
@@ -10720,6 +10902,20 @@ func (response GetSigningSecrets200JSONResponse) VisitGetSigningSecretsResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSigningSecrets400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetSigningSecrets400JSONResponse) VisitGetSigningSecretsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10985,6 +11181,20 @@ func (response ProbeSubscription200JSONResponse) VisitProbeSubscriptionResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ProbeSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ProbeSubscription400JSONResponse) VisitProbeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11296,6 +11506,20 @@ func (response ReleaseSubscription200JSONResponse) VisitReleaseSubscriptionRespo
 	return err
 }
 
+type ReleaseSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ReleaseSubscription400JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ReleaseSubscription401JSONResponse struct{ UnauthorizedJSONResponse }
 
 func (response ReleaseSubscription401JSONResponse) VisitReleaseSubscriptionResponse(w http.ResponseWriter) error {
@@ -11416,6 +11640,20 @@ func (response ResumeSubscription200JSONResponse) VisitResumeSubscriptionRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResumeSubscription400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ResumeSubscription400JSONResponse) VisitResumeSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11695,6 +11933,20 @@ func (response TestDelivery200JSONResponse) VisitTestDeliveryResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestDelivery400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response TestDelivery400JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12528,6 +12780,20 @@ func (response GetUser200JSONResponse) VisitGetUserResponse(w http.ResponseWrite
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetUser400JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
 	_, err := buf.WriteTo(w)
 	return err
 }

@@ -39,7 +39,7 @@ func (s *Server) routes() []route {
 		store: s.store, allow: s.options.AllowCIDR, allowHTTP: s.options.AllowHTTP, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
 		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
 	}
-	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase})}
+	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase, knownParameters})}
 	return slices.Concat(
 		s.publishRoutes(), topicRoutes(&v1), subscriptionRoutes(&v1), deadLetterRoutes(&v1), deliveryRoutes(&v1), policyRoutes(&v1), accessRoutes(&v1),
 	)
