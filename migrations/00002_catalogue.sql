@@ -120,6 +120,8 @@ CREATE TABLE postrider_internal.topics (
     CHECK ((event_retention_in_days IS NOT NULL) = (kind = 'namespace'))
 );
 CREATE UNIQUE INDEX topics_name_key ON postrider_internal.topics (name) WHERE deleted_at IS NULL;
+-- Names that differ only in letter case conflict. Collation C: names are ASCII, and the database's own may have another idea of I.
+CREATE UNIQUE INDEX topics_lower_name_key ON postrider_internal.topics (lower(name COLLATE "C")) WHERE deleted_at IS NULL;
 CREATE INDEX topics_version_idx ON postrider_internal.topics (version);
 CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.topics
     FOR EACH ROW WHEN (current_setting('postrider.resealing', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
@@ -168,6 +170,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     drained_at                        timestamptz
 );
 CREATE UNIQUE INDEX event_subscriptions_name_key ON postrider_internal.event_subscriptions (topic_id, name) WHERE deleted_at IS NULL;
+CREATE UNIQUE INDEX event_subscriptions_lower_name_key ON postrider_internal.event_subscriptions (topic_id, lower(name COLLATE "C"))
+    WHERE deleted_at IS NULL;
 CREATE INDEX event_subscriptions_version_idx ON postrider_internal.event_subscriptions (version);
 CREATE INDEX event_subscriptions_handshake_idx ON postrider_internal.event_subscriptions (handshake_id) WHERE handshake_id IS NOT NULL;
 CREATE INDEX event_subscriptions_undrained_idx ON postrider_internal.event_subscriptions (id) WHERE deleted_at IS NOT NULL AND drained_at IS NULL;

@@ -10547,6 +10547,20 @@ func (response PutSubscription404JSONResponse) VisitPutSubscriptionResponse(w ht
 	return err
 }
 
+type PutSubscription409JSONResponse struct{ ConflictJSONResponse }
+
+func (response PutSubscription409JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutSubscription412JSONResponse struct{ PreconditionFailedJSONResponse }
 
 func (response PutSubscription412JSONResponse) VisitPutSubscriptionResponse(w http.ResponseWriter) error {

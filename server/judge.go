@@ -60,6 +60,9 @@ func (m *management) whatIf(ctx context.Context, topic *store.Topic, name string
 	case !errors.Is(err, store.ErrNotFound):
 		return Subscription{}, err
 	default:
+		if err := m.store.SubscriptionNameFree(ctx, topic, name); err != nil {
+			return Subscription{}, err
+		}
 		sub.ProvisioningState = store.ProvisioningSucceeded
 		sub.CreatedAt, sub.UpdatedAt = m.store.Now(), m.store.Now()
 	}

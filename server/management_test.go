@@ -68,6 +68,46 @@ func TestTopicConflicts(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders", "").status)
 }
 
+func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("Orders", "")
+	b.subscription("Orders", "Billing", `{"endpointUrl":"https://example.com"}`)
+	const settings = `{"endpointUrl":"https://example.net","endpointValidation":"skip"}`
+	for path, says := range map[string]string{
+		"/v1/topics/orders": `topic "orders" cannot be created: "Orders" exists, and names must not differ only in letter case`,
+		"/v1/topics/Orders/subscriptions/bILLING": `event subscription "bILLING" cannot be created: "Billing" exists, ` +
+			`and names must not differ only in letter case`,
+		"/v1/topics/Orders/subscriptions/billing?dryRun=true": `event subscription "billing" cannot be created: "Billing" exists, ` +
+			`and names must not differ only in letter case`,
+	} {
+		body := settings
+		if !strings.Contains(path, "subscriptions") {
+			body = ""
+		}
+		require.Equal(t, says, b.manage(http.MethodPut, path, body).refused(409, "Conflict").Message)
+	}
+	for _, insert := range []string{
+		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
+		 SELECT 'ORDERS', kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash FROM postrider_internal.topics`,
+		`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash,
+			endpoint_kind, event_delivery_schema, retry_policy)
+		 SELECT topic_id, 'BILLING', endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy
+		   FROM postrider_internal.event_subscriptions`,
+	} {
+		_, err := b.db.Exec(t.Context(), insert)
+		require.ErrorContains(t, err, "lower_name_key")
+	}
+	b.topic("payments", "")
+	b.subscription("payments", "billing", `{"endpointUrl":"https://example.com"}`) // another topic's
+
+	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/Orders/subscriptions/Billing", "").status)
+	b.manage(http.MethodPut, "/v1/topics/Orders/subscriptions/billing", settings).json(http.StatusCreated)
+	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/Orders/subscriptions/billing", "").status)
+	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/Orders", "").status)
+	b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
+}
+
 func TestTopicRefusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -67,9 +67,6 @@ func (m *management) PutTopic(ctx context.Context, r PutTopicRequestObject) (Put
 	switch {
 	case errors.Is(err, store.ErrPrecondition):
 		return nil, preconditionFailed("topic", r.Topic, r.Params.IfMatch)
-	case errors.Is(err, store.ErrConflict):
-		return nil, refuse(http.StatusConflict, codeConflict,
-			"topic %q exists with another kind, inputSchema or inputSchemaMapping than these, and none of them can be changed", r.Topic)
 	case err != nil:
 		return nil, err
 	case keys != nil:

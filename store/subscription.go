@@ -285,7 +285,8 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 }
 
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
-// new settings from their next attempt on. ErrNotFound when the topic does not exist; ErrNoPolicy when the retry policy does not;
+// new settings from their next attempt on. ErrNotFound when the topic does not exist; *FunctionError, which is ErrConflict,
+// when an event subscription whose name differs only in letter case exists; ErrNoPolicy when the retry policy does not;
 // *policy.ValidationError when a secret header is to be kept that is not there; ErrPrecondition.
 // ErrNotValidated when the endpoint has to be validated first: see BeginValidation.
 func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (sub *Subscription, made bool, err error) {
@@ -315,8 +316,10 @@ func (s *Store) putSubscription(ctx context.Context, topic, name string, spec Su
 			return err
 		}
 		existing, err := s.subscriptionOf(ctx, tx, topic, name)
-		made = errors.Is(err, ErrNotFound)
-		if err != nil && !made {
+		if made = errors.Is(err, ErrNotFound); made {
+			err = subscriptionNameFree(ctx, tx, parent.ID, name)
+		}
+		if err != nil {
 			return err
 		}
 		if err := allow(when, existing); err != nil {

@@ -119,7 +119,8 @@ func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, 
 }
 
 // PutTopic makes a topic, or finds that it exists with the same settings; only the retention and the window of duplicates can be others. The keys are answered
-// only when it was made. ErrConflict when it exists with another kind, schema or mapping; ErrPrecondition.
+// only when it was made. *FunctionError, which is ErrConflict, when it exists with another kind, schema or mapping, or a topic whose
+// name differs only in letter case exists; ErrPrecondition.
 func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when ...Condition) (*Topic, *AccessKeys, error) {
 	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
 		spec.EventRetentionInDays = DefaultRetentionInDays
@@ -139,6 +140,9 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when 
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		if made {
+			if err := nameFree(ctx, tx, "topic", likeTopicStatement, name); err != nil {
+				return err
+			}
 			err = s.insertTopic(ctx, tx, name, spec, keys)
 		} else {
 			err = existing.become(ctx, tx, spec)
@@ -181,13 +185,13 @@ func wholeMinutes(d time.Duration) int { return int(d / time.Minute) }
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
 	if t.Kind != spec.Kind {
-		return fmt.Errorf("topic %q has kind %s, which cannot be changed: %w", t.Name, t.Kind, ErrConflict)
+		return refusal(ErrConflict, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
 	}
 	if t.InputSchema != spec.InputSchema {
-		return fmt.Errorf("topic %q has inputSchema %s, which cannot be changed: %w", t.Name, t.InputSchema, ErrConflict)
+		return refusal(ErrConflict, "", "topic %q has inputSchema %s, which cannot be changed", t.Name, t.InputSchema)
 	}
 	if !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping) {
-		return fmt.Errorf("topic %q has another inputSchemaMapping, which cannot be changed: %w", t.Name, ErrConflict)
+		return refusal(ErrConflict, "", "topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
 	}
 	return nil
 }

@@ -174,6 +174,11 @@ func (a *applier) judgeTopic(w *wanted) (change, error) {
 	}
 	before := a.topics[w.name]
 	if before == nil {
+		for other := range a.topics {
+			if err := nameFree(w.name, other); err != nil {
+				return change{}, err
+			}
+		}
 		return compared(w, nil, w.settings, nil), nil
 	}
 	if w.ifMissing {
@@ -292,7 +297,7 @@ func (a *applier) whatIf(ctx context.Context, w *wanted, stated object, policy s
 	if isStatus(err, http.StatusBadRequest) && a.unsettled[policy] {
 		err = a.client.call(ctx, http.MethodPut, path, without(stated, "retryPolicy"), &would)
 	}
-	if err != nil && !isStatus(err, http.StatusBadRequest) {
+	if err != nil && !isStatus(err, http.StatusBadRequest) && !isStatus(err, http.StatusConflict) {
 		err = &brokenError{err}
 	}
 	return would, err

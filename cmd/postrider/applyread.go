@@ -61,7 +61,22 @@ func (f *applyFile) add(w wanted) error {
 	if f.find(w.kind, w.topic, w.name) != nil {
 		return fmt.Errorf("%s is there twice", w.title())
 	}
+	for i := range f.wanted {
+		if other := &f.wanted[i]; w.kind != kindPolicy && other.kind == w.kind && other.topic == w.topic {
+			if err := nameFree(w.name, other.name); err != nil {
+				return fmt.Errorf("%s: %w", w.title(), err)
+			}
+		}
+	}
 	f.wanted = append(f.wanted, w)
+	return nil
+}
+
+// nameFree reports that a name differs from another one only in letter case.
+func nameFree(name, other string) error {
+	if name != other && strings.EqualFold(name, other) {
+		return fmt.Errorf("the name conflicts with %q: names must not differ only in letter case", other)
+	}
 	return nil
 }
 

@@ -168,6 +168,11 @@ func TestReadApplyRefuses(t *testing.T) {
 		{"a list of anything", "- a", "it must have topics, subscriptions or policies"},
 		{"an unknown member", "topic: []", "topic is not known here"},
 		{"a name twice", "topics: [{name: abc}, {name: abc}]", "topic abc is there twice"},
+		{"two topics' names in other case", "topics: [{name: abc}, {name: aBc}]", `topic aBc: the name conflicts with "abc"`},
+		{
+			"two event subscriptions' names in other case", "subscriptions: [{topic: t-1, name: abc}, {topic: t-1, name: ABC}]",
+			`subscription t-1/ABC: the name conflicts with "abc"`,
+		},
 		{"a member twice", "topics:\n- name: abc\n  name: abc", "line 3: name appears twice"},
 		{"no name", "topics: [{kind: basic}]", "topics[0]: a topic without a name"},
 		{"no topic", "subscriptions: [{name: abc}]", "subscriptions[0]: a subscription without a name or a topic"},

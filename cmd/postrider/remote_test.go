@@ -384,6 +384,11 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
 	require.Contains(t, mistakes, "subscription applied/two: maxEventsPerBatch must be between 1 and 5000")
 	require.Empty(t, r.object(t, "subscription", "show", "applied", "two")["labels"])
+
+	text = "topics: [{name: Applied}]\nsubscriptions: [{topic: applied, name: ONE, endpointUrl: https://example.com}]"
+	mistakes = apply(1, "--yes")
+	require.Contains(t, mistakes, `topic Applied: the name conflicts with "applied": names must not differ only in letter case`)
+	require.Contains(t, mistakes, `subscription applied/ONE: event subscription "ONE" cannot be created: "one" exists`)
 }
 
 // What somebody else has made or changed since the comparison stays theirs.
