@@ -21,6 +21,8 @@ type Problem struct {
 	// Waiting counts the unfinished deliveries whose last attempt met it, up to 1,000, among the oldest 10,000 that are unfinished: what was
 	// attempted is older than what waits behind it.
 	Waiting int
+	// Held counts the deliveries of the event subscription that are on hold, in batches too, whatever they met, up to 10,000.
+	Held int
 	// One that met it: an unfinished delivery, or else a dead letter, with what was answered.
 	DeliveryID   *int64
 	DeadLetterID *uuid.UUID
@@ -52,7 +54,7 @@ WITH kept AS (
       FROM counted c JOIN sums s USING (topic, subscription) WHERE c.kind = 'attempt' AND c.detail <> 'Delivered' AND (@topic::text IS NULL OR c.topic = @topic)
      ORDER BY c.last DESC, c.count DESC LIMIT @limit
 )
-SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earliest.at, f.first) AS first, coalesce(latest.at, least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until, coalesce(w.waiting, 0) AS waiting,
+SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earliest.at, f.first) AS first, coalesce(latest.at, least(f.last, now())) AS last, f.dead_letters, v.hold, v.hold_until, coalesce(w.waiting, 0) AS waiting, h.held,
        d.id AS delivery_id, l.id AS dead_letter_id, coalesce(a.status, l.last_status) AS status, coalesce(a.error, l.last_error) AS error,
        left(coalesce(a.response_excerpt, postrider.try_text(l.last_response)), 300) AS answer, d.next_attempt_at AS next_attempt
   FROM failing f
@@ -64,6 +66,11 @@ SELECT f.topic, f.subscription, f.outcome, f.failures, f.attempts, coalesce(earl
   LEFT JOIN LATERAL (SELECT v.hold, v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id) v ON true
   LEFT JOIN LATERAL (SELECT count(*)::int AS waiting, max(id) AS example FROM (SELECT id FROM (SELECT d.id, d.last_outcome FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id ORDER BY d.id LIMIT 10000) oldest
                       WHERE last_outcome = f.outcome LIMIT 1000) few) w ON true
+  LEFT JOIN LATERAL (
+       SELECT least(10000, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries x
+                              WHERE x.subscription_id = s.id AND x.hold IS NOT NULL LIMIT 10000) alone)
+              + (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.batches b
+                  WHERE b.subscription_id = s.id AND b.hold IS NOT NULL))::int AS held) h ON true
   LEFT JOIN postrider_internal.deliveries d ON d.id = w.example
   LEFT JOIN LATERAL (SELECT a.status, a.error, postrider.try_text(a.response_excerpt) AS response_excerpt FROM postrider_internal.delivery_attempts a WHERE a.delivery_id = d.id AND a.outcome = f.outcome ORDER BY a.started_at DESC LIMIT 1) a ON true
   LEFT JOIN LATERAL (SELECT l.id, l.last_status, l.last_error, l.last_response FROM (SELECT id, last_status, last_error, last_response, last_outcome, dead_lettered_at FROM postrider_internal.dead_letters

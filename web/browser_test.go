@@ -200,7 +200,31 @@ func (w *browser) testChart(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/subscriptions/orders/billing?range=7d"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
 	require.Equal(t, "84", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 	require.Equal(t, "7 d", w.value(t, `document.querySelector(".ranges [aria-current]").textContent`))
+	w.testIsolatedPoint(t)
 	w.requireNoComplaints(t, "charts")
+}
+
+// A single measurement between gaps has no line to be seen by.
+func (w *browser) testIsolatedPoint(t *testing.T) {
+	const latency = `[...document.querySelectorAll(".numbers")].find((table) => table.dataset.unit === "ms")`
+	const colored = `((at) => { const c = at.closest(".card").querySelector("canvas"),
+		copy = Object.assign(document.createElement("canvas"), { width: c.width, height: c.height }),
+		context = copy.getContext("2d", { willReadFrequently: true });
+		context.drawImage(c, 0, 0);
+		const { data } = context.getImageData(0, 0, c.width, c.height);
+		let n = 0;
+		for (let i = 0; i < data.length; i += 4) {
+			n += data[i + 3] > 128 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
+		}
+		return n; })(` + latency + `)`
+	show := func(values string) {
+		w.value(t, `((rows) => { rows.forEach((row, i) => [...row.cells].slice(1).forEach((cell) => { cell.textContent = (`+values+`)(i) }));
+			document.dispatchEvent(new CustomEvent("htmx:after:swap")); return 1 })([...`+latency+`.tBodies[0].rows])`)
+	}
+	show(`() => ""`)
+	w.eventually(t, colored+` === 0`)
+	show(`(i) => i === 30 ? "100" : ""`)
+	w.eventually(t, colored+` > 5`)
 }
 
 // A page asks for itself again; what is open stays open, and a pause is obeyed.

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -121,8 +120,7 @@ type deliveryView struct {
 	Limit    string     // how many attempts it may have
 	EndsAt   *time.Time // when its time to live is over; nil where it has ended
 	TimeLeft string
-	Next     string     // what happens next
-	Probe    *time.Time // of a delivery that a probation holds: when the next probe is let through
+	Outlook  outlook
 	Body     string
 	SQL      string
 }
@@ -201,65 +199,30 @@ func (p *pages) delivery(c echo.Context) error {
 		view.Met = met(d.DeliveryLine.Attempts, d.LastStatus)
 	}
 	if d.State == "pending" {
-		if err := p.outlook(ctx, &view); err != nil {
+		if err := p.pendingView(ctx, &view); err != nil {
 			return err
 		}
 	}
 	return p.show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
 }
 
-// outlook says what comes next of an unfinished delivery.
-func (p *pages) outlook(ctx context.Context, view *deliveryView) error {
-	catalogue := p.store.Catalogue()
-	if rules, ok := catalogue.Rules(view.SubscriptionID); ok {
+// pendingView adds what comes next for a pending delivery.
+func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error) {
+	d := &view.DeliveryCourse
+	work := pendingWork{
+		topic: d.Topic, subscription: d.Subscription, attempts: d.DeliveryLine.Attempts, hold: orEmpty(d.DeliveryLine.Hold),
+		unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt,
+	}
+	if d.Job != nil {
+		work.job = d.Job.State
+	}
+	if rules, ok := p.store.Catalogue().Rules(view.SubscriptionID); ok {
 		ends := view.OwedSince.Add(rules.Limits.TTL)
-		view.EndsAt, view.TimeLeft = &ends, span(max(0, ends.Sub(p.now())))
+		view.EndsAt, view.TimeLeft, work.ends = &ends, span(max(0, ends.Sub(p.now()))), &ends
 		if n := rules.Limits.MaxAttempts; n > 0 {
 			view.Limit = fmt.Sprint(n)
 		}
 	}
-	view.Next = nextText(&view.DeliveryCourse, p.now())
-	if orEmpty(view.DeliveryCourse.Hold) != store.HoldProbation {
-		return nil
-	}
-	sub, err := p.store.SubscriptionOf(ctx, view.Topic, view.Subscription)
-	if errors.Is(err, store.ErrNotFound) { // it was deleted a moment ago
-		return nil
-	}
-	if err == nil {
-		view.Probe = sub.Hold.Until
-	}
+	view.Outlook, err = p.outlookOf(ctx, &work)
 	return err
-}
-
-// nextText answers "what happens next" in one sentence.
-func nextText(d *store.DeliveryCourse, now time.Time) string {
-	switch {
-	case d.DeliveryLine.Hold != nil:
-		return holdText(*d.DeliveryLine.Hold)
-	case d.Job != nil && d.Job.State == "running":
-		return "An attempt is under way."
-	case d.Job == nil && d.BatchID == nil:
-		return "It waits for the next batch of its event subscription, which is cut at once when a node has room."
-	case d.NextAttemptAt != nil && d.NextAttemptAt.After(now):
-		return fmt.Sprintf("Attempt %d is made %s.", d.DeliveryLine.Attempts+1, relative(now.Sub(*d.NextAttemptAt)))
-	default:
-		return fmt.Sprintf("Attempt %d is due now and waits for a worker.", d.DeliveryLine.Attempts+1)
-	}
-}
-
-// holdText says what ends a hold.
-func holdText(hold string) string {
-	switch hold {
-	case store.HoldPaused:
-		return "The event subscription is paused: nothing is attempted until somebody resumes it."
-	case store.HoldNotValidated:
-		return "The endpoint has not been validated: nothing is attempted until its handshake succeeds."
-	case store.HoldProbation:
-		return "The endpoint is on probation: one delivery is let through as a probe; if it succeeds, the others follow."
-	case store.HoldAdmission:
-		return "Enough deliveries of this event subscription are queued already: it joins them as soon as there is room, within a second of that."
-	default:
-		return ""
-	}
 }

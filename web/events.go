@@ -196,6 +196,7 @@ func (p *pages) batches(c echo.Context) error {
 // batchView is what batch.html shows.
 type batchView struct {
 	batchRow
+	Outlook  outlook
 	Attempts []attemptRow
 	Listed   []store.MemberLine
 	More     string // the page with the members that follow
@@ -231,6 +232,14 @@ func (p *pages) batch(c echo.Context) error {
 		view.Listed = view.Listed[:memberPage]
 		view.More = with(c, "from", fmt.Sprint(view.Listed[memberPage-1].Position))
 	}
+	if b.State == "pending" {
+		work := pendingWork{
+			topic: b.Topic, subscription: b.Subscription, attempts: b.BatchLine.Attempts, hold: orEmpty(b.Hold), due: b.NextAttemptAt,
+		}
+		if view.Outlook, err = p.outlookOf(ctx, &work); err != nil {
+			return err
+		}
+	}
 	return p.show(c, "batch", fmt.Sprintf("Batch %d", id), b.State == "pending", view)
 }
 
@@ -245,7 +254,7 @@ type problemsView struct {
 type problemRow struct {
 	store.Problem
 	Href, Met, Share string
-	Waits            string
+	Waits, Holds     string
 	DeadCount        int
 }
 
@@ -280,7 +289,7 @@ func problemRows(list []store.Problem) []problemRow {
 	for i, problem := range list {
 		rows[i] = problemRow{
 			Problem: problem, Href: subscriptionPath(problem.Topic, problem.Subscription), Share: percent(problem.Failures, problem.Attempts),
-			Waits: atMost(problem.Waiting, waitingLimit), DeadCount: int(problem.DeadLetters),
+			Waits: atMost(problem.Waiting, waitingLimit), Holds: atMost(problem.Held, heldLimit), DeadCount: int(problem.DeadLetters),
 		}
 		if problem.Status != nil {
 			rows[i].Met = statusText(*problem.Status)

@@ -304,7 +304,9 @@ func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn tim
 	tag, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step, failures_in_a_row, probe_job_id)
 		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(), now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-		 WHERE t.name = $1 AND s.name = $2`, topic, subscription, probeIn, probeJob)
+		 WHERE t.name = $1 AND s.name = $2
+		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause, step = excluded.step,
+		       probe_job_id = excluded.probe_job_id`, topic, subscription, probeIn, probeJob)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), tag.RowsAffected())
 }

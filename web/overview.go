@@ -17,6 +17,7 @@ type overviewView struct {
 	Problems []problemRow
 	Holds    []holdRow
 	Reasons  []share
+	First    []firstStep // of an installation that has published nothing yet; else none
 }
 
 // tile is a figure to look at.
@@ -64,6 +65,9 @@ func (p *pages) overview(c echo.Context) error {
 		Problems: problemRows(problems[:min(len(problems), overviewProblems)]), Holds: holdRows(o.Holds),
 		Reasons: sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
+	if view.First, err = p.firstSteps(ctx, c, o); err != nil {
+		return err
+	}
 	return p.show(c, "overview", "Overview", true, view)
 }
 
@@ -84,7 +88,7 @@ func tilesOf(o *store.Overview, now time.Time) []tile {
 		backlogTile(st),
 		oldestTile(st, now),
 		{Label: "Delivered at first attempt", Figure: percent(day.FirstAttempt, day.Ended), Note: "of " + grouped(day.Ended) + " that ended in 24 h"},
-		finalTile(day),
+		finalTile(day, st.Pending),
 		{Label: "Lag, median", Figure: p50, Note: p95},
 		sweeperTile(st),
 	}
@@ -117,10 +121,15 @@ func oldestTile(st *store.Standing, now time.Time) tile {
 	return t
 }
 
-func finalTile(day store.Minute) tile {
-	t := tile{Label: "Delivered in the end", Figure: percent(day.Delivered, day.Ended), Note: "no dead letters in 24 h", Href: "/ui/dead-letters"}
+// finalTile is the share of what has ended: a pending delivery is neither a success nor a failure yet.
+func finalTile(day store.Minute, pending int64) tile {
+	t := tile{Label: "Delivered in the end", Figure: percent(day.Delivered, day.Ended), Href: "/ui/dead-letters"}
+	t.Note = "of " + grouped(day.Ended) + " that ended in 24 h"
 	if day.DeadLetters > 0 {
 		t.Tone, t.Note = "bad", plural(int(day.DeadLetters), "dead letter")+" in 24 h"
+	}
+	if pending > 0 {
+		t.Note += "; " + grouped(pending) + " pending"
 	}
 	return t
 }

@@ -54,11 +54,11 @@ func TestPagesShowWhatHappened(t *testing.T) {
 		path string
 		want []string
 	}{
-		"overview":          {"/ui/", []string{"Backlog 6 3 on hold", "billing of orders Busy 503 Service Unavailable 3", "held of orders paused", "somebody resumes it 3", "3 dead letters in 24 h", "UndeliverableDueToClientError 3", "Sweeper finds 0"}},
+		"overview":          {"/ui/", []string{"Backlog 6 3 on hold", "billing of orders Busy 503 Service Unavailable 3", "held of orders paused", "an operator resumes it 3", "3 dead letters in 24 h", "UndeliverableDueToClientError 3", "Sweeper finds 0"}},
 		"problems":          {"/ui/problems?within=1h", []string{"archive of orders NotFound 404 Not Found 3 100 % of 3", "3 dead letters", "billing of orders Busy", "3 waiting", "<script>window.__x=1</script>"}},
 		"dead letters":      {"/ui/dead-letters", []string{"3 in all", "archive of orders UndeliverableDueToClientError", "404 Not Found NotFound, 1 attempt", "select * from postrider.dead_letters"}},
 		"a failing one":     {delivery("billing"), []string{"pending e-1 to billing of orders", "Attempt 2 is made in", "left of its time to live", "Attempt 1 Busy 503 Service Unavailable", "first byte", "Then: another attempt, due 20", "503: no sooner than 30 s; step 1 is 10 s after the failure", "X-Hostile", "12345678901234567890.10"}},
-		"one on hold":       {delivery("held"), []string{"pending paused", "nothing is attempted until somebody resumes it", "None yet."}},
+		"one on hold":       {delivery("held"), []string{"pending paused", "no attempt is made until an operator resumes it", "None yet."}},
 		"one of a batch":    {delivery("bulk"), []string{"delivered", "Attempt 1 Delivered 202 Accepted batch"}},
 		"a dead one":        {delivery("archive"), []string{"dead_lettered", "after 1 attempt", "Its dead letter", "given up: it became a dead letter"}},
 		"events":            {"/ui/events", []string{"e-1 e-1 e-1 orders 5", "nobody"}},
@@ -71,7 +71,7 @@ func TestPagesShowWhatHappened(t *testing.T) {
 		"a topic":           {"/ui/topics/orders", []string{"Published, 24 h 3", "Dead letters, 24 h 3"}},
 		"subscriptions":     {"/ui/subscriptions?hold=any", []string{"held of orders paused"}},
 		"a subscription":    {"/ui/subscriptions/orders/billing", []string{"Attempts that succeed, 24 h 0.0 % of 3", "If a delivery began now and met status 500 each time", "10 s", "subscription_made", "Busy 3"}},
-		"policies":          {"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2018 ga-2021", "Ack timeout 1 min 30 s"}},
+		"policies":          {"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2021 ga-2018", "Ack timeout 30 s 1 min"}},
 		"jobs":              {"/ui/jobs", []string{"deliver deliveries", "delivery"}},
 		"storage":           {"/ui/storage", []string{"kept for ever; 7 are ready for the days to come"}},
 		"audit":             {"/ui/audit", []string{"postrider subscription_paused held orders"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/policy"
+	"postrider/store"
 )
 
 // policiesView is what policies.html shows: retry policies beside one another.
@@ -41,7 +42,7 @@ type comparedRow struct {
 
 type comparedCell struct {
 	Text  string
-	Other bool // differs from the first policy
+	Other bool // differs from the default policy
 }
 
 // shownPolicies is how many fit beside one another.
@@ -57,14 +58,26 @@ func (p *pages) policies(c echo.Context) error {
 		if here = here && len(shown) < shownPolicies; here {
 			shown = append(shown, candidate)
 		}
-		view.Choices = append(view.Choices, choice{candidate.Name, here})
+		view.Choices = append(view.Choices, choice{candidate.Name, here || candidate.Name == policy.DefaultName})
 	}
+	shown = withDefaultFirst(shown, p.store.Catalogue())
 	for _, candidate := range shown {
 		view.Names, view.Sources = append(view.Names, candidate.Name), append(view.Sources, candidate.Source)
 		view.Deeds = append(view.Deeds, policyDeeds{candidate.Name, !candidate.BuiltIn})
 	}
 	view.Groups = comparisonsOf(shown)
 	return p.show(c, "policies", "Retry policies", false, view)
+}
+
+// withDefaultFirst puts the default policy first: the others are compared with it. It is added if it was not chosen, and
+// replaces the last of as many as fit.
+func withDefaultFirst(shown []*policy.Policy, catalogue *store.Catalogue) []*policy.Policy {
+	byDefault, ok := catalogue.Policy(policy.DefaultName)
+	if !ok {
+		return shown
+	}
+	others := slices.DeleteFunc(slices.Clone(shown), func(p *policy.Policy) bool { return p.Name == byDefault.Name })
+	return append([]*policy.Policy{byDefault}, others[:min(len(others), shownPolicies-1)]...)
 }
 
 // property is a row of the comparison.
@@ -208,7 +221,7 @@ func cellText(p *policy.Policy, kind policy.EndpointKind, condition string) stri
 	text := map[policy.Action]string{
 		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried", policy.ActionNeverIfDeadLetter: "never retried where dead letters are kept",
 	}[cell.Action]
-	if cell.MinDelay > 0 {
+	if cell.MinDelay > 0 && cell.Action != policy.ActionNever {
 		text += " after " + span(cell.MinDelay) + " or later"
 	}
 	return text

@@ -31,33 +31,43 @@ var views = map[string]any{
 // helpers are what templates may call.
 func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
-		"asset":      func(file string) string { return p.files[file].path },
-		"moment":     func(t time.Time) moment { return momentOf(t, p.now()) },
-		"text":       visible,
-		"pretty":     func(text string) string { return pretty(visible(text)) },
-		"n":          grouped,
-		"plural":     plural,
-		"ms":         milliseconds,
-		"size":       size,
-		"span":       span,
-		"minutes":    minutes,
-		"status":     statusText,
-		"allowed":    attemptsAllowed,
-		"tone":       tone,
-		"clock":      func(t time.Time) string { return t.UTC().Format(time.DateTime) },
-		"userPath":   userPath,
-		"apiKeyPath": apiKeyPath,
-		"add1":       func(n int) int { return n + 1 },
-		"day":        func(t time.Time) string { return t.Format(time.DateOnly) },
+		"asset":        func(file string) string { return p.files[file].path },
+		"moment":       func(t time.Time) moment { return momentOf(t, p.now()) },
+		"text":         visible,
+		"pretty":       func(text string) string { return pretty(visible(text)) },
+		"n":            grouped,
+		"plural":       plural,
+		"ms":           milliseconds,
+		"size":         size,
+		"span":         span,
+		"minutes":      minutes,
+		"status":       statusText,
+		"allowed":      attemptsAllowed,
+		"tone":         tone,
+		"provisioning": provisioning,
+		"clock":        func(t time.Time) string { return t.UTC().Format(time.DateTime) },
+		"userPath":     userPath,
+		"apiKeyPath":   apiKeyPath,
+		"add1":         func(n int) int { return n + 1 },
+		"day":          func(t time.Time) string { return t.Format(time.DateOnly) },
 	}
+}
+
+// provisioning is the word for a provisioning state. "Succeeded" says that the event subscription was created, and reads
+// as if its endpoint were healthy; so it is "active", in no color.
+func provisioning(state any) string {
+	if text := fmt.Sprint(state); text != "Succeeded" {
+		return text
+	}
+	return "active"
 }
 
 // tone is the class of a state, an outcome or a hold: its colour. The text beside it says the same.
 func tone(word string) string {
 	switch word {
-	case "delivered", "done", "Delivered", "Succeeded", "succeeded", "completed", "success", "deliver":
+	case "delivered", "done", "Delivered", "succeeded", "completed", "success", "deliver":
 		return "good"
-	case "pending", "available", "running", "published", "note":
+	case "active", "pending", "available", "running", "published", "note":
 		return "calm"
 	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled":
 		return "waiting"

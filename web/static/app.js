@@ -72,6 +72,12 @@
     return v >= 10000 ? v / 1000 + " k" : String(v);
   }
 
+  // A line needs two points next to each other: a point with a gap on both sides is drawn as a dot.
+  const isolated = (u, seriesIndex) => {
+    const values = u.data[seriesIndex], gap = (at) => values[at] === null || values[at] === undefined;
+    return [...values.keys()].filter((at) => !gap(at) && gap(at - 1) && gap(at + 1));
+  };
+
   function draw(chart) {
     const table = find(".numbers", chart.parentElement);
     if (!table || !window.uPlot) return;
@@ -84,7 +90,7 @@
     const series = heads.map((th, i) => {
       const stroke = colour("--" + th.dataset.colour);
       return {
-        label: th.textContent, stroke, points: { show: false }, spanGaps: false, value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
+        label: th.textContent, stroke, points: { show: false, size: 6, fill: stroke, filter: isolated }, spanGaps: false, value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
         ...(bars ? { fill: stroke, width: 0, paths: window.uPlot.paths.bars({ size: [0.86, 40], align: 1 }) } : { width: 1.75, fill: i === (unit ? -1 : 1) ? stroke + "22" : undefined }),
       };
     });

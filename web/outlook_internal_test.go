@@ -1,0 +1,65 @@
+package web
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+	soon, later := now.Add(time.Minute), now.Add(time.Hour)
+	for name, row := range map[string]struct {
+		work pendingWork
+		hold string
+		want string
+	}{
+		"due later":        {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 is made in 1 minute."},
+		"due now":          {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
+		"without a time":   {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
+		"running":          {pendingWork{job: "running", due: &now}, store.HoldProbation, "An attempt is in progress."},
+		"its own hold":     {pendingWork{hold: store.HoldPaused, due: &soon}, store.HoldPaused, holdText(store.HoldPaused)},
+		"waits for a room": {pendingWork{hold: store.HoldAdmission}, store.HoldAdmission, holdText(store.HoldAdmission)},
+		"scheduled, and its event subscription on hold": {
+			pendingWork{attempts: 1, job: "scheduled", due: &soon}, store.HoldPaused,
+			holdText(store.HoldPaused) + " Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
+		},
+		"for a batch": {
+			pendingWork{unbatched: true, due: &now}, "",
+			"It waits for the next batch of its event subscription, which a node sends as soon as it has room.",
+		},
+		"its time to live ends first": {
+			pendingWork{attempts: 3, due: &later, ends: &soon}, "",
+			"No further attempt: its time to live ends first. The delivery ends in 1 hour.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.want, nextText(&row.work, row.hold, now))
+		})
+	}
+}
+
+func TestFinalTileCountsWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	tile := finalTile(store.Minute{Delivered: 9, Ended: 10}, 1234)
+	require.Equal(t, "90.0 %", tile.Figure)
+	require.Equal(t, "of 10 that ended in 24 h; 1,234 pending", tile.Note)
+	tile = finalTile(store.Minute{Delivered: 9, Ended: 10, DeadLetters: 1}, 0)
+	require.Equal(t, "1 dead letter in 24 h", tile.Note)
+	require.Equal(t, "bad", tile.Tone)
+}
+
+func TestStepsNameTheTopicThatExists(t *testing.T) {
+	t.Parallel()
+	steps := stepsOf("http://localhost:7480", "", false, false)
+	require.Contains(t, steps[0].Command, "curl -X PUT http://localhost:7480/v1/topics/orders")
+	require.Empty(t, steps[2].Href, "there is no topic to publish to")
+	steps = stepsOf("http://localhost:7480", "sales", true, false)
+	require.True(t, steps[0].Done && steps[1].Done && !steps[2].Done)
+	require.Equal(t, "/ui/topics/sales/publish", steps[2].Href)
+}

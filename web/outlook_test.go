@@ -1,0 +1,120 @@
+package web_test
+
+import (
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A retry is scheduled already when the event subscription is paused: its page must not promise that time.
+func TestPendingDeliveryShowsTheHoldOfItsEventSubscription(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1")
+	delivery := "/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")
+	require.Contains(t, text(b.page(t, delivery)), "Attempt 2 is made in")
+	b.pause(t, "orders", "billing")
+	page := text(b.page(t, delivery))
+	require.Contains(t, page, "The event subscription is paused: no attempt is made until an operator resumes it.")
+	require.Contains(t, page, "On hold since")
+	require.NotContains(t, page, "Attempt 2 is made in")
+	require.NotContains(t, page, "Retry now", "a retry is rejected during a pause")
+}
+
+func TestOnProbationTheFirstButtonProbes(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1")
+	b.probation(t, "orders", "billing", 2*time.Hour+time.Minute, 0)
+	for _, path := range []string{
+		"/ui/subscriptions/orders/billing",
+		"/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'"),
+	} {
+		page := b.page(t, path)
+		_, actions, found := strings.Cut(page, `class="verdict`)
+		require.True(t, found, path)
+		_, first, _ := strings.Cut(actions, "<button")
+		require.True(t, strings.HasPrefix(first, ` type="submit" class="primary">Probe now`), "%s: %.60s", path, first)
+		require.Equal(t, 1, strings.Count(actions, `class="primary"`), path)
+		require.Contains(t, text(page), "Next probe: in 2 hours", path)
+	}
+}
+
+// Deliveries that were held before their first attempt have met no outcome, and are held all the same.
+func TestProblemsCountWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1", "e-2")
+	b.pause(t, "orders", "billing")
+	b.publish(t, "orders", "e-3", "e-4", "e-5")
+	page := text(b.page(t, "/ui/problems?within=1h"))
+	require.Contains(t, page, "paused 3 on hold 2 waiting after this failure")
+	require.Regexp(t, `archive of orders NotFound .* none is waiting`, page)
+}
+
+// "Succeeded" is about the event subscription's creation, and reads as if its endpoint were healthy.
+func TestProvisioningStateDoesNotLookLikeHealth(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.subscribe(t, "orders", "billing")
+	for _, path := range []string{"/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/topics/orders"} {
+		page := b.page(t, path)
+		require.NotContains(t, page, "Succeeded", path)
+		require.Contains(t, page, `<span class="badge calm">active</span>`, path)
+	}
+}
+
+func TestPoliciesAreComparedWithTheDefault(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	page := text(b.page(t, "/ui/policies?policy=namespace-2023"))
+	require.Contains(t, page, "Property ga-2021 namespace-2023")
+	require.NotContains(t, page, "never retried after")
+	require.Regexp(t, `400 never retried never retried`, page)
+}
+
+// The commands of an empty installation are run as they stand.
+func TestFirstStepsOfAnEmptyInstallation(t *testing.T) {
+	t.Parallel()
+	b := alive(t)
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", b.api)
+	mux.Handle("/", b.echo)
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	at, err := url.Parse(srv.URL)
+	require.NoError(t, err)
+	host := func(r *http.Request) { r.Host = at.Host }
+	overview := func() string { return text(b.ask(http.MethodGet, "/ui/", host).Body.String()) }
+
+	require.Contains(t, overview(), "First steps Create a topic")
+	for _, command := range commandsOf(t, b.ask(http.MethodGet, "/ui/", host).Body.String()) {
+		command = strings.Replace(command, `https://billing.example.com/events"}`, `https://127.0.0.1:9/events","endpointValidation":"skip"}`, 1)
+		run := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "curl ", "curl -fsS ", 1))
+		run.Env = append(run.Environ(), "POSTRIDER_API_KEY=of the tests")
+		out, err := run.CombinedOutput()
+		require.NoError(t, err, "%s: %s", command, out)
+	}
+	require.NoError(t, b.store.Reload(t.Context()))
+	require.Contains(t, overview(), "Create a topic done")
+	require.Contains(t, overview(), "Create an event subscription done")
+	require.Contains(t, b.page(t, "/ui/"), `href="/ui/topics/orders/publish"`)
+	require.Equal(t, "billing", b.value(t, "SELECT subscription FROM postrider.event_subscriptions"))
+	b.publish(t, "orders", "e-1")
+	require.NotContains(t, overview(), "First steps")
+}
+
+// commandsOf are the curl commands of a page.
+func commandsOf(t *testing.T, page string) (commands []string) {
+	t.Helper()
+	for _, part := range strings.Split(page, `aria-label="The same with curl">`)[1:] {
+		command, _, _ := strings.Cut(part, "</pre>")
+		commands = append(commands, html.UnescapeString(command))
+	}
+	require.Len(t, commands, 2)
+	return commands
+}
