@@ -235,9 +235,9 @@ func TestSubscriptionsThatAreNotValidatedSayHowItStands(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = b.store.PutValidated(t.Context(), "orders", "asked", spec, id)
 	require.NoError(t, err)
-	require.Regexp(t, `asked of orders not_validated nothing was answered yet .*billing of orders Succeeded`, text(b.page(t, "/ui/subscriptions")))
+	require.Regexp(t, `asked of orders not_validated nothing was answered yet .*billing of orders active`, text(b.page(t, "/ui/subscriptions")))
 	require.Contains(t, text(b.page(t, "/ui/")), "not_validated")
-	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/asked")), "until its handshake succeeds")
+	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/asked")), "until the validation handshake succeeds")
 }
 
 func TestProbationSaysWhatEndsIt(t *testing.T) {
@@ -249,7 +249,7 @@ func TestProbationSaysWhatEndsIt(t *testing.T) {
 	b.probation(t, "orders", "probed", -time.Second, 7)
 	overview := text(b.page(t, "/ui/"))
 	require.Regexp(t, `billing of orders probation after Busy .*a probe in 2 hours`, overview)
-	require.Regexp(t, `probed of orders probation after Busy .*the probe is under way`, overview)
+	require.Regexp(t, `probed of orders probation after Busy .*the probe is in progress`, overview)
 	require.Contains(t, b.page(t, "/ui/subscriptions/orders/billing"), "Probe now")
 }
 
