@@ -31,8 +31,11 @@ func (e *Engine) collect(ctx context.Context) {
 		case <-e.published:
 		case <-time.After(collectPoll):
 		}
-		if n, _ := e.collectOnce(ctx); n > 0 {
+		n, took := e.collectOnce(ctx)
+		if n > 0 {
 			e.collectAwhile(ctx)
+		} else { // any login can send wake-ups without an end
+			pause(ctx, collectRest(n, took))
 		}
 	}
 }

@@ -29,6 +29,8 @@ const (
 	// A fetch takes at most the free workers, at most once per cooldown: 1,000 workers at 2 ms never bound the rate,
 	// and a lone job waits 2 ms at most.
 	fetchCooldown = 2 * time.Millisecond
+	// rareCooldown is for queues with few jobs: a flood of wake-ups for them costs 50 fetches a second.
+	rareCooldown = 20 * time.Millisecond
 	// Notifications may be lost (a fetch can be notified just before the commit); the poll finds those jobs.
 	fetchPollInterval = 100 * time.Millisecond
 	// Where nothing can be notified the poll is all there is. River adds up to 10 ms. Measured: a lone event reached its
@@ -186,9 +188,9 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		Queues: map[string]river.QueueConfig{
 			store.DeliverQueue:   {MaxWorkers: e.options.MaxWorkers},
 			store.RouteQueue:     {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
-			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll()},
-			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval},
-			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll()},
+			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown},
+			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
+			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll(), FetchCooldown: rareCooldown},
 		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),

@@ -2,45 +2,101 @@ package jobs
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	"github.com/riverqueue/river/riverdriver"
 
 	"postrider/store"
 )
 
-// What River's notifications of new jobs say.
-const (
-	insertTopic    = "river_insert"
-	deliverPayload = `{"queue":"deliveries"}`
-	routePayload   = `{"queue":"routes"}`
-	// publishedPayload is no queue of River's: something was published by SQL.
-	publishedPayload = `{"queue":"published"}`
-)
+// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control channel
+// it could pause queues and cancel jobs.
+const insertTopic = "river_insert"
+
+// publishedPayload reports publishes by SQL. It names no queue of River's.
+const publishedPayload = `{"queue":"published"}`
+
+// wakeable are the payloads that nodes obey, with the queue that each of them wakes.
+var wakeable = map[string]string{
+	wakePayload(store.DeliverQueue):   store.DeliverQueue,
+	wakePayload(store.RouteQueue):     store.RouteQueue,
+	wakePayload(store.HandshakeQueue): store.HandshakeQueue,
+	wakePayload(store.ExportQueue):    store.ExportQueue,
+	wakePayload(store.OperationQueue): store.OperationQueue,
+}
+
+func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
 
 // waker wakes this process's own fetchers without the database. A notification of PostgreSQL's takes a transaction and a way there
 // and back, half a millisecond; it is for the other nodes.
 type waker struct {
-	deliveries, routes, published chan struct{}
-	hands                         *hands
+	published chan struct{}
+	hands     *hands
+
+	woken  chan struct{} // queues is not empty
+	mu     sync.Mutex
+	queues []string // to wake, each once, however often it was requested
 }
 
 func newWaker(h *hands) *waker {
-	return &waker{make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), h}
+	return &waker{published: make(chan struct{}, 1), hands: h, woken: make(chan struct{}, 1)}
 }
 
 // wake never waits: a fetcher that was woken and has not looked yet sees whatever is committed by then.
 func (w *waker) wake(routes bool) {
-	w.hands.stir()
-	tell(w.deliveries)
+	w.wakeQueue(store.DeliverQueue)
 	if routes {
-		tell(w.routes)
+		w.wakeQueue(store.RouteQueue)
 	}
+}
+
+func (w *waker) wakeQueue(queue string) {
+	if queue == store.DeliverQueue {
+		w.hands.stir()
+	}
+	w.request(queue)
 }
 
 // give wakes for what was handed over alone.
 func (w *waker) give(taken int, handed []store.Handed) {
 	if w.hands.give(taken, handed) {
-		tell(w.deliveries)
+		w.request(store.DeliverQueue)
+	}
+}
+
+func (w *waker) request(queue string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.queues, queue) {
+		w.queues = append(w.queues, queue)
+	}
+	tell(w.woken)
+}
+
+// next is the next queue to wake, or "".
+func (w *waker) next() (queue string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queues) > 0 {
+		queue = w.queues[0]
+		w.queues = slices.Delete(w.queues, 0, 1)
+	}
+	if len(w.queues) > 0 {
+		tell(w.woken)
+	}
+	return queue
+}
+
+// heard obeys a notification of the database's, if it is a wake-up.
+func (w *waker) heard(n *riverdriver.Notification) {
+	if n.Topic != insertTopic {
+		return
+	}
+	if n.Payload == publishedPayload {
+		tell(w.published)
+	} else if queue, known := wakeable[n.Payload]; known {
+		w.wakeQueue(queue)
 	}
 }
 
@@ -51,57 +107,69 @@ func tell(c chan struct{}) {
 	}
 }
 
-// listener is River's, woken by this process as well.
+// listener gives River wake-ups alone: those of this process and of the database, however many, one for each queue at a time.
 type listener struct {
 	riverdriver.Listener
 	waker *waker
 
-	waiting chan heard // the answer of the database's listener, while it is asked
+	reading chan error // the end of what reads notifications, while that runs
 	stop    context.CancelFunc
 }
 
-type heard struct {
-	notification *riverdriver.Notification
-	err          error
+// Listen implements riverdriver.Listener.
+func (l *listener) Listen(ctx context.Context, topic string) error {
+	if topic != insertTopic {
+		return nil
+	}
+	return l.Listener.Listen(ctx, topic)
 }
 
-// WaitForNotification implements riverdriver.Listener. What the process wakes leaves the question to the database as it is: to take it
-// back and ask again would cost more than a notification.
+// Unlisten implements riverdriver.Listener.
+func (l *listener) Unlisten(ctx context.Context, topic string) error {
+	if topic != insertTopic {
+		return nil
+	}
+	return l.Listener.Unlisten(ctx, topic)
+}
+
+// WaitForNotification implements riverdriver.Listener. Notifications of the database are read beside it, until ctx ends: to stop
+// and start again for each local wake-up would cost more than a notification.
 func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notification, error) {
-	if l.waiting == nil {
-		l.ask()
+	if l.reading == nil {
+		l.read()
 	}
-	select {
-	case <-l.waker.deliveries:
-		return &riverdriver.Notification{Topic: insertTopic, Payload: deliverPayload}, nil
-	case <-l.waker.routes:
-		return &riverdriver.Notification{Topic: insertTopic, Payload: routePayload}, nil
-	case h := <-l.waiting:
-		l.waiting = nil
-		l.waker.hands.stir()
-		if h.err == nil && h.notification.Payload == publishedPayload {
-			tell(l.waker.published)
+	for {
+		select {
+		case <-l.waker.woken:
+			if queue := l.waker.next(); queue != "" {
+				return &riverdriver.Notification{Topic: insertTopic, Payload: wakePayload(queue)}, nil
+			}
+		case err := <-l.reading:
+			l.reading = nil
+			return nil, err
+		case <-ctx.Done():
+			l.stop()
+			<-l.reading
+			l.reading = nil
+			return nil, ctx.Err()
 		}
-		return h.notification, h.err
-	case <-ctx.Done():
-		l.stop()
-		h := <-l.waiting
-		l.waiting = nil
-		if h.err == nil {
-			return h.notification, nil
-		}
-		return nil, ctx.Err()
 	}
 }
 
-func (l *listener) ask() {
+func (l *listener) read() {
 	ctx, stop := context.WithCancel(context.Background())
-	waiting := make(chan heard, 1)
-	l.waiting, l.stop = waiting, stop
+	reading := make(chan error, 1)
+	l.reading, l.stop = reading, stop
 	go func() {
 		defer stop()
-		notification, err := l.Listener.WaitForNotification(ctx)
-		waiting <- heard{notification, err}
+		for {
+			notification, err := l.Listener.WaitForNotification(ctx)
+			if err != nil {
+				reading <- err
+				return
+			}
+			l.waker.heard(notification)
+		}
 	}()
 }
 
