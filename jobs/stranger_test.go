@@ -7,11 +7,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/event"
 	"postrider/policy"
+	"postrider/store"
 )
 
 // stranger connects to the database as a role that was granted nothing: it has what every database login has.
@@ -84,4 +88,66 @@ func TestStrangerNotifiesNodes(t *testing.T) {
 	require.Equal(t, policy.Delivered, held.Verdict.Action, "the attempt in flight was not canceled")
 	b.become(t, 22, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_queue WHERE paused_at IS NOT NULL"))
+}
+
+// holdEveryAdvisoryLock takes what postrider has ever used as advisory locks, in both of their forms, for the session.
+func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotencyKeys ...string) {
+	t.Helper()
+	for _, statement := range []string{
+		`SELECT pg_advisory_lock(727274, n), pg_advisory_lock((727274::bigint << 32) | n), pg_advisory_lock(n) FROM generate_series(0, 10) n`,
+		`SELECT pg_advisory_lock(727275, n), pg_advisory_lock((727275::bigint << 32) | n) FROM generate_series(0, 100) n`,
+		`SELECT pg_advisory_lock(x'706f7374'::bigint), pg_advisory_lock(0, x'706f7374'::int)`,
+	} {
+		_, err := conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	for _, key := range idempotencyKeys {
+		_, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(k # n), pg_advisory_lock(((k # n) >> 32)::int, ((k # n) << 32 >> 32)::int)
+			FROM generate_series(0, 10) n, (SELECT ('x' || encode(substr(sha256(convert_to($1, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint AS k) key`, key)
+		require.NoError(t, err)
+	}
+}
+
+// Any login may hold advisory locks. Nothing that postrider does waits for one.
+func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.holdEveryAdvisoryLock(t, b.stranger(t), "by REST", "by SQL")
+	sink := newEndpoint(t, answering(http.StatusOK))
+	b.subscribe(t, "all", sink.URL, nil)
+
+	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s", time.Now().UTC().AddDate(0, 0, store.PartitionsAhead).Format("20060102")))
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.Equal(t, store.PartitionsAhead+1, b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
+
+	for range 2 {
+		b.keyed(t, "by REST")
+		b.exec(t, "SELECT postrider.publish_data($1, 'test', 's', '{}', idempotency_key => 'by SQL')", topicName)
+	}
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events"))
+
+	merged, err := b.store.MergeRollups(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, merged)
+
+	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at = next_attempt_at - interval '2 minutes'")
+	swept, err := b.store.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Mended: 1}, swept)
+
+	b.subscribe(t, "batched", sink.URL, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	b.start(t, nil)
+	b.publishOne(t, "in a batch")
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription = 'batched'")
+}
+
+// keyed stores one event with an idempotency key.
+func (b *bundle) keyed(t *testing.T, key string) {
+	t.Helper()
+	_, err := b.store.Publish(t.Context(), store.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *store.Topic) ([]event.Event, error) {
+		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
+		return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(key, "{}")+"]"))
+	}})
+	require.NoError(t, err)
 }

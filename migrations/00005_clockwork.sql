@@ -43,6 +43,15 @@ CREATE TABLE postrider_internal.sql_publish_watch (
 ) WITH (fillfactor = 10);
 INSERT INTO postrider_internal.sql_publish_watch (watched_until) VALUES ('-infinity');
 
+-- One row for each kind of work that only one node may do at a time; key is an event subscription for 'batching', else 0. Advisory
+-- locks will not do: any login to the database can hold them. A row that no transaction has locked may be deleted at any time.
+CREATE TABLE postrider_internal.locks (
+    name text NOT NULL,
+    key  bigint NOT NULL,
+    PRIMARY KEY (name, key)
+) WITH (fillfactor = 50);
+INSERT INTO postrider_internal.locks (name, key) VALUES ('partitions', 0), ('sweeper', 0), ('rollups', 0);
+
 CREATE TABLE postrider_internal.idempotency_keys (
     topic_id    bigint NOT NULL,
     key_hash    bytea NOT NULL,
@@ -163,6 +172,53 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN NULL;
 END $$;
 
+-- Takes the idempotency keys of publishes for 24 hours, and returns for each whether it was free. The ids of the events of all of them
+-- follow one another; sizes has how many are each publish's. NULL where another transaction has one of the keys: nothing is taken
+-- then, and the service comes again. It waits no longer for the reason that try_take_events gives.
+CREATE FUNCTION postrider_internal.try_take_keys(topics bigint[], hashes bytea[], sizes integer[], ids uuid[]) RETURNS boolean[] LANGUAGE plpgsql
+    SET lock_timeout = '1ms' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    free boolean[];
+BEGIN
+    WITH asked AS MATERIALIZED (
+        SELECT a.*, sum(size) OVER (ORDER BY place) AS last FROM unnest(topics, hashes, sizes) WITH ORDINALITY AS a(topic_id, key_hash, size, place)
+    ), taken AS (
+        INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, created_at, expires_at)
+        SELECT a.topic_id, a.key_hash, ids[a.last - a.size + 1 : a.last], (clock_timestamp() AT TIME ZONE 'UTC')::date, clock_timestamp(), clock_timestamp() + interval '24 hours'
+          FROM asked a
+         WHERE NOT EXISTS (SELECT FROM postrider_internal.idempotency_keys known
+                 WHERE known.topic_id = a.topic_id AND known.key_hash = a.key_hash AND known.expires_at > clock_timestamp())
+         ORDER BY a.topic_id, a.key_hash
+        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day,
+               created_at = excluded.created_at, expires_at = excluded.expires_at WHERE k.expires_at <= clock_timestamp()
+        RETURNING k.topic_id, k.key_hash
+    )
+    SELECT array_agg(EXISTS (SELECT FROM taken t WHERE t.topic_id = a.topic_id AND t.key_hash = a.key_hash) ORDER BY a.place) INTO free FROM asked a;
+    RETURN free;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN NULL;
+END $$;
+
+-- Has the row of locks until the transaction ends, and waits for it. In a transaction of READ COMMITTED only.
+CREATE FUNCTION postrider_internal.lock(name text, key bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        PERFORM FROM postrider_internal.locks l WHERE l.name = lock.name AND l.key = lock.key FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO postrider_internal.locks VALUES (lock.name, lock.key) ON CONFLICT DO NOTHING;
+    END LOOP;
+END $$;
+
+-- lock without waiting: false where another transaction has the row.
+CREATE FUNCTION postrider_internal.try_lock(name text, key bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM postrider_internal.locks l WHERE l.name = try_lock.name AND l.key = try_lock.key FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        INSERT INTO postrider_internal.locks VALUES (try_lock.name, try_lock.key) ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN FOUND;
+END $$;
+
 -- The service looks for keys by the catalogue in its memory. Asked last, this makes sure that it was the newest.
 CREATE FUNCTION postrider_internal.require_catalogue(seen bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -174,9 +230,12 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION postrider_internal.require_catalogue(bigint);
+DROP FUNCTION postrider_internal.try_lock(text, bigint);
+DROP FUNCTION postrider_internal.lock(text, bigint);
+DROP FUNCTION postrider_internal.try_take_keys(bigint[], bytea[], integer[], uuid[]);
 DROP FUNCTION postrider_internal.try_take_events(bigint[], integer[], uuid[], uuid[]);
 DROP FUNCTION postrider_internal.take_events(bigint[], integer[], uuid[], uuid[]);
 DROP FUNCTION postrider_internal.event_key(text, text);
-DROP TABLE postrider_internal.owed, postrider_internal.rollup_sums, postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.event_keys, postrider_internal.idempotency_keys,
+DROP TABLE postrider_internal.owed, postrider_internal.rollup_sums, postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.event_keys, postrider_internal.idempotency_keys, postrider_internal.locks,
     postrider_internal.sql_publish_watch, postrider_internal.sql_publishes, postrider_internal.routes, postrider_internal.nodes;
 DROP TYPE postrider_internal.rollup_entry;

@@ -223,8 +223,7 @@ BEGIN
 END $$;
 
 -- Takes the key of a publish for 24 hours, or answers the ids of the events that were published with it. A transaction that is open and
--- took the same key is waited for: only its end says which of the two it is. Whoever has the lock is the only one that asks for the key, so that
--- the service can see, without waiting, that somebody else is at it.
+-- took the same key is waited for: only its end says which of the two it is. A repeat only reads, and locks nothing.
 CREATE FUNCTION postrider_internal.take_key(topic_id bigint, key text, ids uuid[], accepted_on date) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
     hash bytea := sha256(convert_to(key, 'UTF8'));
@@ -233,19 +232,19 @@ BEGIN
     IF octet_length(key) NOT BETWEEN 1 AND 255 THEN
         PERFORM postrider_internal.refuse_event('idempotency_key', format('must be 1 to 255 bytes long, is %s', octet_length(key)));
     END IF;
-    PERFORM pg_advisory_xact_lock(('x' || encode(substr(hash, 1, 8), 'hex'))::bit(64)::bigint # take_key.topic_id);
     LOOP
+        SELECT k.event_uuids INTO taken FROM postrider_internal.idempotency_keys k
+         WHERE k.topic_id = take_key.topic_id AND k.key_hash = hash AND k.expires_at > clock_timestamp();
+        IF FOUND THEN
+            RETURN taken;
+        END IF;
         INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, created_at, expires_at)
         VALUES (take_key.topic_id, hash, ids, accepted_on, clock_timestamp(), clock_timestamp() + interval '24 hours')
         ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day, created_at = excluded.created_at, expires_at = excluded.expires_at
          WHERE k.expires_at <= clock_timestamp();
         IF FOUND THEN
             RETURN NULL;
-        END IF;
-        SELECT k.event_uuids INTO taken FROM postrider_internal.idempotency_keys k WHERE k.topic_id = take_key.topic_id AND k.key_hash = hash;
-        IF FOUND THEN
-            RETURN taken;
-        END IF; -- its time was over, and it was removed, in between
+        END IF; -- else another transaction took it in between: the next round reads it
     END LOOP;
 END $$;
 

@@ -53,12 +53,12 @@ func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverV
 // Up brings the database to the newest schema: schema, River's tables, ours, roles. It is safe to call from many
 // processes at once; one works and the others wait. It needs two connections, and works through PgBouncer in
 // transaction mode as well. Where the roles cannot be created, it writes the statements for an administrator to notices
-// and goes on.
+// and goes on. When another session delays it, it names that session there.
 func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	if err := checkServer(ctx, pool); err != nil {
 		return err
 	}
-	return alone(ctx, pool, func() error {
+	return alone(ctx, pool, notices, func() error {
 		if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
 			return fmt.Errorf("create schema %s: %w", Schema, err)
 		}
@@ -72,23 +72,49 @@ func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	})
 }
 
-// lockPause is how often a process asks whether the one that migrates is done.
-const lockPause = 100 * time.Millisecond
+const (
+	// lockPause is how often a process asks whether the one that migrates is done.
+	lockPause = 100 * time.Millisecond
+	// A migration usually takes less than noticeAfter. Any login can hold the lock, so the notice names the holder.
+	noticeAfter, noticeAgain = 3 * time.Second, time.Minute
+)
 
 // alone runs do while no other process migrates this database. Those who wait ask again and again instead of waiting
 // in line: behind a pooler, a transaction that waits keeps one of its few server connections from the process that works.
-func alone(ctx context.Context, pool *pgxpool.Pool, do func() error) error {
+func alone(ctx context.Context, pool *pgxpool.Pool, notices io.Writer, do func() error) error {
+	notice := time.Now().Add(noticeAfter)
 	for {
 		locked, err := tryAlone(ctx, pool, do)
 		if locked || err != nil {
 			return err
 		}
+		if time.Now().After(notice) {
+			notice = time.Now().Add(noticeAgain)
+			_, _ = fmt.Fprintln(notices, "The migration waits. "+lockHolder(ctx, pool))
+		}
 		select {
 		case <-time.After(lockPause):
 		case <-ctx.Done():
-			return fmt.Errorf("wait for other migrations: %w", ctx.Err())
+			return fmt.Errorf("wait for the migration lock: %s: %w", lockHolder(context.WithoutCancel(ctx), pool), ctx.Err())
 		}
 	}
+}
+
+// lockHolder says who has the lock.
+func lockHolder(ctx context.Context, pool *pgxpool.Pool) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	const query = `
+SELECT coalesce(string_agg(format('process %s (%s, role %s)', a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'), a.usename), ', '), 'no session now')
+  FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 0 AND l.objid = $1::bigint::oid AND l.objsubid = 1
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	var holder string
+	if err := pool.QueryRow(ctx, query, lockKey).Scan(&holder); err != nil {
+		holder = "a session that could not be read"
+	}
+	return fmt.Sprintf("Advisory lock %d, which one migration has at a time, is held by %s. If that is no migration, "+
+		"end it with SELECT pg_terminate_backend(…).", lockKey, holder)
 }
 
 // tryAlone holds the lock in a transaction of its own. A session's lock would be lost behind PgBouncer in transaction

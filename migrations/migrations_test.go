@@ -1,8 +1,10 @@
 package migrations_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -181,4 +183,26 @@ func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 		require.True(t, isNull, name)
 		require.NotNil(t, why, name)
 	}
+}
+
+// Any login can hold the lock: that delays a migration, and the notice names the session.
+func TestUpNamesTheHolderOfItsLock(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	holder, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = holder.Rollback(context.Background()) }()
+	_, err = holder.Exec(t.Context(), "SELECT set_config('application_name', 'forgotten', true), pg_advisory_xact_lock(x'706f7374'::bigint)")
+	require.NoError(t, err)
+	notices, written := io.Pipe()
+	migrated := make(chan error, 1)
+	go func() { migrated <- errors.Join(migrations.Up(t.Context(), pool, written), written.Close()) }()
+
+	notice, err := bufio.NewReader(notices).ReadString('\n')
+	require.NoError(t, err)
+	require.Regexp(t, `^The migration waits. Advisory lock 1886352244, .* is held by process [0-9]+ \(forgotten, role postgres\)\.`, notice)
+	require.NoError(t, holder.Rollback(t.Context()))
+	_, err = io.Copy(io.Discard, notices)
+	require.NoError(t, err)
+	require.NoError(t, <-migrated)
 }

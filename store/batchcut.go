@@ -154,7 +154,7 @@ func (c *cutting) run(ctx context.Context) (hold string, err error) {
 func (c *cutting) lock(ctx context.Context) (hold string, err error) {
 	w, rests, rest, jobID := Work{}, map[string]restRow{}, c.store.restOf(c.sub.ID), c.token.JobID
 	batch := &pgx.Batch{}
-	batch.Queue("SELECT pg_advisory_xact_lock(727275, ($1::bigint % 2147483647)::int)", c.sub.ID)
+	batch.Queue(takeLock, lockBatching, c.sub.ID)
 	batch.Queue(lockJobStatement, jobID, c.token.JobMade).QueryRow(func(row pgx.Row) error { return row.Scan(&jobID) })
 	batch.Queue(turnStatement, c.sub.ID).QueryRow(func(row pgx.Row) error { return row.Scan(&w.readAt, &w.Hold, &w.TimeToLiveStopped) })
 	queueRests(batch, []*loadRequest{{rest: rest}}, rests)

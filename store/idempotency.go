@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -13,12 +12,12 @@ import (
 )
 
 const (
-	// IdempotencyWindow is how long the key of a publish is remembered.
+	// IdempotencyWindow is how long the key of a publish is remembered; try_take_keys and take_key have the same.
 	IdempotencyWindow = 24 * time.Hour
 	// MaxIdempotencyKey is how many bytes a key may have.
 	MaxIdempotencyKey = 255
 
-	// keyedGroup bounds the locks of a transaction: PostgreSQL has room for 6,400 in all, unless told otherwise.
+	// keyedGroup bounds how many keys are taken one by one when another transaction has one of them.
 	keyedGroup = 256
 	// keyPatience is how long a publish waits while another one is at its key: other nodes are done by then, a user's transaction may stay
 	// open for hours. Meanwhile it asks again each keyPause, and keeps nobody else waiting.
@@ -26,28 +25,12 @@ const (
 	keyPause    = 20 * time.Millisecond
 )
 
-// takeKeyStatement takes a key, unless it is taken: the row is there then, and no publish of the last 24 hours is made twice. mine is
-// false where another transaction is at the same key: it may be a user's, and stay open for hours. Nobody waits for it.
-const takeKeyStatement = `
-WITH lock AS MATERIALIZED (
-    SELECT pg_try_advisory_xact_lock($5) AS mine
-), taken AS (
-    INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, expires_at)
-    SELECT $1, $2, $3, (now() AT TIME ZONE 'UTC')::date, now() + $4 FROM lock WHERE mine
-    ON CONFLICT (topic_id, key_hash) DO UPDATE SET event_uuids = excluded.event_uuids, event_day = excluded.event_day, created_at = now(), expires_at = excluded.expires_at
-     WHERE k.expires_at <= now()
-    RETURNING 1
-)
-SELECT mine, EXISTS (SELECT FROM taken) FROM lock`
+// takeKeys takes keys that are free, and answers for each whether it was; NULL where another transaction is in the way.
+const takeKeys = "SELECT postrider_internal.try_take_keys($1, $2, $3, $4)"
 
 // requireCatalogue is asked last, for a key must never be kept without its events: it is a serialisation failure where the catalogue has
 // moved on from the version that the filters were taken from.
 const requireCatalogue = "SELECT postrider_internal.require_catalogue($1)"
-
-// keyLock is the advisory lock of a key; postrider.publish takes the same one.
-func keyLock(topic int64, hash []byte) int64 {
-	return int64(binary.BigEndian.Uint64(hash)) ^ topic
-}
 
 func keyHash(key string) []byte {
 	hash := sha256.Sum256([]byte(key))
@@ -159,25 +142,59 @@ func (req *publishRequest) postpone() {
 	req.answer(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is under way", ErrUnavailable))
 }
 
-// takeKeys takes the keys of requests in one round trip, with whatever stands in the batch.
+// takeKeys takes the keys of all requests at once, with whatever stands in the batch. Where another transaction has one of them, it
+// takes those of each request by itself.
 func (c *claims) takeKeys(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
-	for _, req := range group {
-		topic, hash := req.receipt.Topic.ID, keyHash(req.IdempotencyKey)
-		batch.Queue(takeKeyStatement, topic, hash, c.ids(req), IdempotencyWindow, keyLock(topic, hash)).QueryRow(func(row pgx.Row) error {
-			var mine, taken bool
-			err := row.Scan(&mine, &taken)
-			switch {
-			case taken:
-				c.fresh = append(c.fresh, req)
-			case mine:
-				c.repeated = append(c.repeated, req)
-			default:
-				c.busy = append(c.busy, req)
-			}
+	var free []bool
+	if len(group) > 0 {
+		batch.Queue(takeKeys, c.keyColumns(group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&free) })
+	}
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	if free != nil || len(group) < 2 {
+		c.taken(group, free)
+		return nil
+	}
+	singly := &pgx.Batch{}
+	for i := range group {
+		one := group[i : i+1]
+		singly.Queue(takeKeys, c.keyColumns(one)...).QueryRow(func(row pgx.Row) error {
+			var free []bool
+			err := row.Scan(&free)
+			c.taken(one, free)
 			return err
 		})
 	}
-	return conn.SendBatch(ctx, batch).Close()
+	return conn.SendBatch(ctx, singly).Close()
+}
+
+// taken sorts requests by whether their keys were free; nil: another transaction is in the way.
+func (c *claims) taken(group []*publishRequest, free []bool) {
+	for i, req := range group {
+		switch {
+		case free == nil:
+			c.busy = append(c.busy, req)
+		case free[i]:
+			c.fresh = append(c.fresh, req)
+		default:
+			c.repeated = append(c.repeated, req)
+		}
+	}
+}
+
+// keyColumns turns requests into one array per column.
+func (c *claims) keyColumns(group []*publishRequest) []any {
+	var topics []int64
+	var hashes [][]byte
+	var sizes []int32
+	var ids [][16]byte
+	for _, req := range group {
+		of := c.ids(req)
+		topics, hashes = append(topics, req.receipt.Topic.ID), append(hashes, keyHash(req.IdempotencyKey))
+		sizes, ids = append(sizes, int32(len(of))), append(ids, of...)
+	}
+	return []any{topics, hashes, sizes, ids}
 }
 
 // CleanIdempotencyKeys removes those whose window is over, and the events of topics that detect duplicates likewise.

@@ -22,15 +22,18 @@ var manySubscriptions = map[string]string{"delivery_history": "ALTER TABLE %[1]s
 // table of its own and then attached: that lets publishes and records go on, while CREATE TABLE … PARTITION OF would
 // stop them all.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
+	missing, err := missingPartitions(ctx, s.pool)
+	if err != nil || len(missing) == 0 {
+		return err // nearly always: no node waits for another one then
+	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', '5s', true), pg_advisory_xact_lock(727274, 2)"); err != nil {
-			return fmt.Errorf("wait for another node to make partitions: %w", err)
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
+			return fmt.Errorf("make partitions: %w", err)
 		}
-		var today time.Time
-		if err := tx.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
-			return fmt.Errorf("read the database's date: %w", err)
+		if _, err := tx.Exec(ctx, takeLock, lockPartitions, 0); err != nil {
+			return s.lockError(ctx, "make partitions", lockPartitions, err)
 		}
-		missing, err := missingPartitions(ctx, tx, today)
+		missing, err := missingPartitions(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -51,23 +54,19 @@ type partition struct {
 
 func (p partition) name() string { return p.table + "_" + p.day.Format("20060102") }
 
-// missingPartitions are those of today and the days ahead that are not there: one question for the 24, because every node asks it when it
-// starts, and each minute.
-func missingPartitions(ctx context.Context, tx pgx.Tx, today time.Time) (missing []partition, err error) {
-	wanted, names := map[string]partition{}, []string{}
-	for _, table := range partitionedTables {
-		for day := range PartitionsAhead + 1 {
-			p := partition{table, today.AddDate(0, 0, day)}
-			wanted[p.name()], names = p, append(names, p.name())
-		}
-	}
-	rows, _ := tx.Query(ctx, "SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS n(name, i) WHERE to_regclass('postrider_internal.' || name) IS NULL ORDER BY i", names)
-	names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+// missingPartitions are those of today and the days ahead that are not there, in one statement: every node checks at its start and each minute.
+func missingPartitions(ctx context.Context, db interface {
+	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+},
+) ([]partition, error) {
+	const statement = `
+SELECT t.name, d.day FROM unnest($1::text[]) WITH ORDINALITY AS t(name, place), generate_series(0, $2::int) AS n,
+       LATERAL (SELECT (now() AT TIME ZONE 'UTC')::date + n AS day) d
+ WHERE to_regclass('postrider_internal.' || t.name || to_char(d.day, '_YYYYMMDD')) IS NULL ORDER BY place, n`
+	rows, _ := db.Query(ctx, statement, partitionedTables, PartitionsAhead) // its error is the rows'
+	missing, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) { return p, row.Scan(&p.table, &p.day) })
 	if err != nil {
 		return nil, fmt.Errorf("look for partitions: %w", err)
-	}
-	for _, name := range names {
-		missing = append(missing, wanted[name])
 	}
 	return missing, nil
 }

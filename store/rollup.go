@@ -134,7 +134,7 @@ func (s *Store) rollupsWaiting(ctx context.Context) ([]int, error) {
 func (s *Store) mergeRollups(ctx context.Context, slot int) (merged int, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var alone bool
-		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(727274, 4)").Scan(&alone); err != nil || !alone {
+		if err := tx.QueryRow(ctx, tryLock, lockRollups, 0).Scan(&alone); err != nil || !alone {
 			return err
 		}
 		return tx.QueryRow(ctx, mergeStatement, slot, mergeStep).Scan(&merged)

@@ -192,7 +192,7 @@ type sweepSum struct{ rows, weight int64 }
 // database at one moment: a delivery that is recorded meanwhile is not seen on one side only.
 func (s *Store) suspectRanges(ctx context.Context) (ranges []int64, err error) {
 	sums := map[int64]sweepSum{}
-	moment := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	moment := pgx.TxOptions{IsoLevel: pgx.RepeatableRead} // not read-only, for it locks a row
 	err = s.sweepAlone(ctx, moment, func(tx pgx.Tx) error {
 		if err := addUp(ctx, tx, sumDeliveriesStatement, 1, sums); err != nil {
 			return fmt.Errorf("add up the deliveries: %w", err)
@@ -268,7 +268,7 @@ func (s *Store) removeStrays(ctx context.Context, ranges []int64) (removed int, 
 func (s *Store) sweepAlone(ctx context.Context, options pgx.TxOptions, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
 		var alone bool
-		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(727274, 3)").Scan(&alone); err != nil {
+		if err := tx.QueryRow(ctx, tryLock, lockSweeper, 0).Scan(&alone); err != nil {
 			return err
 		}
 		if !alone {

@@ -194,7 +194,7 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(727274, 3)")
+	_, err = tx.Exec(t.Context(), "SELECT postrider_internal.lock('sweeper', 0)")
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{}, b.sweep(t))
 	require.NoError(t, tx.Rollback(t.Context()))

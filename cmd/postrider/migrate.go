@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,12 +46,8 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	defer pool.Close()
 	// For the line below only, and read before Up's lock: where another process is half way, the answer may be an error.
 	before, _ := migrations.ReadStatus(ctx, pool)
-	var notices bytes.Buffer
-	err = waiting("the schema is migrated", func() error { return migrations.Up(ctx, pool, &notices) })
-	if _, told := notices.WriteTo(out); err == nil {
-		err = told
-	}
-	if err != nil {
+	// At once, not when it is done: a notice may say what the migration waits for.
+	if err := waiting("the schema is migrated", func() error { return migrations.Up(ctx, pool, out) }); err != nil {
 		return err
 	}
 	after, err := migrations.ReadStatus(ctx, pool)
