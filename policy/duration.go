@@ -7,16 +7,25 @@ import (
 	"strings"
 )
 
-var errDuration = errors.New("must be an ISO 8601 duration of whole days, hours and minutes, such as P1D, PT90M or P1DT2H")
+var (
+	errDuration = errors.New("must be an ISO 8601 duration of whole weeks (P1W), or of days, hours, minutes and seconds " +
+		"(P1D, PT90M, P1DT2H)")
+	errSeconds = errors.New("must be whole minutes: its seconds must be a multiple of 60")
+)
 
-// ParseMinutes reads an ISO 8601 duration of days, hours and minutes, as eventTimeToLive of a namespace topic's event
-// subscription is written: P1D, PT90M, P1DT2H. A day is 24 hours. Years, months, weeks, fractions and signs are refused, and
-// seconds but for 0S, which the page's own P1DT0H0M0S has: one minute is the least. The error says what would be right. A
-// part has at most six digits, so that no sum of them overflows.
+// maxMinutes are the most days that FormatMinutes writes as ParseMinutes reads them.
+const maxMinutes = 999999 * 24 * 60
+
+// ParseMinutes reads an ISO 8601 duration, as eventTimeToLive of a namespace topic's event subscription is written: P1D,
+// PT90M, P1DT2H, PT60S, P1W. A day is 24 hours. Weeks stand alone, seconds must sum up to whole minutes. Years, months, fractions
+// and signs are refused. The error says what would be right. A part has at most six digits, so that no sum of them overflows.
 //
 // Source: Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions.
 func ParseMinutes(text string) (int, error) {
 	rest, ok := strings.CutPrefix(text, "P")
+	if weeks, after, weeksOK := part(rest, "W", 7*24*60); ok && weeksOK && rest != after && after == "" && weeks <= maxMinutes {
+		return weeks, nil
+	}
 	date, clock, timed := strings.Cut(rest, "T")
 	if !ok || rest == "" || timed && clock == "" {
 		return 0, errDuration
@@ -25,14 +34,18 @@ func ParseMinutes(text string) (int, error) {
 	hours, clock, hoursOK := part(clock, "H", 60)
 	minutes, clock, minutesOK := part(clock, "M", 1)
 	seconds, clock, secondsOK := part(clock, "S", 1)
-	if !dateOK || !hoursOK || !minutesOK || !secondsOK || seconds != 0 || date != "" || clock != "" {
+	sum := days + hours + minutes + seconds/60
+	switch {
+	case !dateOK || !hoursOK || !minutesOK || !secondsOK || date != "" || clock != "" || sum > maxMinutes:
 		return 0, errDuration
+	case seconds%60 != 0:
+		return 0, errSeconds
 	}
-	return days + hours + minutes, nil
+	return sum, nil
 }
 
-// part reads a number that is followed by a designator, in units of so many minutes; nothing where there is none.
-func part(text, designator string, unit int) (minutes int, rest string, ok bool) {
+// part reads a number that is followed by a designator, times unit; nothing where there is none.
+func part(text, designator string, unit int) (n int, rest string, ok bool) {
 	digits, rest, found := strings.Cut(text, designator)
 	if !found {
 		return 0, text, true

@@ -24,7 +24,7 @@ func TestAnswerTo(t *testing.T) {
 		status int
 		code   string
 	}{
-		"a refusal":               {wrapped(tooLarge()), 413, "RequestEntityTooLarge"},
+		"a refusal":               {wrapped(tooLarge()), 413, "PayloadTooLarge"},
 		"what Parse answered":     {wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415, "UnsupportedMediaType"},
 		"not found":               {wrapped(store.ErrNotFound), 404, "NotFound"},
 		"a conflict":              {wrapped(store.ErrConflict), 409, "Conflict"},
@@ -36,7 +36,7 @@ func TestAnswerTo(t *testing.T) {
 		"events not found":        {lastEventsRefusal(wrapped(store.ErrTooSlow)), 503, "ServiceUnavailable"},
 		"a caller who left":       {wrapped(context.Canceled), 503, "ServiceUnavailable"},
 		"no such route":           {echo.ErrNotFound, 404, "NotFound"},
-		"another router's error":  {echo.ErrStatusRequestEntityTooLarge, 413, "RequestEntityTooLarge"},
+		"another router's error":  {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
 	} {
 		answer := answerTo(row.err, r)
 		require.NotNil(t, answer, name)

@@ -1821,7 +1821,7 @@ type RetryPolicy struct {
 
 // RetryPolicySettings How often and how long an event is tried. What is left out or null is the policy's default.
 type RetryPolicySettings struct {
-	// EventTimeToLive On a namespace topic: its name of eventTimeToLiveInMinutes, as an ISO 8601 duration of days, hours and minutes, such as P1D, PT90M or P1DT2H; at most the topic's eventRetentionInDays.
+	// EventTimeToLive On a namespace topic: its name of eventTimeToLiveInMinutes, as an ISO 8601 duration of whole minutes, such as P1D, PT90M, P1DT2H, P1W or PT60S; at most the topic's eventRetentionInDays.
 	EventTimeToLive *string `json:"eventTimeToLive,omitempty"`
 
 	// EventTimeToLiveInMinutes How long an event is attempted, in minutes from its publishing, within what the policy allows: 1 to 1440 under the built-in ones, 1 to 10080 under namespace-2023. Null or left out: the policy's default.

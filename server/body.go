@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/event"
 )
 
 const (
@@ -56,5 +58,5 @@ func free(buf *bytes.Buffer) {
 }
 
 func tooLarge() error {
-	return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "a request body has at most %d bytes", maxBodyBytes)
+	return refuse(http.StatusRequestEntityTooLarge, event.CodePayloadTooLarge, "a request body has at most %d bytes", maxBodyBytes)
 }

@@ -31,7 +31,6 @@ const (
 	codeMethodNotAllowed     = "MethodNotAllowed"
 	codeConflict             = "Conflict"
 	codePreconditionFailed   = "PreconditionFailed"
-	codeTooLarge             = "RequestEntityTooLarge"
 	codeMisdirected          = "MisdirectedRequest"
 	codeTooManyRequests      = "TooManyRequests"
 	codeUnsupportedMediaType = event.CodeUnsupportedMediaType
@@ -195,6 +194,8 @@ func routerRefusal(e *echo.HTTPError, r *http.Request) *refusal {
 		return refuse(e.Code, codeNotFound, "there is nothing at %s; /openapi.yaml lists what there is", shorten(r.URL.Path))
 	case http.StatusMethodNotAllowed:
 		return refuse(e.Code, codeMethodNotAllowed, "%s is not possible at %s; /openapi.yaml lists what is", shorten(r.Method), shorten(r.URL.Path))
+	case http.StatusRequestEntityTooLarge:
+		return refuse(e.Code, event.CodePayloadTooLarge, "the request is too large")
 	case http.StatusBadRequest:
 		// What follows the colon is the generated code's own error.
 		message, _, _ := strings.Cut(fmt.Sprint(e.Message), ":")

@@ -147,7 +147,7 @@ func TestTopicRefusals(t *testing.T) {
 		}
 	}
 	b.send(http.MethodPut, "/v1/topics/orders", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").refused(415, "UnsupportedMediaType")
-	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"`+string(make([]byte, 1<<20))+`"}`).refused(413, "RequestEntityTooLarge")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"`+string(make([]byte, 1<<20))+`"}`).refused(413, "PayloadTooLarge")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.topics"))
 }
 

@@ -308,11 +308,11 @@ func TestPublishSize(t *testing.T) {
 
 	require.Equal(t, 200, b.publish("orders", key, exactly(1<<20)).status)
 	require.Equal(t, 200, b.publish("orders", key, exactly(70_000)).status, "larger than a pooled buffer")
-	b.publish("orders", key, exactly(1<<20+1)).refused(413, "RequestEntityTooLarge")
+	b.publish("orders", key, exactly(1<<20+1)).refused(413, "PayloadTooLarge")
 
 	// Without a length, as a chunked body comes.
 	chunked := serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20+1), "aeg-sas-key", key, "Content-Length", "-1")
-	chunked.refused(413, "RequestEntityTooLarge")
+	chunked.refused(413, "PayloadTooLarge")
 	chunked = serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20), "aeg-sas-key", key, "Content-Length", "-1")
 	require.Equal(t, 200, chunked.status)
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))

@@ -278,17 +278,20 @@ func TestNamespaceLimits(t *testing.T) {
 		}
 	}
 	require.Equal(t, shown(10, 3*1440, "P3D"), limits(put("null")), "the topic's retention ends it sooner than the policy's 7 days")
-	for text, minutes := range map[string]int{"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "PT1M": 1, "P3D": 4320, "PT72H": 4320, "P0DT5M": 5, "P1DT1H1M": 1501} {
+	for text, minutes := range map[string]int{"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "PT1M": 1, "P3D": 4320, "PT72H": 4320, "P0DT5M": 5, "P1DT1H1M": 1501, "PT60S": 1} {
 		got := limits(put(`{"eventTimeToLive":"` + text + `","maxDeliveryCount":4}`))
 		require.Equal(t, shown(4, minutes, policy.FormatMinutes(minutes)), got, text)
 		require.Equal(t, got, limits(put(fmt.Sprintf(`{"eventTimeToLiveInMinutes":%d,"maxDeliveryAttempts":4}`, minutes))), "the other names")
 	}
-	for _, text := range []string{"", "P", "PT", "P1", "1D", "P1Y", "P1M", "P1W", "PT1S", "PT90S", "P1DT", "PT1.5H", "P-1D", "-P1D", "+P1D", "pt1m", "P1D2H", "PT1M1H", "P 1D", "P1000000D", "PT1H1H", "P1DT1D"} {
+	for _, text := range []string{"", "P", "PT", "P1", "1D", "P1Y", "P1M", "P1W1D", "PT1S", "PT90S", "P1DT", "PT1.5H", "P-1D", "-P1D", "+P1D", "pt1m", "P1D2H", "PT1M1H", "P 1D", "P1000000D", "PT1H1H", "P1DT1D"} {
 		refusal := put(`{"eventTimeToLive":"`+text+`"}`).refused(400, "InvalidRequest")
 		require.Equal(t, []string{"retryPolicy.eventTimeToLive"}, targets(refusal), text)
 	}
 	for body, says := range map[string]string{
 		`{"eventTimeToLive":"PT0M"}`:                                  "retryPolicy.eventTimeToLive must be between PT1M and P7D under retry policy namespace-2023, not PT0M",
+		`{"eventTimeToLive":"PT90S"}`:                                 `retryPolicy.eventTimeToLive must be whole minutes: its seconds must be a multiple of 60, not "PT90S"`,
+		`{"eventTimeToLive":"P1W"}`:                                   "retryPolicy.eventTimeToLive must be no longer than the topic's eventRetentionInDays, which is 3",
+		`{"eventTimeToLive":"P2W"}`:                                   "retryPolicy.eventTimeToLive must be between PT1M and P7D",
 		`{"eventTimeToLive":"P8D"}`:                                   "retryPolicy.eventTimeToLive must be between PT1M and P7D",
 		`{"eventTimeToLive":"P3DT1M"}`:                                "retryPolicy.eventTimeToLive must be no longer than the topic's eventRetentionInDays, which is 3",
 		`{"eventTimeToLiveInMinutes":4321}`:                           "retryPolicy.eventTimeToLiveInMinutes must be no longer than the topic's eventRetentionInDays, which is 3",

@@ -76,7 +76,7 @@ func TestConformanceAzureEventGridForJavaScript(t *testing.T) {
 	c.failed("no such topic", http.StatusNotFound, "NotFound", `topic "nothing" does not exist`)
 	c.failed("another schema", http.StatusBadRequest, "InvalidEvent", "events[0].specversion: is required")
 	c.failed("an event without a type", http.StatusBadRequest, "InvalidEvent", "events[1].eventType")
-	c.failed("too large", http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "1048576")
+	c.failed("too large", http.StatusRequestEntityTooLarge, "PayloadTooLarge", "1048576")
 
 	requireGridDeliveries(t, to, gridEvents)
 	requireCloudDeliveries(t, to, cloudEvents)

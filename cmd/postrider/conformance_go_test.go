@@ -121,7 +121,7 @@ func requireRefusals(t *testing.T, n *node, files devTLS, keys map[string]string
 		"wrong key":     {"grid", keys["cloud"], "Unauthorized", http.StatusUnauthorized, gridEvent("refused")},
 		"no such topic": {"nothing", keys["grid"], "NotFound", http.StatusNotFound, gridEvent("refused")},
 		"untyped":       {"grid", keys["grid"], "InvalidEvent", http.StatusBadRequest, untyped},
-		"too large":     {"grid", keys["grid"], "RequestEntityTooLarge", http.StatusRequestEntityTooLarge, large},
+		"too large":     {"grid", keys["grid"], "PayloadTooLarge", http.StatusRequestEntityTooLarge, large},
 	} {
 		r := newTLSRelay(t, n, files)
 		_, err := azurePublisher(t, r, files.caFile(), row.topic, false, row.key).PublishEvents(t.Context(), []azeventgrid.Event{row.event}, nil)
