@@ -62,6 +62,7 @@ CREATE TABLE postrider_internal.deliveries (
     hold             text CHECK (hold IN ('paused', 'not_validated', 'probation', 'admission')),
     last_outcome     text,
     redelivered_from uuid,
+    operation_id     uuid, -- the operation that redelivered it
     -- Waits for the next batch of its event subscription. A column of its own because indexes may name it: an index on job_id
     -- would make the update after each failed attempt one that PostgreSQL cannot do in place.
     open             boolean GENERATED ALWAYS AS (job_id IS NULL AND batch_id IS NULL AND hold IS NULL) STORED,
@@ -78,6 +79,8 @@ CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subsc
 CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
 -- What the next batch of an event subscription is cut from: neither a job, nor a batch, nor a hold.
 CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE open;
+-- The redeliveries of an operation. Other deliveries have no entry in it.
+CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operation_id, id) WHERE operation_id IS NOT NULL;
 CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WHERE batch_id IS NOT NULL;
 -- Whom a hold keeps waiting, the oldest first: what a release and the end of a time to live look for.
 CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id) WHERE hold IS NOT NULL;
@@ -101,11 +104,14 @@ CREATE TABLE postrider_internal.delivery_history (
     reason           text,
     last_outcome     text,
     redelivered_from uuid,
+    operation_id     uuid,
     dead_letter_id   uuid,
     PRIMARY KEY (id, day)
 ) PARTITION BY RANGE (day);
 CREATE INDEX delivery_history_event_idx ON postrider_internal.delivery_history (event_uuid);
 CREATE INDEX delivery_history_subscription_idx ON postrider_internal.delivery_history (subscription_id, id);
+CREATE INDEX delivery_history_operation_idx ON postrider_internal.delivery_history (operation_id, id)
+    WHERE operation_id IS NOT NULL;
 -- Rows come in the order of their time, so a summary of each 128 pages finds a stretch of time, in less than a hundredth of a B-tree's room. An insert
 -- touches it only where a page's summary changes. Smaller ranges would fill autovacuum's list of summaries to be made, which the log tells
 -- each time: at 5,000 deliveries/s 32 pages were too few.

@@ -9,7 +9,9 @@ CREATE TABLE postrider_internal.nodes (
     started_at timestamptz NOT NULL DEFAULT now(),
     beat_at    timestamptz NOT NULL DEFAULT now(),
     -- What this node's sweeper has mended since its start: 0, or something is wrong.
-    sweeper_finds bigint NOT NULL DEFAULT 0
+    sweeper_finds bigint NOT NULL DEFAULT 0,
+    -- By how much this node divides every wait between attempts: 1, or the --time-scale of dev.
+    time_scale integer NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50);
 
 -- A publish that owes very many deliveries stores its events and one of these; publishes by SQL are gathered into one. The route job fans it
@@ -84,7 +86,8 @@ CREATE TYPE postrider_internal.rollup_entry AS (
     kind            text,
     detail          text,
     bucket          integer,
-    count           bigint
+    count           bigint,
+    operation_id    uuid -- of the end of a redelivery: the operation that redelivered it
 );
 CREATE TABLE postrider_internal.rollup_deltas (
     slot            smallint NOT NULL,
@@ -125,6 +128,15 @@ CREATE TABLE postrider_internal.owed (
     deliveries      bigint NOT NULL
 ) WITH (fillfactor = 50);
 
+-- How the redeliveries of an operation ended, without what rollup_deltas still has to add. The merge keeps it: an operation
+-- of a million redeliveries is read without counting them, and its counts outlive the deliveries.
+CREATE TABLE postrider_internal.operation_outcomes (
+    operation_id uuid NOT NULL,
+    state        text NOT NULL,
+    deliveries   bigint NOT NULL,
+    PRIMARY KEY (operation_id, state)
+) WITH (fillfactor = 50);
+
 -- +goose StatementBegin
 -- What an event is told by where its topic detects duplicates. No text of PostgreSQL's has a zero byte.
 CREATE FUNCTION postrider_internal.event_key(source text, event_id text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -156,7 +168,7 @@ BEGIN
     END LOOP;
     IF firsts <> ids THEN
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT d.topic_id % 8, ARRAY [ROW (date_trunc('minute', clock_timestamp()), d.topic_id, 0, 'duplicate', '', NULL, count(*))::postrider_internal.rollup_entry]
+        SELECT d.topic_id % 8, ARRAY [ROW (date_trunc('minute', clock_timestamp()), d.topic_id, 0, 'duplicate', '', NULL, count(*), NULL)::postrider_internal.rollup_entry]
           FROM unnest(topics, firsts, ids) AS d(topic_id, first, id) WHERE d.first <> d.id GROUP BY d.topic_id;
     END IF;
     RETURN firsts;
@@ -236,6 +248,6 @@ DROP FUNCTION postrider_internal.try_take_keys(bigint[], bytea[], integer[], uui
 DROP FUNCTION postrider_internal.try_take_events(bigint[], integer[], uuid[], uuid[]);
 DROP FUNCTION postrider_internal.take_events(bigint[], integer[], uuid[], uuid[]);
 DROP FUNCTION postrider_internal.event_key(text, text);
-DROP TABLE postrider_internal.owed, postrider_internal.rollup_sums, postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.event_keys, postrider_internal.idempotency_keys, postrider_internal.locks,
+DROP TABLE postrider_internal.operation_outcomes, postrider_internal.owed, postrider_internal.rollup_sums, postrider_internal.rollups, postrider_internal.rollup_deltas, postrider_internal.event_keys, postrider_internal.idempotency_keys, postrider_internal.locks,
     postrider_internal.sql_publish_watch, postrider_internal.sql_publishes, postrider_internal.routes, postrider_internal.nodes;
 DROP TYPE postrider_internal.rollup_entry;

@@ -3,6 +3,19 @@
 -- An interval in seconds as a number: what people compare and sort by.
 CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
+
+-- When the time to live of a pending delivery ends: policy.Deadline, later by a pause that stops the time to live and has not moved
+-- owed_since yet. In seconds, because a day of an interval has 23 or 25 hours in some time zones.
+CREATE FUNCTION postrider_internal.expires_at(id bigint, owed_since timestamptz, minutes integer, retention_days integer,
+    time_scale integer, p postrider_internal.retry_policies, st postrider_internal.event_subscription_states) RETURNS timestamptz
+    LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT owed_since
+       + make_interval(secs => postrider_internal.seconds(least(nullif(p.retry_window, '0'), make_interval(days => retention_days),
+             CASE WHEN minutes IS NULL THEN p.default_ttl ELSE least(greatest(make_interval(mins => minutes), p.min_ttl), p.max_ttl) END))
+             / time_scale)
+       + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
+                    AND owed_since < coalesce(st.resumed_at, 'infinity')
+              THEN greatest(coalesce(st.resumed_at, now()) - greatest(owed_since, st.paused_since), '0') ELSE '0' END $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.topics AS
@@ -38,7 +51,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
        CASE WHEN st.hold IS NULL THEN r.cause END AS hold_cause,
        CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
-       CASE WHEN st.hold IS NULL THEN r.until END AS hold_until, st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
+       CASE WHEN st.hold IS NULL AND r.since IS NOT NULL THEN greatest(r.until, now()) END AS hold_until, st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
        s.signing_sealed IS NOT NULL AS signed,
@@ -85,7 +98,7 @@ COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS 'Event Gri
 COMMENT ON COLUMN postrider.event_subscriptions.hold IS 'Why its deliveries wait without being attempted; NULL = they do not.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
-COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'Of a probation: when one delivery, the probe, is let through next. Its success ends the hold. NULL = when somebody ends it.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS 'Of a probation: when one delivery, the probe, is let through next, never a past time. Its success ends the hold. NULL = an operator or a handshake ends it.';
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is under way.';
 COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
 COMMENT ON COLUMN postrider.event_subscriptions.signed IS 'Whether its deliveries are signed (Standard Webhooks). The secrets are never shown.';
@@ -129,20 +142,30 @@ COMMENT ON COLUMN postrider.events.erased_at IS 'When its body and subject were 
 -- at the end of a page. Each half's state is a constant or has a CHECK, so one that cannot match is left out.
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, d.event_uuid AS system_id,
-       d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns, coalesce(b.next_attempt_at, d.next_attempt_at) AS next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
+       d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns,
+       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
+            THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status,
        d.owed_since, d.finished_at, d.batch_id, d.redelivered_from, d.dead_letter_id,
        CASE WHEN d.state <> 'pending' THEN NULL
             WHEN coalesce(d.hold, b.hold) IS NOT NULL THEN coalesce(d.hold, b.hold)
             WHEN d.open THEN 'batch'
             WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
             ELSE 'worker' END AS waits_for,
-       d.subscription_id
+       d.subscription_id,
+       CASE WHEN coalesce(d.hold, b.hold) = 'probation' THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id) END AS hold_until,
+       CASE WHEN d.state = 'pending' THEN (
+            SELECT postrider_internal.expires_at(d.id, d.owed_since, s.event_time_to_live_in_minutes, t.event_retention_in_days,
+                   (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st)
+              FROM postrider_internal.retry_policies p
+              LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+             WHERE p.name = s.retry_policy) END AS expires_at,
+       d.operation_id
   FROM (SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS state, hold, NULL::text AS reason, attempts, reruns, next_attempt_at, last_attempt_at, last_outcome, last_status,
-               owed_since, NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, NULL::uuid AS dead_letter_id, open
+               owed_since, NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, operation_id, NULL::uuid AS dead_letter_id, open
           FROM postrider_internal.deliveries
          UNION ALL
         SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL::text, reason, attempts, reruns, NULL::timestamptz, last_attempt_at, last_outcome, last_status,
-               owed_since, finished_at, batch_id, NULL::bigint, redelivered_from, dead_letter_id, false
+               owed_since, finished_at, batch_id, NULL::bigint, redelivered_from, operation_id, dead_letter_id, false
           FROM postrider_internal.delivery_history) d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
@@ -161,7 +184,10 @@ COMMENT ON COLUMN postrider.deliveries.hold IS 'Why it waits without being attem
 COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
 COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.deliveries.reruns IS 'Attempts that a crash interrupted and that were made again without being counted.';
-COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS 'When the next attempt is due; NULL when finished.';
+COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS 'When the next attempt is made at the earliest: now() where it is due and waits for a worker, never a past time. NULL while on hold, see hold_until, and when finished.';
+COMMENT ON COLUMN postrider.deliveries.hold_until IS 'While on hold: when the probation lets the next probe through, never a past time. NULL for a hold without a known end (paused, not_validated, admission), and without a hold.';
+COMMENT ON COLUMN postrider.deliveries.expires_at IS 'When the time to live ends, with the current settings of the event subscription and its policy''s retry window. No attempt begins at this time or later; a policy with expiry next_attempt ends the delivery when its next turn comes. Moves on while a pause stops the time to live. NULL when finished.';
+COMMENT ON COLUMN postrider.deliveries.operation_id IS 'Operation that redelivered it, see postrider.operations; NULL = none.';
 COMMENT ON COLUMN postrider.deliveries.last_attempt_at IS 'When the last attempt began.';
 COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'What the last attempt came to.';
 COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last attempt; NULL when there was no answer.';
@@ -243,7 +269,9 @@ COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS 'Id of the even
 
 CREATE VIEW postrider.batches AS
 SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.hold, b.members, b.bytes, b.attempts, b.reruns,
-       b.next_attempt_at, b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at, b.subscription_id
+       CASE WHEN b.state = 'pending' AND b.hold IS NULL THEN greatest(b.next_attempt_at, now()) END AS next_attempt_at,
+       b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at, b.subscription_id,
+       CASE WHEN b.hold = 'probation' THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id) END AS hold_until
   FROM postrider_internal.batches b
   JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
@@ -257,7 +285,8 @@ COMMENT ON COLUMN postrider.batches.members IS 'Number of events in it, without 
 COMMENT ON COLUMN postrider.batches.bytes IS 'Size of the last request''s body in bytes; before the first one, what it will be at most.';
 COMMENT ON COLUMN postrider.batches.attempts IS 'Attempts recorded.';
 COMMENT ON COLUMN postrider.batches.reruns IS 'Attempts that a crash interrupted and that were made again without being counted.';
-COMMENT ON COLUMN postrider.batches.next_attempt_at IS 'When the next attempt is due; NULL when finished.';
+COMMENT ON COLUMN postrider.batches.next_attempt_at IS 'When the next attempt is made at the earliest: now() where it is due and waits for a worker, never a past time. NULL while on hold, see hold_until, and when finished.';
+COMMENT ON COLUMN postrider.batches.hold_until IS 'While on hold: when the probation lets the next probe through, never a past time. NULL for a hold without a known end (paused, not_validated, admission), and without a hold.';
 COMMENT ON COLUMN postrider.batches.first_attempt_at IS 'When the first attempt began.';
 COMMENT ON COLUMN postrider.batches.last_attempt_at IS 'When the last attempt began.';
 COMMENT ON COLUMN postrider.batches.last_outcome IS 'What the last attempt came to.';
@@ -389,7 +418,7 @@ COMMENT ON COLUMN postrider.retry_policy_cells.action IS 'success, retry, never,
 COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
 
 CREATE VIEW postrider.nodes AS
-SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.sweeper_finds FROM postrider_internal.nodes n;
+SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.sweeper_finds, n.time_scale FROM postrider_internal.nodes n;
 COMMENT ON VIEW postrider.nodes IS 'Nodes that deliver: one row for each process, until it stops or another node finds it dead. beat_at tells whether it lives.';
 COMMENT ON COLUMN postrider.nodes.node IS 'Name of the process, the one in delivery_attempts.node.';
 COMMENT ON COLUMN postrider.nodes.host IS 'Machine it runs on.';
@@ -397,6 +426,7 @@ COMMENT ON COLUMN postrider.nodes.version IS 'Version of the program.';
 COMMENT ON COLUMN postrider.nodes.started_at IS 'When it started.';
 COMMENT ON COLUMN postrider.nodes.beat_at IS 'Its last heartbeat; there is one a second.';
 COMMENT ON COLUMN postrider.nodes.sweeper_finds IS 'Deliveries, batches, routes and jobs that had come apart and that its sweeper has mended since it started. It should be 0.';
+COMMENT ON COLUMN postrider.nodes.time_scale IS 'By how much it divides every wait between attempts: 1, except under postrider dev --time-scale.';
 
 CREATE VIEW postrider.storage AS
 SELECT coalesce(parent.relname, c.relname)::text AS table_name, CASE WHEN parent.relname IS NOT NULL THEN to_date(right(c.relname, 8), 'YYYYMMDD') END AS day,
@@ -416,4 +446,6 @@ COMMENT ON COLUMN postrider.storage.index_bytes IS 'Bytes of its indexes.';
 -- +goose Down
 DROP VIEW postrider.storage, postrider.backlogs, postrider.nodes, postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
     postrider.delivery_attempts, postrider.deliveries, postrider.events, postrider.event_subscriptions, postrider.topics;
+DROP FUNCTION postrider_internal.expires_at(bigint, timestamptz, integer, integer, integer, postrider_internal.retry_policies,
+    postrider_internal.event_subscription_states);
 DROP FUNCTION postrider_internal.seconds(interval);

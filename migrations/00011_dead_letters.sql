@@ -42,12 +42,12 @@ END $$;
 
 -- Redelivers dead letters, to target or each to its own event subscription, and says for each that is there which delivery it has become,
 -- or what was in the way: redelivered, deleted, expired, schema, or erased: nothing is left of its body. One that was redelivered before the time
--- given is redelivered again.
+-- given is redelivered again. operation is the one that does it; NULL = none.
 --
 -- Dead letters are locked by id, and then the event subscriptions, against a deletion that would not see these deliveries. Nothing is locked of
 -- what holds an event subscription: whatever the hold is told to be, refilling looks at it again.
-CREATE FUNCTION postrider_internal.redeliver_letters(ids uuid[], target bigint, again_before timestamptz) RETURNS TABLE (letter uuid, delivery bigint, problem text)
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.redeliver_letters(ids uuid[], target bigint, again_before timestamptz, operation uuid)
+    RETURNS TABLE (letter uuid, delivery bigint, problem text) LANGUAGE plpgsql AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
     sure date := postrider_internal.first_sure_day();
@@ -81,14 +81,16 @@ BEGIN
           FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id WHERE f.event_day IS NULL AND l.id = ANY (ids)
             ON CONFLICT DO NOTHING
     ), owed AS (
-        INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at, redelivered_from)
-        SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes, h.hold, at, at, f.id
+        INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at,
+               redelivered_from, operation_id)
+        SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes, h.hold, at, at,
+               f.id, operation
           FROM fit f JOIN holds h ON h.subscription_id = f.subscription_id ORDER BY f.delivery_id
     ), marked AS (
         UPDATE postrider_internal.dead_letters l SET redelivered_at = at FROM fit f WHERE l.id = f.id AND l.id = ANY (ids)
     ), rolled AS (
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'owed', '', NULL::int, c.n)::postrider_internal.rollup_entry)
+        SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'owed', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
           FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
     )
     SELECT j.id, f.delivery_id, j.problem FROM judged j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
@@ -113,12 +115,13 @@ BEGIN
         event_day := today;
     END IF;
     SELECT s.topic_id INTO t FROM postrider_internal.event_subscriptions s WHERE s.id = target;
-    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at, redelivered_from)
-    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation
+    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at,
+           redelivered_from, operation_id)
+    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation, operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS made = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made)::postrider_internal.rollup_entry] WHERE made > 0;
+    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made, NULL)::postrider_internal.rollup_entry] WHERE made > 0;
     RETURN made;
 END $$;
 
@@ -159,7 +162,7 @@ BEGIN
         target := postrider_internal.redelivery_target(l.topic, subscription);
         l.subscription := subscription;
     END IF;
-    SELECT * INTO STRICT r FROM postrider_internal.redeliver_letters(ARRAY [dead_letter_id], target, CASE WHEN again THEN 'infinity'::timestamptz END);
+    SELECT * INTO STRICT r FROM postrider_internal.redeliver_letters(ARRAY [dead_letter_id], target, CASE WHEN again THEN 'infinity'::timestamptz END, NULL);
     IF r.problem IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = r.problem, MESSAGE = CASE r.problem
             WHEN 'erased' THEN format('the event of dead letter %s was erased', dead_letter_id)
@@ -347,7 +350,7 @@ DROP FUNCTION postrider_internal.purge(uuid, text, text);
 DROP FUNCTION postrider_internal.redeliver(uuid, text, text, boolean, text, text);
 DROP FUNCTION postrider_internal.redelivery_target(text, text);
 DROP FUNCTION postrider_internal.redeliver_past(uuid[], integer[], date, bigint, uuid);
-DROP FUNCTION postrider_internal.redeliver_letters(uuid[], bigint, timestamptz);
+DROP FUNCTION postrider_internal.redeliver_letters(uuid[], bigint, timestamptz, uuid);
 DROP FUNCTION postrider_internal.day_of_publishing();
 DROP FUNCTION postrider_internal.first_sure_day();
 DROP FUNCTION postrider_internal.can_deliver(text, text);

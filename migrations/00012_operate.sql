@@ -113,14 +113,15 @@ BEGIN
         DELETE FROM postrider_internal.deliveries d WHERE d.id = delivery RETURNING d.*
     ), history AS (
         INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-               first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, dead_letter_id)
+               first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
         SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-               first_attempt_at, last_attempt_at, now(), end_delivery.state, end_delivery.reason, last_outcome, redelivered_from, letter
+               first_attempt_at, last_attempt_at, now(), end_delivery.state, end_delivery.reason, last_outcome, redelivered_from, operation_id, letter
           FROM finished
     ), rolled AS (
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
         SELECT (topic_id + subscription_id) % 8,
-               ARRAY [ROW (date_trunc('minute', now()), topic_id, subscription_id, end_delivery.state, end_delivery.reason, NULL, 1)::postrider_internal.rollup_entry]
+               ARRAY [ROW (date_trunc('minute', now()), topic_id, subscription_id, end_delivery.state, end_delivery.reason, NULL, 1,
+                      operation_id)::postrider_internal.rollup_entry]
           FROM finished
     )
     INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,

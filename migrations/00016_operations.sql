@@ -250,7 +250,7 @@ BEGIN
                                   WHEN 'erased' THEN format('the event of dead letter %s was erased', r.letter)
                                   WHEN 'schema' THEN format('the event of dead letter %s cannot be delivered in the schema of its event subscription', r.letter) END)
           INTO done, failed, error
-          FROM postrider_internal.redeliver_letters(ids, o.target_id, CASE WHEN (o.filter -> 'redelivered')::boolean THEN o.created_at END) r;
+          FROM postrider_internal.redeliver_letters(ids, o.target_id, CASE WHEN (o.filter -> 'redelivered')::boolean THEN o.created_at END, o.id) r;
     END IF;
     skipped := taken - done - failed;
 END $$;
@@ -401,8 +401,23 @@ SELECT to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(
 CREATE VIEW postrider.operations AS
 SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped, o.failed, o.last_error,
        CASE WHEN o.steps = 0 THEN NULL WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_letters THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id)) ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
-       o.started_by, o.created_at, o.finished_at
-  FROM postrider_internal.operations o;
+       o.started_by, o.created_at, o.finished_at,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN o.done - coalesce(e.ended, 0) END AS pending,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.delivered, 0) END AS delivered,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dead_lettered, 0) END AS dead_lettered,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dropped, 0) END AS dropped,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.canceled, 0) END AS canceled
+  FROM postrider_internal.operations o
+  LEFT JOIN (SELECT operation_id, sum(deliveries)::bigint AS ended,
+                    (sum(deliveries) FILTER (WHERE state = 'delivered'))::bigint AS delivered,
+                    (sum(deliveries) FILTER (WHERE state = 'dead_lettered'))::bigint AS dead_lettered,
+                    (sum(deliveries) FILTER (WHERE state = 'dropped'))::bigint AS dropped,
+                    (sum(deliveries) FILTER (WHERE state = 'canceled'))::bigint AS canceled
+               FROM (SELECT operation_id, state, deliveries FROM postrider_internal.operation_outcomes
+                      UNION ALL
+                     SELECT operation_id, kind, count FROM postrider_internal.rollup_deltas, unnest(entries)
+                      WHERE operation_id IS NOT NULL) both_of
+              GROUP BY operation_id) e ON e.operation_id = o.id;
 COMMENT ON VIEW postrider.operations IS 'Redeliveries, purges and erasures of many, under way and over. Those that are over are kept for 30 days.';
 COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
 COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters), redeliver_events (past events) or erase_subject.';
@@ -423,6 +438,11 @@ COMMENT ON COLUMN postrider.operations.reached_at IS 'How far it has looked: at 
 COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it, as postrider.audit tells actors.';
 COMMENT ON COLUMN postrider.operations.created_at IS 'When it was started. Dead letters that were written later are none of it.';
 COMMENT ON COLUMN postrider.operations.finished_at IS 'When it was over; NULL = it is running.';
+COMMENT ON COLUMN postrider.operations.pending IS 'How many of its redeliveries are not finished: postrider.deliveries with this operation_id. NULL, as the four counts below, for a purge or an erasure.';
+COMMENT ON COLUMN postrider.operations.delivered IS 'How many of its redeliveries were delivered. Exact, and kept after the deliveries'' own rows are gone.';
+COMMENT ON COLUMN postrider.operations.dead_lettered IS 'How many of its redeliveries became dead letters again.';
+COMMENT ON COLUMN postrider.operations.dropped IS 'How many of its redeliveries were dropped: they failed, and their event subscription keeps no dead letters.';
+COMMENT ON COLUMN postrider.operations.canceled IS 'How many of its redeliveries were canceled.';
 
 -- +goose Down
 DROP VIEW postrider.operations;

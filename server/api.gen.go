@@ -647,6 +647,9 @@ type Batch struct {
 	// Hold Why it waits without being attempted: paused, not_validated, probation or admission.
 	Hold *string `json:"hold"`
 
+	// HoldUntil While on hold: when the probation lets the next probe through. Null for a hold without a known end, and without a hold.
+	HoldUntil *time.Time `json:"holdUntil"`
+
 	// LastAttemptAt When the last attempt began; null before the first.
 	LastAttemptAt *time.Time `json:"lastAttemptAt"`
 
@@ -659,7 +662,7 @@ type Batch struct {
 	// Members How many events are in it, without those that have left.
 	Members int `json:"members"`
 
-	// NextAttemptAt When the next attempt comes; null once it is over, or while it is on hold.
+	// NextAttemptAt When the next attempt is made at the earliest: the time of the response where it is due and waits for a worker. Null while on hold and when finished.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 
 	// Reruns Attempts that a crash interrupted and that were made again without being counted.
@@ -920,11 +923,17 @@ type Delivery struct {
 	// EventType Type of the event; null once the event's day was dropped.
 	EventType *string `json:"eventType"`
 
+	// ExpiresAt When its time to live ends: no attempt begins at this time or later. Null when finished.
+	ExpiresAt *time.Time `json:"expiresAt"`
+
 	// FinishedAt When it ended; null while it is pending.
 	FinishedAt *time.Time `json:"finishedAt"`
 
 	// Hold Why it waits without being attempted: paused, not_validated, probation or admission.
 	Hold *string `json:"hold"`
+
+	// HoldUntil While on hold: when the probation lets the next probe through. Null for a hold without a known end, and without a hold.
+	HoldUntil *time.Time `json:"holdUntil"`
 
 	// LastAttemptAt When the last attempt began; null where none was made.
 	LastAttemptAt *time.Time `json:"lastAttemptAt"`
@@ -935,8 +944,11 @@ type Delivery struct {
 	// LastStatus HTTP status of the last attempt; null where there was no answer.
 	LastStatus *int `json:"lastStatus"`
 
-	// NextAttemptAt When the next attempt is due; null where none follows.
+	// NextAttemptAt When the next attempt is made at the earliest: the time of the response where it is due and waits for a worker. Null while on hold and when finished.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+
+	// OperationId Operation that redelivered it; null: none did.
+	OperationId *string `json:"operationId"`
 
 	// OwedSince When its time to live began.
 	OwedSince time.Time `json:"owedSince"`
@@ -1438,6 +1450,9 @@ type Operation struct {
 	// OperationId Its id, a UUID.
 	OperationId string `json:"operationId"`
 
+	// Outcomes What became of the redeliveries; null for a purge or an erasure.
+	Outcomes *OperationOutcomes `json:"outcomes"`
+
 	// PublishedFrom Of past events: published at this time or later.
 	PublishedFrom *time.Time `json:"publishedFrom"`
 
@@ -1471,6 +1486,24 @@ type OperationKind string
 
 // OperationState failed: lastError says why it could not go on.
 type OperationState string
+
+// OperationOutcomes How many of an operation's redeliveries are pending and how the others ended; together they are done. GET /v1/deliveries?operationId= lists them.
+type OperationOutcomes struct {
+	// Canceled How many were canceled.
+	Canceled int64 `json:"canceled"`
+
+	// DeadLettered How many became dead letters again.
+	DeadLettered int64 `json:"deadLettered"`
+
+	// Delivered How many were delivered.
+	Delivered int64 `json:"delivered"`
+
+	// Dropped How many failed at an event subscription that keeps no dead letters.
+	Dropped int64 `json:"dropped"`
+
+	// Pending How many are not finished.
+	Pending int64 `json:"pending"`
+}
 
 // OperationPage One page of operations.
 type OperationPage struct {
@@ -2528,6 +2561,9 @@ type ListDeliveriesParams struct {
 	// EventId Of the event with this id: the publisher's, or postrider's own.
 	EventId *string `form:"eventId,omitempty" json:"eventId,omitempty"`
 
+	// OperationId That this operation redelivered.
+	OperationId *string `form:"operationId,omitempty" json:"operationId,omitempty"`
+
 	// PublishedFrom Of events that were published at this time or later.
 	PublishedFrom *string `form:"publishedFrom,omitempty" json:"publishedFrom,omitempty"`
 
@@ -3394,6 +3430,13 @@ func (w *ServerInterfaceWrapper) ListDeliveries(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "eventId", ctx.QueryParams(), &params.EventId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter eventId: %s", err))
+	}
+
+	// ------------- Optional query parameter "operationId" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "operationId", ctx.QueryParams(), &params.OperationId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter operationId: %s", err))
 	}
 
 	// ------------- Optional query parameter "publishedFrom" -------------

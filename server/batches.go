@@ -83,7 +83,7 @@ func (m *management) batch(ctx context.Context, id int64, after, members int) (*
 func DescribeBatch(b *store.BatchLine) Batch {
 	return Batch{
 		BatchId: b.BatchID, Topic: b.Topic, Subscription: b.Subscription, State: b.State, Hold: b.Hold, Members: b.Members, Bytes: b.Bytes, Attempts: b.Attempts, Reruns: b.Reruns,
-		NextAttemptAt: utcOrNull(b.NextAttemptAt), FirstAttemptAt: utcOrNull(b.FirstAttemptAt), LastAttemptAt: utcOrNull(b.LastAttemptAt), LastOutcome: b.LastOutcome, LastStatus: b.LastStatus,
+		NextAttemptAt: utcOrNull(b.NextAttemptAt), HoldUntil: utcOrNull(b.HoldUntil), FirstAttemptAt: utcOrNull(b.FirstAttemptAt), LastAttemptAt: utcOrNull(b.LastAttemptAt), LastOutcome: b.LastOutcome, LastStatus: b.LastStatus,
 		CreatedAt: b.CreatedAt.UTC(), FinishedAt: utcOrNull(b.FinishedAt),
 	}
 }

@@ -27,6 +27,7 @@ func (m *management) ListDeliveries(ctx context.Context, r ListDeliveriesRequest
 		Hold: found.oneOf("hold", p.Hold, store.Holds), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
 	}
 	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
+	f.Operation = found.operation("operationId", p.OperationId)
 	if err := found.err(); err != nil {
 		return nil, err
 	}
@@ -36,6 +37,19 @@ func (m *management) ListDeliveries(ctx context.Context, r ListDeliveriesRequest
 	}
 	place := func(l store.DeliveryLine) store.DeliveryPlace { return l.Place() }
 	return ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf("/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, place, placeText)}, nil
+}
+
+// operation reads the id of an operation; nil for none.
+func (p *problems) operation(name string, given *string) *uuid.UUID {
+	if given == nil {
+		return nil
+	}
+	id, err := uuid.Parse(*given)
+	if err != nil {
+		p.value(name, "must be the id of an operation, a UUID, not %q", shorten(*given))
+		return nil
+	}
+	return &id
 }
 
 // placeText writes a place as a cursor has it: "event,id".
@@ -159,8 +173,9 @@ func DescribeDelivery(d *store.DeliveryLine) Delivery {
 	return Delivery{
 		DeliveryId: d.DeliveryID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(), EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
 		State: d.State, Hold: d.Hold, Reason: d.Reason, Attempts: d.Attempts, Reruns: d.Reruns, NextAttemptAt: utcOrNull(d.NextAttemptAt), LastAttemptAt: utcOrNull(d.LastAttemptAt),
+		HoldUntil: utcOrNull(d.HoldUntil), ExpiresAt: utcOrNull(d.ExpiresAt),
 		LastOutcome: d.LastOutcome, LastStatus: d.LastStatus, OwedSince: d.OwedSince.UTC(), FinishedAt: utcOrNull(d.FinishedAt),
-		BatchId: d.BatchID, RedeliveredFrom: idOrNull(d.RedeliveredFrom), DeadLetterId: idOrNull(d.DeadLetterID),
+		BatchId: d.BatchID, RedeliveredFrom: idOrNull(d.RedeliveredFrom), OperationId: idOrNull(d.OperationID), DeadLetterId: idOrNull(d.DeadLetterID),
 	}
 }
 

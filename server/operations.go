@@ -123,6 +123,9 @@ func DescribeOperation(o *store.Operation) Operation {
 			DeadLetteredUntil: momentText(f.DeadLetteredUntil),
 		},
 	}
+	if o.Pending != nil {
+		shown.Outcomes = &OperationOutcomes{Pending: *o.Pending, Delivered: *o.Delivered, DeadLettered: *o.DeadLettered, Dropped: *o.Dropped, Canceled: *o.Canceled}
+	}
 	if f.DeadLetterIDs != nil {
 		ids := make([]string, len(f.DeadLetterIDs))
 		for i, id := range f.DeadLetterIDs {

@@ -228,13 +228,15 @@ type Operation struct {
 	StartedBy                     string
 	CreatedAt                     time.Time
 	FinishedAt                    *time.Time
+	// What became of its redeliveries; nil for a purge or an erasure.
+	Pending, Delivered, DeadLettered, Dropped, Canceled *int64
 }
 
 // OperationRunning is the state of an operation that is under way.
 const OperationRunning = "running"
 
 const operationColumns = `SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second, matched, matched_at_least, done, skipped, failed, last_error,
-	reached_at, started_by, created_at, finished_at FROM postrider.operations `
+	reached_at, started_by, created_at, finished_at, pending, delivered, dead_lettered, dropped, canceled FROM postrider.operations `
 
 // Operation reads one operation; ErrNotFound.
 func (d *DeadLetters) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {

@@ -53,9 +53,9 @@ SELECT coalesce(max(id), 0), count(*), (SELECT count(*) FROM canceled) FROM doom
 // canceledEnds is a part of both.
 const canceledEnds = `), history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from)
+           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, operation_id)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, now(), 'canceled', ` + deletedReason + `, last_outcome, redelivered_from
+           first_attempt_at, last_attempt_at, now(), 'canceled', ` + deletedReason + `, last_outcome, redelivered_from, operation_id
       FROM finished
 ), rolled AS (` + rolledEnds + "'canceled', " + deletedReason + rolledEndsFrom + `
 `

@@ -46,9 +46,9 @@ SELECT EXISTS (SELECT FROM ended)`
 const (
 	lateEnds = `history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, finished_at, state, last_outcome, redelivered_from)
+           first_attempt_at, last_attempt_at, finished_at, state, last_outcome, redelivered_from, operation_id)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, $4, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, now(), 'delivered', $5, redelivered_from
+           first_attempt_at, last_attempt_at, now(), 'delivered', $5, redelivered_from, operation_id
       FROM finished
 ), rolled AS (` + rolledEnds + "'delivered', CASE WHEN attempts = 1 THEN 'FirstAttempt' ELSE '' END" + rolledEndsFrom + `
 `

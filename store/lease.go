@@ -65,8 +65,8 @@ func hangUp(conn *pgx.Conn) {
 // Register announces this node, before its first fetch: a running job of a node that is not announced is taken away
 // from it.
 func (s *Store) Register(ctx context.Context, host string) error {
-	const insert = `INSERT INTO postrider_internal.nodes (id, host, version) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`
-	if err := s.lease.exec(ctx, insert, s.node, host, s.version); err != nil {
+	const insert = `INSERT INTO postrider_internal.nodes (id, host, version, time_scale) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING`
+	if err := s.lease.exec(ctx, insert, s.node, host, s.version, max(1, s.timeScale)); err != nil {
 		return fmt.Errorf("register node %s: %w", s.node, err)
 	}
 	return nil
@@ -75,11 +75,11 @@ func (s *Store) Register(ctx context.Context, host string) error {
 // Beat writes this node's heartbeat and reads everyone else's, over a connection of its own: it goes on while the pool is
 // busy. A node that was thought dead meanwhile announces itself again.
 func (s *Store) Beat(ctx context.Context, host string) (map[string]int64, error) {
-	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat) VALUES ($1, $2, $3, 1)
+	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale) VALUES ($1, $2, $3, 1, $5)
 		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now(), sweeper_finds = $4`
 	beats := map[string]int64{}
 	err := s.lease.over(ctx, func(conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, update, s.node, host, s.version, s.SweeperFinds()); err != nil {
+		if _, err := conn.Exec(ctx, update, s.node, host, s.version, s.SweeperFinds(), max(1, s.timeScale)); err != nil {
 			return fmt.Errorf("write the heartbeat: %w", err)
 		}
 		rows, _ := conn.Query(ctx, "SELECT id, beat FROM postrider_internal.nodes WHERE id <> $1", s.node) // its error is the rows'

@@ -35,7 +35,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.publish(t, "orders", "before", 3)
-	b.exec(t, `UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id, subscription_id, kind, detail, bucket, count)::postrider_internal.rollup_entry FROM unnest(entries))`)
+	b.exec(t, `UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id, subscription_id, kind, detail, bucket, count, NULL)::postrider_internal.rollup_entry FROM unnest(entries))`)
 	_, err := b.store.MergeRollups(t.Context())
 	require.NoError(t, err)
 

@@ -112,8 +112,9 @@ func (o *Operator) ask(ctx context.Context, doing, function string, answers []an
 }
 
 const (
-	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at, last_attempt_at,
-       last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from, dead_letter_id
+	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at,
+       hold_until, expires_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from,
+       operation_id, dead_letter_id
   FROM postrider.deliveries WHERE delivery_id = $1`
 
 	// attemptsQuery finds the attempts of a delivery, alone and in the batches that it was in.

@@ -198,8 +198,14 @@ func (s *Store) PokeOperations(ctx context.Context) {
 func (s *Store) CleanOperations(ctx context.Context) error {
 	const forget = `DELETE FROM postrider_internal.operations WHERE id IN (
 		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1 FOR UPDATE SKIP LOCKED)`
+	// A redelivery that ends later than its operation is kept leaves counts of no operation.
+	const forgetOutcomes = `DELETE FROM postrider_internal.operation_outcomes e
+		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`
 	if _, err := s.pool.Exec(ctx, forget, cleanStep); err != nil {
 		return fmt.Errorf("forget operations: %w", err)
+	}
+	if _, err := s.pool.Exec(ctx, forgetOutcomes); err != nil {
+		return fmt.Errorf("forget the outcomes of operations: %w", err)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type BatchLine struct {
 	Bytes                                        int64
 	Attempts, Reruns                             int
 	NextAttemptAt, FirstAttemptAt, LastAttemptAt *time.Time
+	HoldUntil                                    *time.Time
 	LastOutcome                                  *string
 	LastStatus                                   *int
 	CreatedAt                                    time.Time
@@ -48,7 +49,7 @@ type BatchCourse struct {
 	Listed []MemberLine `db:"-"`
 }
 
-const batchReport = `SELECT v.batch_id, v.topic, v.subscription, v.state, v.hold, v.members, v.bytes, v.attempts, v.reruns, v.next_attempt_at, v.first_attempt_at, v.last_attempt_at, v.last_outcome, v.last_status, v.created_at, v.finished_at`
+const batchReport = `SELECT v.batch_id, v.topic, v.subscription, v.state, v.hold, v.members, v.bytes, v.attempts, v.reruns, v.next_attempt_at, v.hold_until, v.first_attempt_at, v.last_attempt_at, v.last_outcome, v.last_status, v.created_at, v.finished_at`
 
 // batchList reads as many rows as the page has, along the index of the batches' ids or of each event subscription's, before their names are joined.
 const batchList = batchReport + ` FROM (%[1]s ORDER BY id %[2]s LIMIT @limit) b JOIN postrider.batches v ON v.batch_id = b.id ORDER BY v.batch_id %[2]s`

@@ -17,6 +17,8 @@ type DeliveryFilter struct {
 	Topic, Subscription, State, Hold, Outcome string
 	// Event is the publisher's id of the event, or postrider's own.
 	Event string
+	// Operation is the one that redelivered them.
+	Operation *uuid.UUID
 	// From and To bound the time of the event's publishing: not before From, before To. A list that has one of them runs in the order of the
 	// events' own ids, which an index knows.
 	From, To *time.Time
@@ -31,11 +33,14 @@ type DeliveryLine struct {
 	Hold, Reason, LastOutcome   *string
 	Attempts, Reruns            int
 	LastStatus                  *int
-	NextAttemptAt               *time.Time
+	NextAttemptAt               *time.Time // nil on hold and when finished; never past
+	HoldUntil                   *time.Time // of a probation's hold: when the next probe is let through
+	ExpiresAt                   *time.Time // when the time to live ends; nil when finished
 	LastAttemptAt, FinishedAt   *time.Time
 	OwedSince                   time.Time
 	BatchID                     *int64
 	RedeliveredFrom             *uuid.UUID
+	OperationID                 *uuid.UUID // the operation that redelivered it
 	DeadLetterID                *uuid.UUID
 }
 
@@ -59,20 +64,32 @@ var (
 // the view postrider.deliveries joins first.
 const (
 	pendingPart = `SELECT d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, 'pending' AS state, coalesce(d.hold, b.hold) AS hold, NULL::text AS reason, d.attempts, d.reruns,
-        coalesce(b.next_attempt_at, d.next_attempt_at) AS next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, NULL::timestamptz AS finished_at, d.batch_id, d.redelivered_from, NULL::uuid AS dead_letter_id
+        CASE WHEN coalesce(d.hold, b.hold) IS NULL THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
+        d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, NULL::timestamptz AS finished_at, d.batch_id,
+        d.redelivered_from, d.operation_id, NULL::uuid AS dead_letter_id
    FROM postrider_internal.deliveries d LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id`
 	finishedPart = `SELECT d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.state, NULL::text, d.reason, d.attempts, d.reruns,
-        NULL::timestamptz, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from, d.dead_letter_id
+        NULL::timestamptz, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from,
+        d.operation_id, d.dead_letter_id
    FROM postrider_internal.delivery_history d`
 
 	deliveryList = `
 SELECT u.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject, u.event_uuid AS system_id, u.state, u.hold, u.reason, u.attempts, u.reruns,
-       u.next_attempt_at, u.last_attempt_at, u.last_outcome, u.last_status, u.owed_since, u.finished_at, u.batch_id, u.redelivered_from, u.dead_letter_id
-  FROM (SELECT * FROM (%[1]s) both_of(id, subscription_id, topic_id, event_uuid, event_day, state, hold, reason, attempts, reruns, next_attempt_at, last_attempt_at, last_outcome, last_status,
-               owed_since, finished_at, batch_id, redelivered_from, dead_letter_id) ORDER BY %[2]s LIMIT @limit) u
+       u.next_attempt_at,
+       CASE WHEN u.state = 'pending' THEN postrider_internal.expires_at(u.id, u.owed_since, s.event_time_to_live_in_minutes,
+            t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st) END AS expires_at,
+       CASE WHEN u.hold = 'probation' AND st.hold IS NULL AND r.since IS NOT NULL THEN greatest(r.until, now()) END AS hold_until,
+       u.last_attempt_at, u.last_outcome, u.last_status, u.owed_since, u.finished_at,
+       u.batch_id, u.redelivered_from, u.operation_id, u.dead_letter_id
+  FROM (SELECT * FROM (%[1]s) both_of(id, subscription_id, topic_id, event_uuid, event_day, state, hold, reason, attempts, reruns, next_attempt_at, last_attempt_at,
+               last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from, operation_id, dead_letter_id) ORDER BY %[2]s LIMIT @limit) u
   JOIN postrider_internal.event_subscriptions s ON s.id = u.subscription_id
   JOIN postrider_internal.topics t ON t.id = u.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = u.event_uuid AND e.day = u.event_day
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+  LEFT JOIN postrider_internal.probations r
+         ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id)
  ORDER BY %[3]s`
 )
 
@@ -129,6 +146,13 @@ func (f *search) sorted(alias string) string {
 
 // behind are the rows that come after the cursor, in the span of time that is asked for.
 func (f *search) behind() string {
+	if f.Operation != nil {
+		return "d.operation_id = @operation AND " + f.behindCursor()
+	}
+	return f.behindCursor()
+}
+
+func (f *search) behindCursor() string {
 	if f.timed() {
 		return fmt.Sprintf("(@cursor::bigint IS NULL OR (d.event_uuid, d.id) %s (@cursor_event::uuid, @cursor)) AND d.event_uuid BETWEEN @first::uuid AND @last::uuid", f.compare)
 	}
@@ -227,7 +251,7 @@ func readDeliveries(ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[Del
 	args := pgx.NamedArgs{
 		"cursor": nil, "limit": t.Limit + 1,
 		"topics": names.Topics, "subscriptions": names.Subscriptions, "events": names.Events,
-		"outcome": f.Outcome, "hold": f.Hold, "state": f.State, "end": nil, "look": lookLimit,
+		"outcome": f.Outcome, "hold": f.Hold, "state": f.State, "operation": f.Operation, "end": nil, "look": lookLimit,
 	}
 	if from := t.cursor(); from != nil {
 		args["cursor"], args["cursor_event"] = from.DeliveryID, [16]byte(from.SystemID)

@@ -79,7 +79,8 @@ SELECT * FROM (
 
 	deliveryStatement = `
 SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subject, d.system_id, d.state, d.hold, d.reason, d.attempts, d.reruns,
-       d.next_attempt_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from, d.dead_letter_id,
+       d.next_attempt_at, d.hold_until, d.expires_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at,
+       d.batch_id, d.redelivered_from, d.operation_id, d.dead_letter_id,
        o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id, e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text,
        ` + redeliveredFromKind + `
   FROM postrider.deliveries d

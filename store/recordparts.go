@@ -30,13 +30,14 @@ const (
     RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, CASE WHEN r.number > 0 THEN r.number ELSE d.attempts END AS attempts, d.reruns,
               CASE WHEN r.number > 0 THEN r.status ELSE d.last_status END AS last_status, CASE WHEN r.number > 0 THEN r.outcome ELSE d.last_outcome END AS last_outcome,
               d.owed_since, coalesce(d.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END) AS first_attempt_at,
-              CASE WHEN r.number > 0 THEN r.started_at ELSE d.last_attempt_at END AS last_attempt_at, d.redelivered_from, r.state, r.reason, r.error, r.excerpt, r.retry_policy, r.dead_letter_id`
+              CASE WHEN r.number > 0 THEN r.started_at ELSE d.last_attempt_at END AS last_attempt_at, d.redelivered_from, d.operation_id,
+              r.state, r.reason, r.error, r.excerpt, r.retry_policy, r.dead_letter_id`
 
 	recordedHistory = `
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, dead_letter_id)
+           first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-           first_attempt_at, last_attempt_at, now(), state, reason, last_outcome, redelivered_from, dead_letter_id
+           first_attempt_at, last_attempt_at, now(), state, reason, last_outcome, redelivered_from, operation_id, dead_letter_id
       FROM finished`
 
 	// recordedLetters copies the event: a dead letter outlives it. One that is to be exported becomes due some time

@@ -15,32 +15,33 @@ const (
 	rolled = `
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
     SELECT (topic_id + subscription_id) % 8,
-           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, kind, detail, bucket, count)::postrider_internal.rollup_entry) FROM (`
-	rolledAs = `) c(topic_id, subscription_id, kind, detail, bucket, count) GROUP BY 1`
+           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, kind, detail, bucket, count,
+                          operation_id)::postrider_internal.rollup_entry) FROM (`
+	rolledAs = `) c(topic_id, subscription_id, kind, detail, bucket, count, operation_id) GROUP BY 1`
 
 	// rolledPublish is a part of the statements that store events: an entry for each topic, and one for each event subscription.
 	rolledPublish = rolled + `
-        SELECT topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, '', NULL::int, count
+        SELECT topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, '', NULL::int, count, NULL::uuid
           FROM fresh CROSS JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c(topic_id, count, subscription_id)` + rolledAs
 
 	// rolledOwed is a part of the statement that fans routes out.
-	rolledOwed = rolled + `SELECT topic_id, subscription_id, 'owed', '', NULL::int, count(*) FROM owed GROUP BY 1, 2` + rolledAs
+	rolledOwed = rolled + `SELECT topic_id, subscription_id, 'owed', '', NULL::int, count(*), NULL::uuid FROM owed GROUP BY 1, 2` + rolledAs
 
 	// rolledRoute is another part of it: what SQL published is counted with the first step that its route makes.
-	rolledRoute = rolled + `SELECT r.topic_id, 0, 'published', '', NULL::int, sum(cardinality(r.event_uuids)) FROM step JOIN postrider_internal.routes r ON r.id = step.id
+	rolledRoute = rolled + `SELECT r.topic_id, 0, 'published', '', NULL::int, sum(cardinality(r.event_uuids)), NULL::uuid FROM step JOIN postrider_internal.routes r ON r.id = step.id
          WHERE r.by_sql AND r.next_event = 0 AND r.after_subscription = 0 AND (step.finished OR step.next_event > 0 OR step.after_subscription > 0) GROUP BY 1` + rolledAs
 
 	// rolledAttempts is a part of the statements that record: requests by outcome and by how long they took (bounds in microseconds).
 	rolledAttempts = rolled + `
         SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s WHERE s.id = subscription_id), 0), subscription_id, 'attempt', outcome,
-               width_bucket(duration_us, '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000}'::bigint[]), count(*)
+               width_bucket(duration_us, '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000}'::bigint[]), count(*), NULL::uuid
           FROM result WHERE number > 0 GROUP BY 2, 4, 5` + rolledAs
 
 	// rolledEnds and rolledEndsFrom are a part of each statement that finishes deliveries; between them stand the state and
 	// the detail, which is the reason, or whether the first attempt was enough.
 	rolledEnds     = rolled + `SELECT topic_id, subscription_id, `
 	endedDetail    = `CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt' ELSE coalesce(reason, '') END`
-	rolledEndsFrom = `, NULL::int, count(*) FROM finished GROUP BY 1, 2, 3, 4` + rolledAs
+	rolledEndsFrom = `, NULL::int, count(*), operation_id FROM finished GROUP BY 1, 2, 3, 4, 7` + rolledAs
 )
 
 const (
@@ -81,6 +82,10 @@ WITH taken AS (
     SELECT subscription_id, sum(CASE kind WHEN 'owed' THEN count ELSE -count END) FROM taken, unnest(entries)
      WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled') GROUP BY 1 HAVING sum(CASE kind WHEN 'owed' THEN count ELSE -count END) <> 0
         ON CONFLICT (subscription_id) DO UPDATE SET deliveries = o.deliveries + excluded.deliveries
+), outcomes AS (
+    INSERT INTO postrider_internal.operation_outcomes AS o (operation_id, state, deliveries)
+    SELECT operation_id, kind, sum(count) FROM taken, unnest(entries) WHERE operation_id IS NOT NULL GROUP BY 1, 2
+        ON CONFLICT (operation_id, state) DO UPDATE SET deliveries = o.deliveries + excluded.deliveries
 )
 SELECT count(*) FROM taken`
 

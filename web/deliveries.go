@@ -44,6 +44,9 @@ func deliverySQL(f *store.DeliveryFilter) string {
 	} else if f.Event != "" {
 		where = append(where, "event_id = "+quoteSQL(f.Event))
 	}
+	if f.Operation != nil {
+		where = append(where, "operation_id = "+quoteSQL(f.Operation.String()))
+	}
 	return selectSQL("deliveries", where, "delivery_id desc") + " limit 50"
 }
 
@@ -90,6 +93,13 @@ func (p *pages) deliveries(c echo.Context) error {
 	f := store.DeliveryFilter{
 		Topic: q.name("topic"), Subscription: q.name("subscription"), State: q.oneOf("state", deliveryStates), Hold: q.oneOf("hold", holdWords),
 		Outcome: q.name("outcome"), Event: q.text("event"),
+	}
+	if text := q.text("operation"); text != "" {
+		id, err := uuid.Parse(text)
+		if err != nil {
+			q.refuse("operation")
+		}
+		f.Operation = &id
 	}
 	turn := turnOf(q, parseDeliveryPlace)
 	if q.err != nil {
@@ -217,11 +227,12 @@ func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error)
 		work.job = d.Job.State
 	}
 	if rules, ok := p.store.Catalogue().Rules(view.SubscriptionID); ok {
-		ends := view.OwedSince.Add(rules.Limits.TTL)
-		view.EndsAt, view.TimeLeft, work.ends = &ends, span(max(0, ends.Sub(p.now()))), &ends
 		if n := rules.Limits.MaxAttempts; n > 0 {
 			view.Limit = fmt.Sprint(n)
 		}
+	}
+	if ends := view.ExpiresAt; ends != nil {
+		view.EndsAt, view.TimeLeft, work.ends = ends, span(max(0, ends.Sub(p.now()))), ends
 	}
 	view.Outlook, err = p.outlookOf(ctx, &work)
 	return err

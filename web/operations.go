@@ -73,6 +73,29 @@ type operationView struct {
 	Took    string
 	Pace    string // so many a second; "" = nothing to go by yet
 	Left    string // how long it takes yet; "" = nobody knows
+	// Outcomes say what became of its redeliveries; none for a purge or an erasure.
+	Outcomes []operationOutcome
+}
+
+// operationOutcome is how many redeliveries are in one state, with the list of them.
+type operationOutcome struct {
+	Label string
+	Count int64
+	Href  string
+}
+
+func outcomesOf(o *store.Operation) []operationOutcome {
+	if o.Pending == nil {
+		return nil
+	}
+	path := "/ui/deliveries?operation=" + o.OperationID.String() + "&state="
+	return []operationOutcome{
+		{"Pending", *o.Pending, path + "pending"},
+		{"Delivered", *o.Delivered, path + "delivered"},
+		{"Dead-lettered again", *o.DeadLettered, path + "dead_lettered"},
+		{"Dropped", *o.Dropped, path + "dropped"},
+		{"Canceled", *o.Canceled, path + "canceled"},
+	}
 }
 
 func (p *pages) operation(c echo.Context) error {
@@ -91,7 +114,7 @@ func (p *pages) operation(c echo.Context) error {
 }
 
 func operationViewOf(o *store.Operation, now time.Time) operationView {
-	view := operationView{operationRow: operationRowOf(*o), Running: o.State == store.OperationRunning, Facts: filterFacts(&o.Filter)}
+	view := operationView{operationRow: operationRowOf(*o), Running: o.State == store.OperationRunning, Facts: filterFacts(&o.Filter), Outcomes: outcomesOf(o)}
 	if o.Subscription != nil {
 		view.To = *o.Subscription + " of " + orEmpty(o.Topic)
 	}

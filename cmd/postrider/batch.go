@@ -96,6 +96,7 @@ func printBatch(w io.Writer, b *shownBatch) {
 		"attempts", b.Attempts,
 		"cut", b.CreatedAt,
 		"next attempt", b.NextAttemptAt,
+		"hold until", b.HoldUntil,
 		"finished", b.FinishedAt,
 	)
 	printAttempts(w, b.AttemptsMade)

@@ -94,7 +94,9 @@ func printDelivery(w io.Writer, d *shownDelivery) {
 		{"reason", optionalCell(d.Reason)},
 		{"attempts", d.Attempts},
 		{"owed since", d.OwedSince.Format(time.RFC3339)},
+		{"expires", optionalTime(d.ExpiresAt)},
 		{"next attempt", optionalTime(d.NextAttemptAt)},
+		{"hold until", optionalTime(d.HoldUntil)},
 		{"finished", optionalTime(d.FinishedAt)},
 		{"dead letter", optionalCell(d.DeadLetterId)},
 	} {

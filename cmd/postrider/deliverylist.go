@@ -18,6 +18,7 @@ type deliveryListCmd struct {
 	Hold         string     `help:"Waiting for the end of this hold: paused, not_validated, probation or admission." enum:",paused,not_validated,probation,admission" default:"" placeholder:"HOLD"`
 	LastOutcome  string     `help:"Whose last attempt came to this, such as Busy." placeholder:"OUTCOME"`
 	EventID      string     `name:"event-id" help:"Of the event with this id: the publisher's, or postrider's own." placeholder:"ID"`
+	Operation    string     `help:"That this operation redelivered: its id." placeholder:"ID"`
 	From         *time.Time `help:"Of events that were published at this time or later, such as 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until        *time.Time `help:"Of events that were published before this time." placeholder:"TIME"`
 }
@@ -39,6 +40,13 @@ func (c *deliveryListCmd) Run(ctx context.Context) error {
 	}
 	f := store.DeliveryFilter{
 		Topic: c.Topic, Subscription: c.Subscription, State: c.State, Hold: c.Hold, Outcome: c.LastOutcome, Event: c.EventID, From: c.From, To: c.Until,
+	}
+	if c.Operation != "" {
+		id, err := readID("operation", c.Operation)
+		if err != nil {
+			return err
+		}
+		f.Operation = &id
 	}
 	return c.read(ctx, func(r *store.Reader) error {
 		place := func(l store.DeliveryLine) store.DeliveryPlace { return l.Place() }

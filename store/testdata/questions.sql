@@ -25,7 +25,7 @@ BEGIN
         (6, 1, 1, NULL, NULL, NULL), (7, 1, 105, NULL, NULL, NULL), (7, 2, 106, now(), 1, 'OwnTime'), (8, 1, 2, NULL, NULL, NULL);
     INSERT INTO postrider_internal.owed VALUES (billing, 4), (mail, 1);
     -- One more was published since they were added up, and another has ended: both are still among the deltas.
-    INSERT INTO postrider_internal.rollup_deltas VALUES (0, ARRAY [ROW (minute, orders, billing, 'owed', '', NULL, 2)::postrider_internal.rollup_entry, ROW (minute, orders, billing, 'dead_lettered', 'TimeToLiveExceeded', NULL, 1)::postrider_internal.rollup_entry]);
+    INSERT INTO postrider_internal.rollup_deltas VALUES (0, ARRAY [ROW (minute, orders, billing, 'owed', '', NULL, 2, NULL)::postrider_internal.rollup_entry, ROW (minute, orders, billing, 'dead_lettered', 'TimeToLiveExceeded', NULL, 1, NULL)::postrider_internal.rollup_entry]);
 
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, owed_since, finished_at, state, reason, last_outcome, dead_letter_id) VALUES
         (1, today, billing, orders, '00000000-0000-7000-8000-000000000001', today, 2, 0, 503, now() - interval '50 minutes', now() - interval '20 minutes', 'dead_lettered', 'MaxDeliveryAttemptsExceeded', 'Busy', '00000000-0000-7000-8000-00000000000d'),
