@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/store"
 )
 
 // recoverAndLog turns a panic into an answer and writes one line for each request at level debug: at info, five
@@ -28,6 +30,24 @@ func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 		s.log.Debug("request answered", "method", c.Request().Method, "path", c.Request().URL.Path, "status", c.Response().Status,
 			"duration", time.Since(began), "client", c.RealIP())
 		return err
+	}
+}
+
+// finishes lets a request end although its client has closed its side of the connection after sending it. net/http then
+// cancels the request's context: it reads the same end of file whether the client waits for the response or is gone.
+// The response has to be written within writeTimeout in any case. HTTP/2 distinguishes the two, and requests of the
+// dashboard within the process have their own time limit.
+func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if r.ProtoMajor > 1 || store.ActorOf(r.Context()).Role != "" {
+			return next(c)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
+		defer cancel()
+		defer context.AfterFunc(s.options.Stopping, cancel)()
+		c.SetRequest(r.WithContext(ctx))
+		return next(c)
 	}
 }
 

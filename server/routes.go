@@ -164,8 +164,8 @@ func accessRoutes(v1 *ServerInterfaceWrapper) []route {
 
 func (r route) addTo(e *echo.Echo, s *Server) {
 	if needed := r.access.role(); needed != "" {
-		e.Add(r.method, r.path, r.handle, s.permit(needed))
+		e.Add(r.method, r.path, r.handle, s.finishes, s.permit(needed))
 		return
 	}
-	e.Add(r.method, r.path, r.handle)
+	e.Add(r.method, r.path, r.handle, s.finishes)
 }

@@ -59,6 +59,8 @@ type Options struct {
 	// Metrics answers /metrics; nil for nothing there. OpenMetrics lets everybody ask, as in dev; else whoever may read.
 	Metrics     http.Handler
 	OpenMetrics bool
+	// Stopping ends with the program: requests that still run are then canceled. Default: never.
+	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// OnPublish is told of every stored publication before the publisher is answered, so it must be quick; nil for nobody.
@@ -115,6 +117,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.ForwardedHeader == "" {
 		o.ForwardedHeader = XForwardedFor
+	}
+	if o.Stopping == nil {
+		o.Stopping = context.Background()
 	}
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)

@@ -160,7 +160,7 @@ func (a *app) listen(run context.Context, o appOptions) error {
 	m := &metrics{store: a.store, meter: a.store.NewMeter(), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
 		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
-		LocalHostOnly: o.allowDev, Ready: a.isReady, Logger: o.log, OnPublish: o.onPublish,
+		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
 		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
 		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.handler(), OpenMetrics: o.openMetrics,
 	})

@@ -51,7 +51,7 @@ func TestServeRejectsWeakSecrets(t *testing.T) {
 // Whoever copies a secret from a page or a file of this repository gets one that serve rejects.
 func TestServeRejectsSecretsOfTheExamples(t *testing.T) {
 	t.Parallel()
-	stated := regexp.MustCompile(`(POSTRIDER_ADMIN_TOKEN|POSTRIDER_ENCRYPTION_KEY|--admin-token|--encryption-key)(?:=|: | )["']?([^\s"'`+"`"+`$\\;&|)]+)`)
+	stated := regexp.MustCompile(`(POSTRIDER_ADMIN_TOKEN|POSTRIDER_ENCRYPTION_KEY|--admin-token|--encryption-key)(?:=|: | )["']?([^\s"'` + "`" + `$\\;&|)]+)`)
 	files := []string{"../../compose.yaml", "../../.env.example", "../../README.md"}
 	for _, folder := range []string{"docs", "examples", "deploy"} {
 		require.NoError(t, filepath.WalkDir("../../"+folder, func(path string, entry fs.DirEntry, err error) error {
