@@ -283,6 +283,8 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"short"}`).refused(400, "InvalidRequest")
+	weak := as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"password1234"}`).refused(400, "InvalidRequest")
+	require.Contains(t, weak.Message, "too easy to guess")
 	as(admin, "PUT", "/v1/users/anna", `{"password":"correct horse battery"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"correct horse battery"}`).json(201)

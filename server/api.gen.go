@@ -2291,7 +2291,7 @@ type UserSettings struct {
 	// Disabled They cannot sign in.
 	Disabled *bool `json:"disabled,omitempty"`
 
-	// Password 12 to 1024 bytes. Required for a new user.
+	// Password 12 to 1024 bytes, hard to guess: the user's name, common passwords, sequences and dates are rejected. Required for a new user.
 	Password *string `json:"password,omitempty"`
 
 	// Role Each may do what the one before it may.

@@ -26,14 +26,14 @@ func TestPasswordHashesAreArgon2id(t *testing.T) {
 	require.False(t, right)
 
 	require.Equal(t, cost{memory: 19456, rounds: 2, threads: 1}, recommended)
-	one, err := hashPassword(t.Context(), "a good password")
+	one, err := hashPassword(t.Context(), "anna", "twelve horses at least")
 	require.NoError(t, err)
-	other, err := hashPassword(t.Context(), "a good password")
+	other, err := hashPassword(t.Context(), "anna", "twelve horses at least")
 	require.NoError(t, err)
 	require.NotEqual(t, one, other, "the salt")
 	require.Regexp(t, `^\$argon2id\$v=19\$m=256,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`, one)
 	for _, hash := range []string{one, other} {
-		right, err := isPassword(hash, "a good password")
+		right, err := isPassword(hash, "twelve horses at least")
 		require.NoError(t, err)
 		require.True(t, right)
 	}
@@ -41,7 +41,7 @@ func TestPasswordHashesAreArgon2id(t *testing.T) {
 		"", "password", strings.Replace(one, "argon2id", "argon2i", 1), strings.Replace(one, "v=19", "v=16", 1), strings.Replace(one, "m=256", "m=99999999", 1),
 		strings.Replace(one, "t=2", "t=0", 1), strings.Replace(one, "t=2", "t=99", 1), strings.Replace(one, "p=1", "p=0", 1), strings.Replace(one, "m=256", "m=0", 1), one + "$", one + "!", one[:40],
 	} {
-		_, err := isPassword(broken, "a good password")
+		_, err := isPassword(broken, "twelve horses at least")
 		require.ErrorIs(t, err, errPHC, broken)
 	}
 }
@@ -54,7 +54,7 @@ func TestTwoPasswordsAtATime(t *testing.T) { //nolint:paralleltest // it takes a
 		require.NoError(t, err)
 		defer done()
 	}
-	_, err := hashPassword(ctx, "a good password")
+	_, err := hashPassword(ctx, "anna", "twelve horses at least")
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Lengths of a password, in bytes. The least is what makes guessing hopeless behind the lock-out; the most only bounds what is hashed.
+// Lengths of a password, in bytes. The least is required whatever the strength, see checkStrength; the most only bounds what is hashed.
 const (
 	MinPassword = 12
 	MaxPassword = 1024
@@ -58,21 +58,21 @@ func takeTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// judgePassword refuses what is no password.
-func judgePassword(password string) error {
+// judgePassword rejects what is no password for this user.
+func judgePassword(name, password string) error {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword:
 		return refusal(ErrInvalid, "password", "password must have %d to %d bytes, not %d", MinPassword, MaxPassword, len(password))
 	case !utf8.ValidString(password):
 		return refusal(ErrInvalid, "password", "password must be UTF-8")
 	default:
-		return nil
+		return checkStrength(name, password)
 	}
 }
 
 // hashPassword makes what is stored of a password: a PHC string, with the cost and a salt of its own.
-func hashPassword(ctx context.Context, password string) (string, error) {
-	if err := judgePassword(password); err != nil {
+func hashPassword(ctx context.Context, name, password string) (string, error) {
+	if err := judgePassword(name, password); err != nil {
 		return "", err
 	}
 	done, err := takeTurn(ctx)

@@ -280,14 +280,14 @@ func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, fro
 
 // ChangePassword replaces a user's password by another, and ends all their sessions. The errors are those of SignIn, for the old one, and ErrInvalid.
 func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) error {
-	if err := judgePassword(fresh); err != nil {
+	if err := judgePassword(name, fresh); err != nil {
 		return err
 	}
 	user, err := a.verify(ctx, name, old)
 	if err != nil {
 		return err
 	}
-	hash, err := hashPassword(ctx, fresh)
+	hash, err := hashPassword(ctx, name, fresh)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (s *UserSpec) judge(ctx context.Context, name string) (hash string, err err
 	if s.Password == nil {
 		return "", nil
 	}
-	return hashPassword(ctx, *s.Password)
+	return hashPassword(ctx, name, *s.Password)
 }
 
 func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, hash string) error {

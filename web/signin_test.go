@@ -62,6 +62,7 @@ func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
 		"no token":          {func(f url.Values) { f.Del("token") }, 401, "not the admin token"},
 		"two passwords":     {func(f url.Values) { f.Set("again", password+"x") }, 400, "the two passwords differ"},
 		"a short password":  {func(f url.Values) { f.Set("password", "short"); f.Set("again", "short") }, 400, "password"},
+		"a weak password":   {func(f url.Values) { f.Set("password", "password1234"); f.Set("again", "password1234") }, 400, "too easy to guess"},
 		"a name of nothing": {func(f url.Values) { f.Set("name", " ") }, 400, "name"},
 	} {
 		answer := first(row.change)
@@ -283,6 +284,7 @@ func TestUsersAreManaged(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"disable"}}, root).Code)
 	require.Equal(t, http.StatusUnauthorized, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"enable"}}, root).Code)
+	require.Contains(t, do("/ui/users/ann/change", url.Values{"change": {"password"}, "password": {"ann-postrider"}}, root).Body.String(), "too easy to guess")
 	const fresh = "an entirely new one"
 	ann = withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
 	wrong := b.post("/ui/account/password", url.Values{"old": {"x"}, "password": {fresh}, "again": {fresh}}, ann)

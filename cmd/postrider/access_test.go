@@ -108,6 +108,11 @@ func TestUserVerbs(t *testing.T) {
 
 	require.Contains(t, run(2, "short\n", "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes, not 5")
 	require.Contains(t, run(2, strings.Repeat("a", 5000), "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes")
+	for _, weak := range []string{"password1234", "bob-postrider-1"} {
+		r := run(2, weak, "add", "bob", "--role", "viewer", "--password-stdin")
+		require.Contains(t, r.stderr, "password is too easy to guess")
+		require.NotContains(t, r.stderr, weak)
+	}
 	require.Contains(t, run(2, password, "add", "bob", "--role", "viewer").stderr, "--password-stdin")
 	require.Contains(t, run(2, password, "add", "b b", "--role", "viewer", "--password-stdin").stderr, "name must be")
 	for _, verb := range [][]string{{"role", "bob", "viewer"}, {"password", "bob", "--password-stdin"}, {"disable", "bob"}, {"enable", "bob"}, {"remove", "bob"}} {

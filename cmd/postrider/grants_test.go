@@ -60,13 +60,13 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	require.NoError(t, err)
 	var apiKey struct{ Key string }
 	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"planted","scope":"admin"}`)), &apiKey))
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/planted", `{"role":"admin","password":"planted-password"}`)
-	session := signIn(t, db, "planted", "planted-password")
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/planted", `{"role":"admin","password":"planted-umbrella-giraffe"}`)
+	session := signIn(t, db, "planted", "planted-umbrella-giraffe")
 	secrets = map[string]string{
 		"an endpoint's query": "planted-query", "a handshake's": "planted-handshake", "a header": "planted-header", "an idempotency key": "planted-idempotency",
 		"a topic's first key": keys.Key1, "its second key": keys.Key2, "a signature": sas[strings.LastIndex(sas, "=")+1:], "a signing secret": strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
 		"a validation code": code[1], "the encryption key": testEncryptionKey, "the encryption key's bytes": string(raw), "the admin token": testAdminToken,
-		"an API key": apiKey.Key[12:], "a password": "planted-password", "what a password was hashed to": one[string](db, "SELECT password_hash FROM postrider_internal.users"), "a session": session,
+		"an API key": apiKey.Key[12:], "a password": "planted-umbrella-giraffe", "what a password was hashed to": one[string](db, "SELECT password_hash FROM postrider_internal.users"), "a session": session,
 	}
 	for _, column := range []string{
 		"key1_sealed FROM postrider_internal.topics", "key1_hash FROM postrider_internal.topics", "endpoint_sealed FROM postrider_internal.event_subscriptions", "endpoint_hash FROM postrider_internal.event_subscriptions",

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const plantedPassword = "planted password of anna"
+const plantedPassword = "planted phrase of anna, quite long"
 
 // rawSpans is a collector of traces that keeps what it was sent as it came: texts stand in it as they are.
 type rawSpans struct {

@@ -1,0 +1,35 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// A password that is easy to guess is rejected wherever one is set.
+func TestWeakPasswordsAreRejected(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	for _, weak := range []string{"password1234", "anna-anna-anna", "Postrider2026!"} {
+		refused := func(err error) {
+			t.Helper()
+			var no *store.FunctionError
+			require.ErrorAs(t, err, &no, weak)
+			require.ErrorIs(t, err, store.ErrInvalid)
+			require.Equal(t, "password", no.Field)
+			require.Contains(t, no.Message, "too easy to guess")
+		}
+		refused(access.CreateFirstAdmin(t.Context(), "anna", weak))
+		_, err := access.PutUser(t.Context(), "anna", store.UserSpec{Role: store.RoleViewer, Password: &weak})
+		refused(err)
+	}
+	b.user(t, "anna", store.RoleViewer)
+	weak := "letmein12345"
+	_, err := access.PutUser(t.Context(), "anna", store.UserSpec{Password: &weak})
+	require.ErrorContains(t, err, "too easy to guess")
+	require.ErrorContains(t, access.ChangePassword(t.Context(), "anna", annasPassword, weak), "too easy to guess")
+	b.signIn(t, "anna")
+}
