@@ -140,7 +140,7 @@ BEGIN
                            FROM postrider_internal.retry_policies p WHERE p.name = s.retry_policy AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')) x ON true
      WHERE letter IS NOT NULL;
     IF letter IS NOT NULL AND NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('the event of delivery %s is gone', delivery), CONSTRAINT = 'ended',
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('the event of delivery %s is gone', delivery), CONSTRAINT = 'event_gone',
             HINT = 'A dead letter holds its event, and there is none. postrider.cancel() ends the delivery.';
     END IF;
     PERFORM postrider_internal.note_ends(ARRAY [delivery]);
@@ -203,7 +203,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('an attempt of delivery %s is under way', t.id), CONSTRAINT = 'running',
             HINT = 'Wait for its outcome: SELECT state, last_outcome, next_attempt_at FROM postrider.deliveries tells it.';
     ELSIF t.deleted THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('event subscription "%s" of topic "%s" was deleted', t.subscription, t.topic), CONSTRAINT = 'ended',
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('event subscription "%s" of topic "%s" was deleted', t.subscription, t.topic), CONSTRAINT = 'deleted',
             HINT = 'What it was owed is being canceled.';
     ELSIF held IS NOT NULL THEN
         PERFORM postrider_internal.refuse_held(t.topic, t.subscription, held);

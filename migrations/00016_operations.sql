@@ -264,7 +264,7 @@ BEGIN
     FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
               WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
         IF o.state = 'running' THEN
-            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'running', MESSAGE = format('operation %s goes by this subject and is running', o.id),
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'operation', MESSAGE = format('operation %s goes by this subject and is running', o.id),
                 HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);
         END IF;
         UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[] || '{"erased": true}'::jsonb WHERE p.id = o.id;

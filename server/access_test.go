@@ -263,7 +263,7 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 		require.Equal(t, target, as(admin, "POST", "/v1/apiKeys", body).refused(400, "InvalidRequest").Details[0].Target, body)
 	}
 	as(admin, "POST", "/v1/apiKeys", `{"name":"x","scope":"publish","topic":"never"}`).refused(404, "NotFound")
-	as(admin, "POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).refused(409, "Conflict")
+	as(admin, "POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).refused(409, "NameTaken")
 	made := as(admin, "POST", "/v1/apiKeys", `{"name":"ci","scope":"read","expiresInDays":1}`)
 	require.Equal(t, "no-store", made.header.Get("Cache-Control"))
 	require.Equal(t, "key:root", made.json(201)["createdBy"])
@@ -289,8 +289,8 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).refused(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"correct horse battery"}`).json(201)
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","disabled":false}`).json(200)
-	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).refused(409, "Conflict")
-	as(admin, "DELETE", "/v1/users/anna", "").refused(409, "Conflict")
+	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).refused(409, "LastAdmin")
+	as(admin, "DELETE", "/v1/users/anna", "").refused(409, "LastAdmin")
 	require.Equal(t, []string{
 		`api_key_made -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`, `user_made -/- {"role":"admin","user":"anna"}`,
 	}, mapped(b.auditedBy("key:root"), func(s string) string { return regexp.MustCompile(`"20[^"]*"`).ReplaceAllString(s, `"…"`) }))

@@ -27,7 +27,7 @@ func TestAnswerTo(t *testing.T) {
 		"a refusal":               {wrapped(tooLarge()), 413, "PayloadTooLarge"},
 		"what Parse answered":     {wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415, "UnsupportedMediaType"},
 		"not found":               {wrapped(store.ErrNotFound), 404, "NotFound"},
-		"a conflict":              {wrapped(store.ErrConflict), 409, "Conflict"},
+		"a conflict":              {wrapped(store.ErrConflict), 409, "ConcurrentChange"},
 		"unauthorized":            {wrapped(store.ErrUnauthorized), 401, "Unauthorized"},
 		"data PostgreSQL refuses": {wrapped(store.ErrPoison), 400, "InvalidEvent"},
 		"unavailable":             {wrapped(store.ErrUnavailable), 503, "ServiceUnavailable"},

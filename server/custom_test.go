@@ -24,7 +24,7 @@ func TestCustomTopic(t *testing.T) {
 	require.Equal(t, 1, b.count(`SELECT count(*) FROM postrider.topics WHERE input_schema_mapping #>> '{properties,id,sourceField}' = 'orderId'`))
 	b.manage(http.MethodPut, "/v1/topics/orders", customTopic).json(http.StatusOK)
 	changed := strings.Replace(customTopic, "nobody", "somebody", 1)
-	require.Contains(t, b.manage(http.MethodPut, "/v1/topics/orders", changed).refused(409, "Conflict").Message, "inputSchemaMapping")
+	require.Contains(t, b.manage(http.MethodPut, "/v1/topics/orders", changed).refused(409, "TopicExists").Message, "inputSchemaMapping")
 
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com","filter":{"subjectBeginsWith":"ann"}}`)
 	require.Equal(t, "CustomInputSchema", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["eventDeliverySchema"], "as published")

@@ -99,7 +99,7 @@ func TestDeadLettersRefuse(t *testing.T) {
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.deliveries"))
 	require.Equal(t, 200, b.manage("POST", "/v1/deadLetters/"+id+"/redeliver", "").status)
 	again := b.manage("POST", "/v1/deadLetters/"+id+"/redeliver", "{}")
-	again.refused(409, "Conflict")
+	again.refused(409, "DeadLetterRedelivered")
 	require.Contains(t, again.body, "was redelivered already")
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered' AND actor = 'admin' AND address IS NOT NULL"))
 }

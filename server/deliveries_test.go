@@ -54,8 +54,8 @@ func TestActingOnDeliveries(t *testing.T) {
 		code    string
 		message string
 	}{
-		first + "/cancel":                     {"POST", 409, "Conflict", fmt.Sprintf("delivery %d has ended: canceled", id)},
-		second + "/retryNow":                  {"POST", 409, "Conflict", "has ended: dead_lettered"},
+		first + "/cancel":                     {"POST", 409, "DeliveryEnded", fmt.Sprintf("delivery %d has ended: canceled", id)},
+		second + "/retryNow":                  {"POST", 409, "DeliveryEnded", "has ended: dead_lettered"},
 		"/v1/deliveries/7777":                 {"GET", 404, "NotFound", "delivery 7777 does not exist"},
 		"/v1/deliveries/7777/attempts":        {"GET", 404, "NotFound", "delivery 7777 does not exist"},
 		"/v1/deliveries/7777/cancel":          {"POST", 404, "NotFound", "delivery 7777 does not exist"},
@@ -68,7 +68,7 @@ func TestActingOnDeliveries(t *testing.T) {
 	}
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
 	answer := b.manage(http.MethodPost, fmt.Sprintf("/v1/deliveries/%d/retryNow", b.count(pendingDelivery)), "")
-	answer.refused(409, "Conflict")
+	answer.refused(409, "SubscriptionPaused")
 	require.Contains(t, answer.body, "is paused")
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,7 +30,6 @@ const (
 	codeForbidden            = "Forbidden"
 	codeNotFound             = "NotFound"
 	codeMethodNotAllowed     = "MethodNotAllowed"
-	codeConflict             = "Conflict"
 	codePreconditionFailed   = "PreconditionFailed"
 	codeMisdirected          = "MisdirectedRequest"
 	codeTooManyRequests      = "TooManyRequests"
@@ -62,6 +62,11 @@ func unauthorized(message string) error {
 // forbidden answers a right credential that is not allowed what it asks for.
 func forbidden(format string, args ...any) error {
 	return refuse(http.StatusForbidden, codeForbidden, format, args...)
+}
+
+// conflict answers what contradicts the state of things; openapi.yaml lists the codes.
+func conflict(code ConflictCode, format string, args ...any) *refusal {
+	return refuse(http.StatusConflict, string(code), format, args...)
 }
 
 // tooManyGuesses answers credentials that are not looked at, or were wrong once too often.
@@ -216,11 +221,11 @@ func storeRefusal(err error) *refusal {
 	case errors.Is(err, store.ErrNotFound):
 		return refuse(http.StatusNotFound, codeNotFound, "what the request names does not exist")
 	case errors.Is(err, store.ErrOwnTopic):
-		return refuse(http.StatusConflict, codeConflict, "topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are nobody's", store.SystemTopic)
+		return conflict(ConflictCodeSystemTopic, "topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are nobody's", store.SystemTopic)
 	case errors.Is(err, store.ErrTooSlow):
 		return refuse(http.StatusServiceUnavailable, codeUnavailable, "this could not be read in time; ask for less: a shorter time, or one event subscription")
 	case errors.Is(err, store.ErrConflict):
-		return refuse(http.StatusConflict, codeConflict, "the request contradicts what exists")
+		return conflict(ConflictCodeConcurrentChange, "what the request changes was changed meanwhile; read it again, and try again")
 	case errors.Is(err, store.ErrUnauthorized):
 		return refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, store.ErrPoison):
@@ -242,8 +247,38 @@ func functionRefusal(no *store.FunctionError) *refusal {
 		r.details = []ErrorDetail{{Code: codeInvalidValue, Target: no.Field, Message: no.Message}}
 		return r
 	default:
-		return refuse(http.StatusConflict, codeConflict, "%s", no.Message)
+		return conflict(conflictCode(no), "%s", no.Message)
 	}
+}
+
+// conflictCodes are those of the conflicts that the database's functions name.
+var conflictCodes = map[string]ConflictCode{
+	"paused":        ConflictCodeSubscriptionPaused,
+	"resuming":      ConflictCodeSubscriptionResuming,
+	"probation":     ConflictCodeSubscriptionOnProbation,
+	"expired":       ConflictCodeSubscriptionExpired,
+	"deleted":       ConflictCodeSubscriptionDeleted,
+	"not_validated": ConflictCodeEndpointNotValidated,
+	"ended":         ConflictCodeDeliveryEnded,
+	"running":       ConflictCodeAttemptInProgress,
+	"event_gone":    ConflictCodeEventGone,
+	"erased":        ConflictCodeEventErased,
+	"redelivered":   ConflictCodeDeadLetterRedelivered,
+	"exporting":     ConflictCodeDeadLetterExporting,
+	"schema":        ConflictCodeSchemaMismatch,
+	"operation":     ConflictCodeOperationRunning,
+}
+
+func conflictCode(no *store.FunctionError) ConflictCode {
+	switch {
+	case errors.Is(no, store.ErrLastAdmin):
+		return ConflictCodeLastAdmin
+	case errors.Is(no, store.ErrNameTaken):
+		return ConflictCodeNameTaken
+	case errors.Is(no, store.ErrTopicExists):
+		return ConflictCodeTopicExists
+	}
+	return cmp.Or(conflictCodes[no.Conflict], ConflictCodeConcurrentChange)
 }
 
 // isOutage reports a broken connection, a time that ran out, or a caller that went away: the store wraps what it

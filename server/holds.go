@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"postrider/store"
 )
@@ -77,12 +76,12 @@ func (m *management) change(ctx context.Context, topic, name string, change hold
 	case errors.Is(err, store.ErrNotFound):
 		return Subscription{}, subscriptionNotFound(topic, name)
 	case errors.Is(err, store.ErrPaused):
-		return Subscription{}, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q is paused: resume it first", name, topic)
+		return Subscription{}, conflict(ConflictCodeSubscriptionPaused, "event subscription %q of topic %q is paused: resume it first", name, topic)
 	case errors.Is(err, store.ErrNotValidated):
-		return Subscription{}, refuse(http.StatusConflict, codeConflict,
+		return Subscription{}, conflict(ConflictCodeEndpointNotValidated,
 			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, and endpointValidation skip does without", name, topic)
 	case errors.Is(err, store.ErrNoProbation):
-		return Subscription{}, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
+		return Subscription{}, conflict(ConflictCodeSubscriptionNotOnProbation, "event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
 	case err != nil:
 		return Subscription{}, err
 	}

@@ -199,7 +199,7 @@ func TestRelease(t *testing.T) {
 	b.probation("orders", "billing")
 
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	refusal := b.manage(http.MethodPost, billing+"/release", "").refused(409, "Conflict")
+	refusal := b.manage(http.MethodPost, billing+"/release", "").refused(409, "SubscriptionPaused")
 	require.Equal(t, `event subscription "billing" of topic "orders" is paused: resume it first`, refusal.Message)
 	resumed := holdIn(b.manage(http.MethodPost, billing+"/resume", ""))
 	require.Equal(t, "probation", resumed["reason"], "the refused release left the probation as it was")
@@ -215,13 +215,13 @@ func TestRelease(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
-	refusal := b.manage(http.MethodPost, billing+"/probe", "").refused(409, "Conflict")
+	refusal := b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionNotOnProbation")
 	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation: there is nothing to probe`, refusal.Message)
 
 	b.probation("orders", "billing")
 	before := b.held("orders", "billing")
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").refused(409, "Conflict").Message, "resume it first")
+	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionPaused").Message, "resume it first")
 	b.manage(http.MethodPost, billing+"/resume", "").json(http.StatusOK)
 	require.Equal(t, before, b.held("orders", "billing"), "the refused probe left the probation as it was")
 
@@ -268,7 +268,7 @@ func TestPolicyWithoutProbation(t *testing.T) {
 	b.probation("orders", "billing")
 	b.subscription("orders", "early", `{"endpointUrl":"https://example.com/in","retryPolicy":{"policy":"ga-2018"}}`)
 	require.Nil(t, b.held("orders", "early"), "its policy rests no endpoint, though another's does")
-	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").refused(409, "Conflict")
+	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").refused(409, "SubscriptionNotOnProbation")
 	require.Nil(t, holdIn(b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/release", "")))
 	require.NotNil(t, b.held("orders", "billing"), "nor does it end another's probation")
 }

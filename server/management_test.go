@@ -59,10 +59,10 @@ func TestTopicConflicts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"namespace"}`).refused(409, "Conflict")
-	b.manage(http.MethodPut, "/v1/topics/orders", `{"inputSchema":"CloudEventSchemaV1_0"}`).refused(409, "Conflict")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"namespace"}`).refused(409, "TopicExists")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"inputSchema":"CloudEventSchemaV1_0"}`).refused(409, "TopicExists")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	refusal := b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(409, "Conflict")
+	refusal := b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(409, "TopicHasSubscriptions")
 	require.Contains(t, refusal.Message, "event subscriptions")
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/billing", "").status)
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders", "").status)
@@ -85,7 +85,7 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 		if !strings.Contains(path, "subscriptions") {
 			body = ""
 		}
-		require.Equal(t, says, b.manage(http.MethodPut, path, body).refused(409, "Conflict").Message)
+		require.Equal(t, says, b.manage(http.MethodPut, path, body).refused(409, "NameTaken").Message)
 	}
 	for _, insert := range []string{
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)

@@ -46,6 +46,7 @@ type response struct {
 type schema struct {
 	Ref               string `yaml:"$ref"`
 	Type, Description string
+	Enum              []string
 	Properties        map[string]schema
 	Items             *schema
 	AllOf             []schema `yaml:"allOf"`

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -54,7 +53,7 @@ func (m *management) PatchSubscription(ctx context.Context, r PatchSubscriptionR
 		}
 		return PatchSubscription200JSONResponse{Body: shown, Headers: PatchSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
 	}
-	return nil, refuse(http.StatusConflict, codeConflict, "event subscription %q is changed by others again and again; try again", r.Subscription)
+	return nil, conflict(ConflictCodeConcurrentChange, "event subscription %q is changed by others again and again; try again", r.Subscription)
 }
 
 // named reports whether what If-Match asks for holds in this version.

@@ -58,7 +58,7 @@ func policyNotFound(name string) error {
 }
 
 func builtInRefusal(name string) error {
-	return refuse(http.StatusConflict, codeConflict, "retry policy %q is built in and never changes: copy it under another name", name)
+	return conflict(ConflictCodePolicyBuiltIn, "retry policy %q is built in and never changes: copy it under another name", name)
 }
 
 // policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way, match is If-Match.
@@ -66,7 +66,7 @@ func policyRefusal(name, used string, match *string, err error) error {
 	var inUse *store.PolicyInUseError
 	switch {
 	case errors.As(err, &inUse):
-		return refuse(http.StatusConflict, codeConflict, "%s%s", used, inUse.Error())
+		return conflict(ConflictCodePolicyInUse, "%s%s", used, inUse.Error())
 	case errors.Is(err, store.ErrBuiltIn):
 		return builtInRefusal(name)
 	case errors.Is(err, store.ErrPrecondition):

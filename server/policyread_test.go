@@ -183,7 +183,7 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 	b := setup(t)
 	const path, subscription = "/v1/policies/mine", "/v1/topics/orders/subscriptions/billing"
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
-		refusal := b.manage(method, "/v1/policies/ga-2021", "{}").refused(409, "Conflict")
+		refusal := b.manage(method, "/v1/policies/ga-2021", "{}").refused(409, "PolicyBuiltIn")
 		require.Equal(t, `retry policy "ga-2021" is built in and never changes: copy it under another name`, refusal.Message)
 	}
 	for _, name := range []string{"mine", "%00", "%ff"} {
@@ -194,9 +194,9 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 	b.manage(http.MethodPut, path, "{}").json(http.StatusCreated)
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com","maxEventsPerBatch":2,"retryPolicy":{"policy":"mine","maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1}}`)
 
-	refusal := b.manage(http.MethodDelete, path, "").refused(409, "Conflict")
+	refusal := b.manage(http.MethodDelete, path, "").refused(409, "PolicyInUse")
 	require.Equal(t, `retry policy "mine" is used by event subscriptions (1): orders/billing`, refusal.Message)
-	refusal = b.manage(http.MethodPut, path, `{"batching":false}`).refused(409, "Conflict")
+	refusal = b.manage(http.MethodPut, path, `{"batching":false}`).refused(409, "PolicyInUse")
 	require.Equal(t, `batching must stay true: retry policy "mine" is used by event subscriptions (1): orders/billing`, refusal.Message)
 
 	b.manage(http.MethodPut, path, `{"maxDeliveryAttempts":{"default":2,"most":5},"eventTimeToLiveInMinutes":{"least":60}}`).json(http.StatusOK)

@@ -146,6 +146,11 @@ func (b *bundle) send(method, path, body string, headers ...string) answer {
 	text, err := io.ReadAll(response.Body)
 	require.NoError(b.t, err)
 	requireListed(b.t, method, path, response.StatusCode)
+	if response.StatusCode == http.StatusConflict {
+		var conflict server.ConflictAnswer
+		require.NoError(b.t, json.Unmarshal(text, &conflict))
+		require.True(b.t, conflict.Error.Code.Valid(), "openapi.yaml has no code %s", conflict.Error.Code)
+	}
 	return answer{b.t, response.StatusCode, response.Header, string(text)}
 }
 

@@ -322,5 +322,5 @@ func TestNamespaceLimits(t *testing.T) {
 	require.InDelta(t, 7, b.manage(http.MethodPut, topic, `{"kind":"namespace"}`).json(200)["eventRetentionInDays"], 0, "left out, it takes its default")
 	require.Equal(t, shown(10, 2880, "P2D"), limits(b.manage(http.MethodGet, path, "")))
 	b.manage(http.MethodPut, topic, `{"eventRetentionInDays":1}`).refused(400, "InvalidRequest")
-	b.manage(http.MethodPut, topic, `{}`).refused(409, "Conflict")
+	b.manage(http.MethodPut, topic, `{}`).refused(409, "TopicExists")
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"postrider/policy"
@@ -40,7 +39,7 @@ func (m *management) RotateSigningSecret(ctx context.Context, r RotateSigningSec
 	case errors.Is(err, store.ErrNotFound):
 		return nil, subscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, store.ErrNotSigned):
-		return nil, refuse(http.StatusConflict, codeConflict,
+		return nil, conflict(ConflictCodeSubscriptionNotSigned,
 			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first", r.Subscription, r.Topic)
 	case errors.As(err, &refused):
 		return nil, invalid(refused.Field, "%s", refused.Message)

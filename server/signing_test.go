@@ -114,7 +114,7 @@ func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 		require.Equal(t, off, b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in"`+settings+`}`).json(http.StatusOK)["signing"], settings)
 		require.Empty(t, b.manage(http.MethodPost, showSecret, "").secrets())
 		require.Equal(t, 1, b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL AND signing_sealed IS NULL"))
-		refusal := b.manage(http.MethodPost, newSecret, "").refused(409, "Conflict")
+		refusal := b.manage(http.MethodPost, newSecret, "").refused(409, "SubscriptionNotSigned")
 		require.Equal(t, `deliveries of event subscription "billing" of topic "orders" are not signed: put it with signing.enabled true first`, refusal.Message)
 
 		b.manage(http.MethodPut, billing, signedPut).json(http.StatusOK)

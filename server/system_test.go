@@ -34,7 +34,7 @@ func TestTheSystemTopic(t *testing.T) {
 	for _, call := range []struct{ method, path, body string }{
 		{http.MethodDelete, path, ""}, {http.MethodPost, path + "/listKeys", ""}, {http.MethodPost, path + "/regenerateKey", `{"keyName":"key1"}`},
 	} {
-		require.Contains(t, b.manage(call.method, call.path, call.body).refused(409, "Conflict").Message, "postrider's own", call.path)
+		require.Contains(t, b.manage(call.method, call.path, call.body).refused(409, "SystemTopic").Message, "postrider's own", call.path)
 	}
 	const event = `{"specversion":"1.0","id":"1","source":"/s","type":"postrider.deadLetter.created"}`
 	refusal := b.send(http.MethodPost, "/topics/"+store.SystemTopic+"/api/events", event, "Authorization", "Bearer "+adminToken, "Content-Type", "application/cloudevents+json").refused(400, "InvalidRequest")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -205,7 +204,7 @@ func (m *management) DeleteTopic(ctx context.Context, r DeleteTopicRequestObject
 	case errors.Is(err, store.ErrNotFound):
 		return nil, topicNotFound(r.Topic)
 	case errors.Is(err, store.ErrConflict):
-		return nil, refuse(http.StatusConflict, codeConflict, "topic %q has event subscriptions: delete them first", r.Topic)
+		return nil, conflict(ConflictCodeTopicHasSubscriptions, "topic %q has event subscriptions: delete them first", r.Topic)
 	case err != nil:
 		return nil, err
 	}

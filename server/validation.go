@@ -140,7 +140,7 @@ func (m *management) ValidateSubscription(ctx context.Context, r ValidateSubscri
 	case errors.Is(err, store.ErrNotFound):
 		return nil, subscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, store.ErrConflict):
-		return nil, refuse(http.StatusConflict, codeConflict, "event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
+		return nil, conflict(ConflictCodeEndpointChanged, "event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
 	case err != nil:
 		return nil, validationRefusal(err)
 	}

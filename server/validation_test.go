@@ -140,8 +140,8 @@ func TestValidationURL(t *testing.T) {
 		return path, link
 	}
 	path, link := await("billing")
-	b.manage(http.MethodPost, path+"/release", "").refused(http.StatusConflict, "Conflict")
-	b.manage(http.MethodPost, path+"/probe", "").refused(http.StatusConflict, "Conflict")
+	b.manage(http.MethodPost, path+"/release", "").refused(http.StatusConflict, "EndpointNotValidated")
+	b.manage(http.MethodPost, path+"/probe", "").refused(http.StatusConflict, "EndpointNotValidated")
 	open(http.MethodGet, link+"x").refused(http.StatusNotFound, "NotFound")
 	open(http.MethodGet, link+"%00").refused(http.StatusNotFound, "NotFound")
 	open(http.MethodGet, strings.Replace(link, "billing", "other", 1)).refused(http.StatusNotFound, "NotFound")
@@ -314,7 +314,7 @@ func TestPatchShakesHandsTwiceAtMost(t *testing.T) {
 		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, asked.Add(1))).json(http.StatusOK)
 		sendsBack(w, r)
 	})
-	b.manage(http.MethodPatch, billing, to(e)).refused(http.StatusConflict, "Conflict")
+	b.manage(http.MethodPatch, billing, to(e)).refused(http.StatusConflict, "ConcurrentChange")
 	require.EqualValues(t, 2, asked.Load())
 	require.Equal(t, "http://127.0.0.1:9/", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["endpointBaseUrl"])
 }

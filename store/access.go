@@ -90,11 +90,10 @@ func unstorable(err error) error {
 	if !errors.As(err, &pgErr) {
 		return err
 	}
-	kind := ErrInvalid
 	if strings.HasPrefix(pgErr.Code, "23") {
-		kind = ErrConflict
+		return refusal(ErrConflict, pgErr.ColumnName, "another request has changed this at the same time; read it again, and try again")
 	}
-	return refusal(kind, pgErr.ColumnName, "%s", pgErr.Message)
+	return refusal(ErrInvalid, pgErr.ColumnName, "the request holds a value that cannot be stored")
 }
 
 // amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator as the last one.

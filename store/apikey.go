@@ -146,7 +146,7 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 		return err
 	}
 	if tag.RowsAffected() == 0 {
-		return refusal(ErrConflict, "name", "there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
+		return refusal(ErrNameTaken, "name", "there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
 	}
 	return nil
 }

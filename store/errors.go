@@ -18,6 +18,10 @@ var (
 	ErrJobGone = fmt.Errorf("its job: %w", ErrNotFound)
 	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
 	ErrConflict = errors.New("conflict")
+	// ErrNameTaken: the name belongs to something else, or differs from another one only in letter case.
+	ErrNameTaken = fmt.Errorf("the name is taken: %w", ErrConflict)
+	// ErrTopicExists: the topic exists with settings that cannot be changed.
+	ErrTopicExists = fmt.Errorf("the topic exists: %w", ErrConflict)
 	// ErrPrecondition: a Condition of the change does not hold.
 	ErrPrecondition = errors.New("it is not in the state that the change is for")
 	// ErrNoPolicy: the retry policy named does not exist, or was deleted a moment ago.

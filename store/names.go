@@ -25,7 +25,7 @@ func nameFree(ctx context.Context, db querier, kind, statement, name string, arg
 	case err != nil:
 		return fmt.Errorf("read the name of the %s: %w", kind, err)
 	}
-	return refusal(ErrConflict, "name", "%s %q cannot be created: %q exists, and names must not differ only in letter case",
+	return refusal(ErrNameTaken, "name", "%s %q cannot be created: %q exists, and names must not differ only in letter case",
 		kind, name, existing)
 }
 

@@ -19,7 +19,9 @@ type FunctionError struct {
 	Hint string
 	// Field is the argument that is wrong, "" for none.
 	Field string
-	kind  error
+	// Conflict is what is in the way, in one word; "" where it is no conflict, or one that has its own error.
+	Conflict string
+	kind     error
 }
 
 // Error is what was refused, and why.
@@ -41,9 +43,12 @@ func functionError(err error) error {
 	if !errors.As(err, &pgErr) || pgErr.Routine != "exec_stmt_raise" {
 		return err
 	}
+	if pgErr.Code == "55000" && pgErr.ConstraintName == "" { // no caller's mistake, such as a missing partition
+		return err
+	}
 	kinds := map[string]error{"P0002": ErrNotFound, "55000": cmp.Or(inTheWay[pgErr.ConstraintName], ErrConflict), "22023": ErrInvalid}
 	if kind, known := kinds[pgErr.Code]; known {
-		return &FunctionError{Message: pgErr.Message, Hint: pgErr.Hint, Field: pgErr.ColumnName, kind: kind}
+		return &FunctionError{Message: pgErr.Message, Hint: pgErr.Hint, Field: pgErr.ColumnName, Conflict: pgErr.ConstraintName, kind: kind}
 	}
 	return err
 }

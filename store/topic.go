@@ -185,13 +185,13 @@ func wholeMinutes(d time.Duration) int { return int(d / time.Minute) }
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
 	if t.Kind != spec.Kind {
-		return refusal(ErrConflict, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
+		return refusal(ErrTopicExists, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
 	}
 	if t.InputSchema != spec.InputSchema {
-		return refusal(ErrConflict, "", "topic %q has inputSchema %s, which cannot be changed", t.Name, t.InputSchema)
+		return refusal(ErrTopicExists, "", "topic %q has inputSchema %s, which cannot be changed", t.Name, t.InputSchema)
 	}
 	if !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping) {
-		return refusal(ErrConflict, "", "topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
+		return refusal(ErrTopicExists, "", "topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
 	}
 	return nil
 }
