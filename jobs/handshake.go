@@ -68,6 +68,7 @@ func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) er
 func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error {
 	ask := e.asking(h)
 	ask.by = &h.Connection
+	addStatic(ask.header, h.Headers)
 	met, took, token, err := e.askAuthorized(ask)
 	if err != nil {
 		return err
@@ -135,6 +136,15 @@ func (e *Engine) asking(h *store.Handshake) question {
 	return a
 }
 
+// addStatic adds the Static headers that deliveries carry. They replace none of ours.
+func addStatic(header http.Header, list []policy.DeliveryAttribute) {
+	policy.NewHeaderSet(list).Each(&policy.EventView{}, 0, func(name, value string) {
+		if header.Get(name) == "" {
+			header.Set(name, value)
+		}
+	})
+}
+
 // systemHeader is a delivery's, as far as it makes sense.
 func systemHeader(h *store.Handshake) http.Header {
 	header := http.Header{}
@@ -173,7 +183,9 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 		return policy.HandshakeAnswer{Err: err.Error()}, 0, nil
 	}
 	req.Header = a.header
-	req.Header.Set("User-Agent", c.userAgent)
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", c.userAgent)
+	}
 	resp, err := c.transports.roundTrip(req, a.by)
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }()
@@ -195,10 +207,10 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 	return met, k.elapsed(), nil
 }
 
-// concealing takes out of what is kept of an answer what it repeats of the endpoint's URL, as is done with deliveries, and the code,
-// in whatever case: who reads the views must not find one that is still good.
+// concealing takes out of what is kept of an answer what it repeats of secrets (of the endpoint's URL and its headers, as is done
+// with deliveries) and the code, in whatever case: who reads the views must not find one that is still good.
 func concealing(h *store.Handshake, token string) func(string) string {
-	secrets := policy.NewSecrets(nil, h.EndpointURL).With(token)
+	secrets := policy.NewSecrets(h.Headers, h.EndpointURL).With(token)
 	if h.Code == "" {
 		return secrets.Redact
 	}

@@ -17,6 +17,8 @@ CREATE TABLE postrider_internal.handshakes (
     schema              text NOT NULL CHECK (schema IN ('EventGridSchema', 'CloudEventSchemaV1_0')),
     connection          jsonb,
     connection_sealed   bytea,
+    -- Its Static headers: the requests of a handshake carry them as deliveries do.
+    headers_sealed      bytea,
     code_sealed         bytea,
     code_hash           bytea,
     -- Whether validationUrl may be opened instead of an answer with the code. Namespace topics have none.
@@ -31,8 +33,9 @@ CREATE TABLE postrider_internal.handshakes (
     concluded_at        timestamptz,
     CONSTRAINT validated_by_code CHECK ((purpose = 'validation') = (code_hash IS NOT NULL AND code_sealed IS NOT NULL))
 ) WITH (fillfactor = 80);
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, code_sealed, connection_sealed ON postrider_internal.handshakes
-    FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'code_sealed', 'connection_sealed');
+CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, code_sealed, connection_sealed, headers_sealed
+    ON postrider_internal.handshakes FOR EACH ROW
+    EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'code_sealed', 'connection_sealed', 'headers_sealed');
 CREATE UNIQUE INDEX handshakes_code_key ON postrider_internal.handshakes (code_hash) WHERE code_hash IS NOT NULL;
 CREATE INDEX handshakes_awaiting_idx ON postrider_internal.handshakes (callback_expires_at) WHERE state = 'awaiting';
 CREATE INDEX handshakes_pending_idx ON postrider_internal.handshakes (created_at) WHERE state = 'pending';
@@ -87,7 +90,7 @@ COMMENT ON COLUMN postrider.handshake_steps.at IS 'When it began.';
 COMMENT ON COLUMN postrider.handshake_steps.sent IS 'What was sent, in words.';
 COMMENT ON COLUMN postrider.handshake_steps.status IS 'HTTP status of the answer; NULL = there was none.';
 COMMENT ON COLUMN postrider.handshake_steps.error IS 'Why there was no answer.';
-COMMENT ON COLUMN postrider.handshake_steps.answer IS 'Body of the answer, first 4 KiB, without the code and what is secret of the URL; NULL = empty, or no text.';
+COMMENT ON COLUMN postrider.handshake_steps.answer IS 'Body of the answer, first 4 KiB, without the code and the secrets of the URL and the headers; NULL = empty, or no text.';
 COMMENT ON COLUMN postrider.handshake_steps.verdict IS 'What the answer was taken for.';
 COMMENT ON COLUMN postrider.handshake_steps.duration_ms IS 'How long the request took, in milliseconds.';
 COMMENT ON COLUMN postrider.handshake_steps.node IS 'Node that made it.';

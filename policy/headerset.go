@@ -45,7 +45,11 @@ func NewHeaderSet(list []DeliveryAttribute) *HeaderSet {
 // sourceField, or what is no string, number or boolean, or a text that is longer than maxValueBytes (Event Grid's 4,096 for
 // zero or less) or that no header can carry. Numbers keep their digits as they are written. Spaces and tabs around a text are
 // not part of what a header carries and are left away.
+// Of nil there are none.
 func (s *HeaderSet) Each(view *EventView, maxValueBytes int, set func(name, value string)) {
+	if s == nil {
+		return
+	}
 	for _, h := range s.static {
 		set(h.name, h.value)
 	}

@@ -10,22 +10,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const headersColumn = "event_subscriptions.delivery_headers_sealed"
+const (
+	headersColumn          = "event_subscriptions.delivery_headers_sealed"
+	handshakeHeadersColumn = "handshakes.headers_sealed"
+)
 
 // sealAttributes is nil, SQL's NULL, for none. The whole list is sealed: a header's name and source may tell something, too.
-func (s *Store) sealAttributes(list []policy.DeliveryAttribute) []byte {
+func (s *Store) sealAttributes(column string, list []policy.DeliveryAttribute) []byte {
 	if len(list) == 0 {
 		return nil
 	}
 	text, _ := json.Marshal(list) // strings and booleans can always be written
-	return s.sealer.Seal(headersColumn, string(text))
+	return s.sealer.Seal(column, string(text))
 }
 
-func (s *Store) openAttributes(sealed []byte) (list []policy.DeliveryAttribute, err error) {
+func (s *Store) openAttributes(column string, sealed []byte) (list []policy.DeliveryAttribute, err error) {
 	if sealed == nil {
 		return nil, nil
 	}
-	text, err := s.sealer.Open(headersColumn, sealed)
+	text, err := s.sealer.Open(column, sealed)
 	if err != nil {
 		return nil, err
 	}

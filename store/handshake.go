@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"postrider/event"
@@ -89,6 +90,8 @@ type Handshake struct {
 	Topic, Subscription          string
 	EndpointURL, EndpointBaseURL string
 	Connection                   policy.Connection
+	// Headers are the Static ones of its event subscription.
+	Headers []policy.DeliveryAttribute
 	// Schema is what it speaks: event.EventGrid or event.CloudEvents.
 	Schema event.Schema
 	// Code is what the endpoint, or a person, shows; "" of a deletion.
@@ -144,8 +147,11 @@ func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("hand
 // after both: somebody waits for the first.
 var insertHandshakeStatement = `
 WITH handshake AS (
-    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection, connection_sealed, job_id)
-    VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection, @connection_sealed, nextval('postrider_internal.river_job_id_seq'))
+    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url,
+           endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection, connection_sealed, headers_sealed, job_id)
+    VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url,
+            @hash, @schema, @code, @code_hash, @callback, @public_url, @connection, @connection_sealed, @headers,
+            nextval('postrider_internal.river_job_id_seq'))
     RETURNING id, job_id
 ), job AS (` + handshakes.jobs("CASE @purpose WHEN 'validation' THEN 1 ELSE 3 END", "now()", "handshake") + `
 )
@@ -153,9 +159,12 @@ SELECT id FROM handshake`
 
 // BeginValidation begins the handshake with the endpoint of an event subscription that is there or is to be: it is answered
 // once the first request has its job. publicURL is what validationUrl begins with. See WaitHandshake, and then PutValidated or
-// ConcludeValidation. ErrUnavailable.
+// ConcludeValidation. *policy.ValidationError when a secret header is to be kept that is not there; ErrUnavailable.
 func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string) (id int64, err error) {
-	args := s.validationArgs(topic, name, spec, publicURL)
+	args, err := s.validationArgsOf(ctx, topic, name, spec, publicURL)
+	if err != nil {
+		return 0, err
+	}
 	if err := s.pool.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id); err != nil {
 		return 0, outage("begin a handshake", err)
 	}
@@ -177,6 +186,23 @@ func (s *Store) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscri
 	return id, nil
 }
 
+// validationArgsOf is validationArgs with the values of secret headers that spec leaves as they are stored.
+func (s *Store) validationArgsOf(
+	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
+) (pgx.NamedArgs, error) {
+	with := *spec
+	if slices.ContainsFunc(spec.DeliveryAttributes, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
+		existing, err := s.SubscriptionOf(ctx, topic.Name, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
+		if with.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
+			return nil, err
+		}
+	}
+	return s.validationArgs(topic, name, &with, publicURL), nil
+}
+
 func (s *Store) validationArgs(topic *Topic, name string, spec *SubscriptionSpec, publicURL string) pgx.NamedArgs {
 	code := uuid.NewString()
 	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
@@ -187,8 +213,11 @@ func (s *Store) validationArgs(topic *Topic, name string, spec *SubscriptionSpec
 
 func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
 	open, sealed := s.sealConnection(handshakeConnectionColumn, &spec.Connection)
+	static := slices.DeleteFunc(slices.Clone(spec.DeliveryAttributes), func(a policy.DeliveryAttribute) bool {
+		return a.Type != policy.AttributeStatic
+	})
 	return pgx.NamedArgs{
-		"connection": open, "connection_sealed": sealed,
+		"connection": open, "connection_sealed": sealed, "headers": s.sealAttributes(handshakeHeadersColumn, static),
 		"purpose": purpose, "topic": topic, "subscription": name, "endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL),
 		"base_url": spec.EndpointBaseURL, "hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
 		"subscription_id": nil, "code": nil, "code_hash": nil, "callback": false, "public_url": "",
@@ -267,10 +296,12 @@ type handshakeRow struct {
 	JobID               *int64
 	Connection          *policy.Connection
 	ConnectionSealed    []byte
+	HeadersSealed       []byte
 }
 
 const handshakeColumns = `SELECT id, purpose, topic, subscription, endpoint_sealed, endpoint_base_url, schema, code_sealed, callback, public_url, state, tries,
-	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id, connection, connection_sealed FROM postrider_internal.handshakes `
+	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id, connection, connection_sealed,
+	headers_sealed FROM postrider_internal.handshakes `
 
 func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, args ...any) (*Handshake, *handshakeRow, error) {
 	rows, err := db.Query(ctx, handshakeColumns+where, args...)
@@ -293,6 +324,9 @@ func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, ar
 		return nil, nil, err
 	}
 	if h.Connection, err = s.openConnection(handshakeConnectionColumn, r.Connection, r.ConnectionSealed); err != nil {
+		return nil, nil, err
+	}
+	if h.Headers, err = s.openAttributes(handshakeHeadersColumn, r.HeadersSealed); err != nil {
 		return nil, nil, err
 	}
 	if r.CodeSealed != nil {

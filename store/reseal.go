@@ -14,7 +14,7 @@ import (
 var sealedTables = []sealedTable{
 	{"topics", []string{"key1_sealed", "key2_sealed"}},
 	{"event_subscriptions", []string{"endpoint_sealed", "delivery_headers_sealed", "signing_sealed", "connection_sealed"}},
-	{"handshakes", []string{"endpoint_sealed", "code_sealed", "connection_sealed"}},
+	{"handshakes", []string{"endpoint_sealed", "code_sealed", "connection_sealed", "headers_sealed"}},
 }
 
 type sealedTable struct {

@@ -247,7 +247,7 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 	if err := json.Unmarshal(r.Filter, &sub.Filter); err != nil {
 		return nil, fmt.Errorf("read its filter: %w", err)
 	}
-	if sub.DeliveryAttributes, err = s.openAttributes(r.DeliveryHeadersSealed); err != nil {
+	if sub.DeliveryAttributes, err = s.openAttributes(headersColumn, r.DeliveryHeadersSealed); err != nil {
 		return nil, err
 	}
 	if sub.Connection, err = s.openConnection(connectionColumn, r.Connection, r.ConnectionSealed); err != nil {
@@ -396,7 +396,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
 		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter, "dead_letter": string(spec.DeadLetter), "endpoint_hash": s.endpointHash(spec.EndpointURL),
 		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes, "concurrent": spec.MaxConcurrentDeliveries,
-		"headers":  s.sealAttributes(spec.DeliveryAttributes),
+		"headers":  s.sealAttributes(headersColumn, spec.DeliveryAttributes),
 		"behavior": string(spec.Behavior), "honor_retry_after": spec.HonorRetryAfter, "probation_action": (*string)(spec.ProbationAction),
 		"retry_transport_errors": spec.RetryTransportErrors, "labels": append([]string{}, spec.Labels...), "expiration": spec.ExpirationTimeUTC,
 		"signing": nil, "dead_letter_properties": spec.DeadLetterProperties,

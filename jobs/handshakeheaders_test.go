@@ -1,0 +1,76 @@
+package jobs_test
+
+import (
+	"log/slog"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/event"
+	"postrider/jobs"
+	"postrider/policy"
+	"postrider/store"
+)
+
+// The requests of a handshake carry the Static headers of deliveries. What is kept of them names no secret.
+func TestHandshakesCarryStaticHeaders(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []event.Schema{event.EventGrid, event.CloudEvents} {
+		t.Run(string(schema), func(t *testing.T) {
+			t.Parallel()
+			b := setupTopic(t, schema)
+			log := &logged{}
+			e := newEndpoint(t, func(w http.ResponseWriter, r request) {
+				w.Header().Set("WebHook-Allowed-Origin", r.header.Get("Authorization"))
+				_, _ = w.Write([]byte("I know " + r.header.Get("Authorization") + " and " + r.header.Get("X-Key")))
+			})
+			b.startShaking(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+			spec := asking(e.URL, schema)
+			spec.DeliveryAttributes = []policy.DeliveryAttribute{
+				secretHeader("Authorization", "Bearer s3cret-t0ken"), staticHeader("X-Key", "shown"), staticHeader("User-Agent", "shop/1"),
+				staticHeader("Aeg-Event-Type", "theirs"), dynamicHeader("X-Id", "id"),
+			}
+			h := b.shake(t, "billing", spec)
+			require.NotEmpty(t, e.requests())
+			for _, r := range e.requests() {
+				require.Equal(t, []string{"Bearer s3cret-t0ken"}, r.header["Authorization"])
+				require.Equal(t, []string{"shop/1"}, r.header["User-Agent"])
+				require.Equal(t, map[string]string{"X-Key": "shown"}, r.custom())
+				if schema == event.EventGrid {
+					require.Equal(t, "SubscriptionValidation", r.header.Get("Aeg-Event-Type"))
+				}
+			}
+			require.Contains(t, string(h.Steps[0].Answer), "I know *** and shown")
+			for _, kept := range []string{
+				log.String(), b.text(t, "postrider.handshake_steps"), b.text(t, "postrider.handshakes"),
+				b.text(t, "postrider_internal.handshakes"), b.text(t, "postrider_internal.handshake_steps"),
+			} {
+				require.NotEmpty(t, kept)
+				require.NotContains(t, kept, "s3cret-t0ken")
+			}
+		})
+	}
+}
+
+// A secret header whose value was not stated again is sent with the value that is stored.
+func TestHandshakesCarryKeptSecrets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, sendsBack)
+	b.startShaking(t, nil)
+	spec := asking(e.URL+"/one", event.EventGrid)
+	spec.DeliveryAttributes = []policy.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
+	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
+	spec.EndpointURL += "/two"
+	spec.DeliveryAttributes = []policy.DeliveryAttribute{{Name: "x-key", Type: policy.AttributeStatic, IsSecret: true}}
+	require.Equal(t, store.HandshakeSucceeded, b.shake(t, "billing", spec).State)
+	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())
+}
+
+// text is all of a table.
+func (b *bundle) text(t *testing.T, table string) (text string) {
+	t.Helper()
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT string_agg(t::text, ' ') FROM "+table+" t").Scan(&text))
+	return text
+}
