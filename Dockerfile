@@ -14,6 +14,7 @@ RUN mkdir -p /state/dead
 
 FROM postgres:17-bookworm AS dev
 COPY --from=build /postrider /usr/local/bin/postrider
+COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/
 RUN install -d -o postgres -g postgres /var/lib/postrider
 USER postgres
 VOLUME /var/lib/postrider
@@ -31,6 +32,7 @@ LABEL org.opencontainers.image.title="postrider" \
       org.opencontainers.image.revision="${REVISION}"
 # In a folder of PATH: `docker exec NODE postrider doctor`.
 COPY --from=build /postrider /usr/local/bin/postrider
+COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/
 # Where dead letters may be written to, /var/lib/postrider/dead: a volume that is mounted there for the first time has this owner.
 COPY --from=build --chown=65532:65532 /state /var/lib/postrider
 ENV POSTRIDER_LISTEN=0.0.0.0:7480

@@ -43,9 +43,10 @@ lint: ## Check style, imports and common mistakes
 fmt: ## Format the code
 	$(GO) run $(GOLANGCI) fmt ./...
 
-generate: ## Generate the REST API's types from server/openapi.yaml, and the policies' rows
+generate: ## Generate the REST API's types, the policies' rows and THIRD_PARTY_NOTICES
 	$(GO) generate ./...
 	$(GO) test ./policy -run TestSeedSQL -update
+	$(GO) test ./cmd/postrider -run TestThirdPartyNotices -update-notices
 
 bench: build ## Measure published and delivered events per second on this machine
 	$(BIN) bench throughput

@@ -57,6 +57,7 @@ func TestComposeIsFitForUse(t *testing.T) {
 		require.Equal(t, []string{"dead:/var/lib/postrider/dead"}, s.Volumes, name)
 		require.Equal(t, compose.Services["migrate"].Image, s.Image, "%s: the one that is built", name)
 	}
+	require.Equal(t, 2, strings.Count(dockerfile, "\nCOPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/\n"), "of both images")
 	for name := range compose.Services["migrate"].Build.Args {
 		require.Equal(t, 2, strings.Count(dockerfile, "\nARG "+name+"=\"\"\n"), "%s: of the build, and of the labels", name)
 	}
@@ -233,7 +234,7 @@ func requireArchived(t *testing.T, patterns []string) {
 			return err
 		}))
 	}
-	for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+	for _, file := range []string{"LICENSE", "THIRD_PARTY_NOTICES", "README.md", "CHANGELOG.md"} {
 		require.True(t, archived(file), "%s is in no archive", file)
 	}
 	for _, pattern := range patterns {
