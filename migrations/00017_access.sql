@@ -1,22 +1,6 @@
 -- +goose Up
 -- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a session there is only the SHA-256:
 -- both are 32 random bytes, which nobody finds by trying, so a fast hash will do. People choose passwords, so those have a slow one.
-CREATE TABLE postrider_internal.api_keys (
-    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name         text NOT NULL UNIQUE,
-    key_hash     bytea NOT NULL UNIQUE CHECK (octet_length(key_hash) = 32),
-    hint         text NOT NULL,
-    scope        text NOT NULL CHECK (scope IN ('publish', 'read', 'operate', 'admin')),
-    -- A name and not an id: the key is for whatever topic has the name. NULL = every topic.
-    topic        text,
-    created_at   timestamptz NOT NULL DEFAULT now(),
-    created_by   text NOT NULL,
-    expires_at   timestamptz,
-    last_used_at timestamptz,
-    revoked_at   timestamptz,
-    CONSTRAINT topic_of_publishers CHECK (topic IS NULL OR scope = 'publish')
-);
-
 -- failed_* belong to the lock-out and to the audit, which has one row for the wrong passwords of a minute: failed_untold are those that no row has yet.
 CREATE TABLE postrider_internal.users (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -34,6 +18,50 @@ CREATE TABLE postrider_internal.users (
     failed_untold   integer NOT NULL DEFAULT 0,
     locked_until    timestamptz
 );
+
+CREATE TABLE postrider_internal.api_keys (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text NOT NULL UNIQUE,
+    key_hash     bytea NOT NULL UNIQUE CHECK (octet_length(key_hash) = 32),
+    hint         text NOT NULL,
+    scope        text NOT NULL CHECK (scope IN ('publish', 'read', 'operate', 'admin')),
+    -- A name and not an id: the key is for whatever topic has the name. NULL = every topic.
+    topic        text,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    created_by   text NOT NULL,
+    expires_at   timestamptz,
+    last_used_at timestamptz,
+    revoked_at   timestamptz,
+    -- A personal key has an owner, and ends with them. machine is the computer that it was made for.
+    user_id      bigint REFERENCES postrider_internal.users ON DELETE CASCADE,
+    machine      text CHECK (char_length(machine) <= 100),
+    CONSTRAINT topic_of_publishers CHECK (topic IS NULL OR scope = 'publish'),
+    CONSTRAINT personal_keys_expire CHECK (user_id IS NULL OR scope <> 'publish' AND expires_at IS NOT NULL)
+);
+CREATE INDEX api_keys_user_idx ON postrider_internal.api_keys (user_id) WHERE user_id IS NOT NULL;
+
+-- What a key may do now: a personal key (role is its owner's) never more than its owner.
+-- +goose StatementBegin
+CREATE FUNCTION postrider_internal.key_scope(scope text, role text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN role IS NULL THEN scope ELSE (ARRAY ['read', 'operate', 'admin'])[least(
+    array_position(ARRAY ['read', 'operate', 'admin'], scope), array_position(ARRAY ['viewer', 'operator', 'admin'], role))] END $$;
+-- +goose StatementEnd
+
+-- Logins of the command line that a user has to approve. The secret that the computer polls with becomes its key when a
+-- user approves it, so a key is never stored: here, as in api_keys, is its SHA-256.
+CREATE TABLE postrider_internal.login_requests (
+    key_hash   bytea PRIMARY KEY CHECK (octet_length(key_hash) = 32),
+    hint       text NOT NULL,
+    user_code  text NOT NULL UNIQUE,
+    state      text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'approved', 'denied')),
+    machine    text NOT NULL CHECK (char_length(machine) <= 100),
+    address    text,
+    -- NULL = as much as the user who approves it may do.
+    scope      text CHECK (scope IN ('read', 'operate', 'admin')),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX login_requests_expires_idx ON postrider_internal.login_requests (expires_at);
 
 CREATE TABLE postrider_internal.sessions (
     token_hash   bytea PRIMARY KEY CHECK (octet_length(token_hash) = 32),
@@ -65,12 +93,19 @@ SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.api_keys AS
-SELECT k.name, k.scope, k.topic, k.hint, CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END AS state,
-       k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at
-  FROM postrider_internal.api_keys k;
-COMMENT ON VIEW postrider.api_keys IS 'Keys that programs send, without the keys. Those that were revoked or have expired stay listed for a time (--keep-keys-days).';
-COMMENT ON COLUMN postrider.api_keys.name IS 'Name of the key; the audit calls whoever sends it key:NAME.';
-COMMENT ON COLUMN postrider.api_keys.scope IS 'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), admin.';
+SELECT k.name, postrider_internal.key_scope(k.scope, u.role) AS scope, k.topic, k.hint,
+       CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END
+       AS state,
+       k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at, u.name AS owner, k.machine
+  FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id;
+COMMENT ON VIEW postrider.api_keys IS
+    'Keys of programs and personal keys of users, without the keys. Those that were revoked or have expired stay listed '
+    'for a time: those of programs as --keep-keys-days says, personal keys for 7 days.';
+COMMENT ON COLUMN postrider.api_keys.name IS
+    'Name of the key. The audit calls a program that sends it key:NAME, and the owner of a personal key user:OWNER.';
+COMMENT ON COLUMN postrider.api_keys.scope IS
+    'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), admin. '
+    'Of a personal key never more than its owner may do now.';
 COMMENT ON COLUMN postrider.api_keys.topic IS 'Of scope publish: the one topic that it publishes to; NULL = every topic.';
 COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to find it again; the other 35 are nowhere.';
 COMMENT ON COLUMN postrider.api_keys.state IS 'active, expired or revoked.';
@@ -79,6 +114,9 @@ COMMENT ON COLUMN postrider.api_keys.created_by IS 'Who made it, as postrider.au
 COMMENT ON COLUMN postrider.api_keys.expires_at IS 'When it stops working; NULL = never.';
 COMMENT ON COLUMN postrider.api_keys.last_used_at IS 'When it was last sent, to the minute; NULL = never.';
 COMMENT ON COLUMN postrider.api_keys.revoked_at IS 'When it was revoked; NULL = it was not.';
+COMMENT ON COLUMN postrider.api_keys.owner IS 'User whose personal key it is; NULL = it is a program''s.';
+COMMENT ON COLUMN postrider.api_keys.machine IS
+    'Computer that the personal key was made for, as it calls itself; NULL = it is no personal key.';
 
 CREATE VIEW postrider.users AS
 SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at, u.last_sign_in_at, u.failed_sign_ins,
@@ -104,5 +142,7 @@ DROP VIEW postrider.api_keys;
 DROP FUNCTION postrider_internal.session_ends(postrider_internal.sessions);
 DROP TABLE postrider_internal.sign_in_places;
 DROP TABLE postrider_internal.sessions;
-DROP TABLE postrider_internal.users;
+DROP TABLE postrider_internal.login_requests;
+DROP FUNCTION postrider_internal.key_scope(text, text);
 DROP TABLE postrider_internal.api_keys;
+DROP TABLE postrider_internal.users;

@@ -107,7 +107,7 @@ func TestWhoMayWhat(t *testing.T) {
 			judge("a session", role, send(store.Actor{Name: "user:anna", Role: role}))
 		}
 	}
-	require.Equal(t, 60, tried)
+	require.Equal(t, 62, tried)
 	require.Empty(t, written, "docs/access.md has rows for what there is not")
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "", header, shown).status)
@@ -150,7 +150,7 @@ func TestWhoMayPublish(t *testing.T) {
 		tried[op.Access]++
 	}
 	require.Equal(t, 2, tried["publish"])
-	require.Equal(t, 6, tried["none"])
+	require.Equal(t, 8, tried["none"])
 }
 
 // No way of writing a path leads past the door.

@@ -307,6 +307,27 @@ func (e KeyScope) Valid() bool {
 	}
 }
 
+// Defines values for LoginStatusState.
+const (
+	LoginStatusStateApproved LoginStatusState = "approved"
+	LoginStatusStateDenied   LoginStatusState = "denied"
+	LoginStatusStatePending  LoginStatusState = "pending"
+)
+
+// Valid indicates whether the value is a known member of the LoginStatusState enum.
+func (e LoginStatusState) Valid() bool {
+	switch e {
+	case LoginStatusStateApproved:
+		return true
+	case LoginStatusStateDenied:
+		return true
+	case LoginStatusStatePending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OperationKind.
 const (
 	OperationKindEraseSubject    OperationKind = "erase_subject"
@@ -606,8 +627,14 @@ type APIKey struct {
 	// LastUsedAt To the minute.
 	LastUsedAt *time.Time `json:"lastUsedAt"`
 
-	// Name Its name. The audit calls it key:NAME.
+	// Machine The computer that the personal key was made for; null for a program's key.
+	Machine *string `json:"machine"`
+
+	// Name Its name. The audit has key:NAME for a program's key, and user:OWNER for a personal key.
 	Name string `json:"name"`
+
+	// Owner The user whose personal key it is. It never does more than its owner may. null for a program's key.
+	Owner *string `json:"owner"`
 
 	// RevokedAt When it was revoked; null where it was not.
 	RevokedAt *time.Time `json:"revokedAt"`
@@ -1541,6 +1568,54 @@ type InputSchemaMapping = json.RawMessage
 // KeyScope publish opens publishing and nothing else; read, operate and admin are the roles viewer, operator and admin. admin also publishes to every topic.
 type KeyScope string
 
+// LoginBegun A login that waits for its approval.
+type LoginBegun struct {
+	// DeviceCode Secret of the computer that logs in, for polling.
+	DeviceCode string `json:"deviceCode"`
+
+	// ExpiresInSeconds How long the login waits for its approval.
+	ExpiresInSeconds int `json:"expiresInSeconds"`
+
+	// IntervalInSeconds Seconds to wait between two polls.
+	IntervalInSeconds int `json:"intervalInSeconds"`
+
+	// UserCode Code that the user compares.
+	UserCode string `json:"userCode"`
+
+	// VerificationUri Page where the user enters the code.
+	VerificationUri string `json:"verificationUri"`
+
+	// VerificationUriComplete The same page with the code.
+	VerificationUriComplete string `json:"verificationUriComplete"`
+}
+
+// LoginPoll Which login is polled.
+type LoginPoll struct {
+	// DeviceCode What the login was begun with.
+	DeviceCode string `json:"deviceCode"`
+}
+
+// LoginSettings A login that is to begin.
+type LoginSettings struct {
+	// Machine The computer that logs in, as its user calls it: 1 to 100 printable characters.
+	Machine string `json:"machine"`
+
+	// Role The most that the key may do. Left out: as much as the user who approves it.
+	Role *UserRole `json:"role,omitempty"`
+}
+
+// LoginStatus What became of a login.
+type LoginStatus struct {
+	// ApiKey The personal key, with `key`; only if the login is approved.
+	ApiKey *APIKey `json:"apiKey,omitempty"`
+
+	// State pending: poll again. approved: apiKey is there. denied: there will be no key.
+	State LoginStatusState `json:"state"`
+}
+
+// LoginStatusState pending: poll again. approved: apiKey is there. denied: there will be no key.
+type LoginStatusState string
+
 // Matched What a dry run found.
 type Matched struct {
 	// AtLeast true: counting was stopped after five seconds; there may be more.
@@ -1548,6 +1623,21 @@ type Matched struct {
 
 	// Matched How many dead letters match, or how many past events the event subscription matches.
 	Matched int64 `json:"matched"`
+}
+
+// Me Whom a credential belongs to.
+type Me struct {
+	// ApiKey Name of the API key that was sent; null for another credential.
+	ApiKey *string `json:"apiKey"`
+
+	// ExpiresAt When the API key ends by itself; null means never.
+	ExpiresAt *time.Time `json:"expiresAt"`
+
+	// Name As the audit has it: user:NAME, key:NAME, or admin for the admin token.
+	Name string `json:"name"`
+
+	// Role Each may do what the one before it may.
+	Role UserRole `json:"role"`
 }
 
 // OAuth2 Where the tokens of its deliveries come from. The client secret is never shown.
@@ -2887,6 +2977,12 @@ type RedeliverDeadLettersJSONRequestBody = RedeliverAllSettings
 // RedeliverDeadLetterJSONRequestBody defines body for RedeliverDeadLetter for application/json ContentType.
 type RedeliverDeadLetterJSONRequestBody = RedeliverSettings
 
+// BeginLoginJSONRequestBody defines body for BeginLogin for application/json ContentType.
+type BeginLoginJSONRequestBody = LoginSettings
+
+// PollLoginJSONRequestBody defines body for PollLogin for application/json ContentType.
+type PollLoginJSONRequestBody = LoginPoll
+
 // PutPolicyJSONRequestBody defines body for PutPolicy for application/json ContentType.
 type PutPolicyJSONRequestBody = PolicySettings
 
@@ -2997,6 +3093,18 @@ type ServerInterface interface {
 	// EraseEvent Erase what an event says, everywhere
 	// (POST /v1/events/{systemId}/erase)
 	EraseEvent(ctx echo.Context, systemId SystemId) error
+	// BeginLogin Begin a login
+	// (POST /v1/logins)
+	BeginLogin(ctx echo.Context) error
+	// PollLogin Read what became of a login
+	// (POST /v1/logins/poll)
+	PollLogin(ctx echo.Context) error
+	// WhoAmI Read whom the credential belongs to
+	// (GET /v1/me)
+	WhoAmI(ctx echo.Context) error
+	// RevokeMyKey Revoke the personal key that is sent
+	// (DELETE /v1/me/key)
+	RevokeMyKey(ctx echo.Context) error
 	// ListOperations List redeliveries and purges of many, the newest first
 	// (GET /v1/operations)
 	ListOperations(ctx echo.Context, params ListOperationsParams) error
@@ -3822,6 +3930,42 @@ func (w *ServerInterfaceWrapper) EraseEvent(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.EraseEvent(ctx, systemId)
+	return err
+}
+
+// BeginLogin converts echo context to params.
+func (w *ServerInterfaceWrapper) BeginLogin(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.BeginLogin(ctx)
+	return err
+}
+
+// PollLogin converts echo context to params.
+func (w *ServerInterfaceWrapper) PollLogin(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PollLogin(ctx)
+	return err
+}
+
+// WhoAmI converts echo context to params.
+func (w *ServerInterfaceWrapper) WhoAmI(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.WhoAmI(ctx)
+	return err
+}
+
+// RevokeMyKey converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeMyKey(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeMyKey(ctx)
 	return err
 }
 
@@ -4895,6 +5039,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/apiKeys", wrapper.CreateAPIKey, options.OperationMiddlewares["createAPIKey"]...)
 	router.DELETE(options.BaseURL+"/v1/apiKeys/:apiKey", wrapper.RevokeAPIKey, options.OperationMiddlewares["revokeAPIKey"]...)
 	router.GET(options.BaseURL+"/v1/apiKeys/:apiKey", wrapper.GetAPIKey, options.OperationMiddlewares["getAPIKey"]...)
+	router.POST(options.BaseURL+"/v1/logins", wrapper.BeginLogin, options.OperationMiddlewares["beginLogin"]...)
+	router.POST(options.BaseURL+"/v1/logins/poll", wrapper.PollLogin, options.OperationMiddlewares["pollLogin"]...)
+	router.GET(options.BaseURL+"/v1/me", wrapper.WhoAmI, options.OperationMiddlewares["whoAmI"]...)
+	router.DELETE(options.BaseURL+"/v1/me/key", wrapper.RevokeMyKey, options.OperationMiddlewares["revokeMyKey"]...)
 	router.GET(options.BaseURL+"/v1/users", wrapper.ListUsers, options.OperationMiddlewares["listUsers"]...)
 	router.DELETE(options.BaseURL+"/v1/users/:user", wrapper.DeleteUser, options.OperationMiddlewares["deleteUser"]...)
 	router.GET(options.BaseURL+"/v1/users/:user", wrapper.GetUser, options.OperationMiddlewares["getUser"]...)
@@ -8034,6 +8182,478 @@ func (response EraseEvent500JSONResponse) VisitEraseEventResponse(w http.Respons
 type EraseEvent503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response EraseEvent503JSONResponse) VisitEraseEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLoginRequestObject struct {
+	Body *BeginLoginJSONRequestBody
+}
+
+type BeginLoginResponseObject interface {
+	VisitBeginLoginResponse(w http.ResponseWriter) error
+}
+
+type BeginLogin201JSONResponse LoginBegun
+
+func (response BeginLogin201JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response BeginLogin400JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin409JSONResponse struct{ ConflictJSONResponse }
+
+func (response BeginLogin409JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response BeginLogin413JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response BeginLogin415JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response BeginLogin429JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response BeginLogin500JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginLogin503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response BeginLogin503JSONResponse) VisitBeginLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLoginRequestObject struct {
+	Body *PollLoginJSONRequestBody
+}
+
+type PollLoginResponseObject interface {
+	VisitPollLoginResponse(w http.ResponseWriter) error
+}
+
+type PollLogin200JSONResponse LoginStatus
+
+func (response PollLogin200JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PollLogin400JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response PollLogin404JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PollLogin413JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PollLogin415JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response PollLogin429JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response PollLogin500JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PollLogin503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PollLogin503JSONResponse) VisitPollLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmIRequestObject struct {
+}
+
+type WhoAmIResponseObject interface {
+	VisitWhoAmIResponse(w http.ResponseWriter) error
+}
+
+type WhoAmI200JSONResponse Me
+
+func (response WhoAmI200JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmI400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response WhoAmI400JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmI401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response WhoAmI401JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmI403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response WhoAmI403JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmI429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response WhoAmI429JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmI500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response WhoAmI500JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WhoAmI503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response WhoAmI503JSONResponse) VisitWhoAmIResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKeyRequestObject struct {
+}
+
+type RevokeMyKeyResponseObject interface {
+	VisitRevokeMyKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeMyKey204Response struct {
+}
+
+func (response RevokeMyKey204Response) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RevokeMyKey400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevokeMyKey400JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKey401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevokeMyKey401JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKey403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RevokeMyKey403JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKey409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RevokeMyKey409JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKey429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response RevokeMyKey429JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKey500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response RevokeMyKey500JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeMyKey503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RevokeMyKey503JSONResponse) VisitRevokeMyKeyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -13375,6 +13995,18 @@ type StrictServerInterface interface {
 	// EraseEvent Erase what an event says, everywhere
 	// (POST /v1/events/{systemId}/erase)
 	EraseEvent(ctx context.Context, request EraseEventRequestObject) (EraseEventResponseObject, error)
+	// BeginLogin Begin a login
+	// (POST /v1/logins)
+	BeginLogin(ctx context.Context, request BeginLoginRequestObject) (BeginLoginResponseObject, error)
+	// PollLogin Read what became of a login
+	// (POST /v1/logins/poll)
+	PollLogin(ctx context.Context, request PollLoginRequestObject) (PollLoginResponseObject, error)
+	// WhoAmI Read whom the credential belongs to
+	// (GET /v1/me)
+	WhoAmI(ctx context.Context, request WhoAmIRequestObject) (WhoAmIResponseObject, error)
+	// RevokeMyKey Revoke the personal key that is sent
+	// (DELETE /v1/me/key)
+	RevokeMyKey(ctx context.Context, request RevokeMyKeyRequestObject) (RevokeMyKeyResponseObject, error)
 	// ListOperations List redeliveries and purges of many, the newest first
 	// (GET /v1/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
@@ -14181,6 +14813,144 @@ func (sh *strictHandler) EraseEvent(ctx echo.Context, systemId SystemId) error {
 		return err
 	} else if validResponse, ok := response.(EraseEventResponseObject); ok {
 		return validResponse.VisitEraseEventResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// BeginLogin operation middleware
+func (sh *strictHandler) BeginLogin(ctx echo.Context) error {
+	var request BeginLoginRequestObject
+
+	var body BeginLoginJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.BeginLogin(ctx.Request().Context(), request.(BeginLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BeginLogin")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(BeginLoginResponseObject); ok {
+		return validResponse.VisitBeginLoginResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// PollLogin operation middleware
+func (sh *strictHandler) PollLogin(ctx echo.Context) error {
+	var request PollLoginRequestObject
+
+	var body PollLoginJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PollLogin(ctx.Request().Context(), request.(PollLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PollLogin")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(PollLoginResponseObject); ok {
+		return validResponse.VisitPollLoginResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// WhoAmI operation middleware
+func (sh *strictHandler) WhoAmI(ctx echo.Context) error {
+	var request WhoAmIRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.WhoAmI(ctx.Request().Context(), request.(WhoAmIRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WhoAmI")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(WhoAmIResponseObject); ok {
+		return validResponse.VisitWhoAmIResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeMyKey operation middleware
+func (sh *strictHandler) RevokeMyKey(ctx echo.Context) error {
+	var request RevokeMyKeyRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeMyKey(ctx.Request().Context(), request.(RevokeMyKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeMyKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeMyKeyResponseObject); ok {
+		return validResponse.VisitRevokeMyKeyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -69,6 +69,7 @@ func DescribeAPIKey(k *store.APIKey) APIKey {
 	return APIKey{
 		Name: k.Name, Scope: KeyScope(k.Scope), Topic: k.Topic, Hint: k.Hint, State: APIKeyState(k.State), CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy,
 		ExpiresAt: utcOrNull(k.ExpiresAt), LastUsedAt: utcOrNull(k.LastUsedAt), RevokedAt: utcOrNull(k.RevokedAt),
+		Owner: k.Owner, Machine: k.Machine,
 	}
 }
 

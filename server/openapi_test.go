@@ -151,6 +151,7 @@ func TestExamples(t *testing.T) {
 	}
 	delete(byID, "openValidationUrl") // the examples have no endpoint that would answer: TestValidationURL
 	delete(byID, "postValidationUrl")
+	delete(byID, "revokeMyKey") // the examples are sent with the admin token, which is no personal key: TestPersonalKey
 	// Topics that take what the topic of the examples does not.
 	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	b.topic("parcels", `{"kind":"namespace"}`)
@@ -205,6 +206,15 @@ func TestExamples(t *testing.T) {
 			}
 			require.Equal(t, http.StatusOK, b.manage(http.MethodPost, "/topics/orders/api/events", "["+strings.Join(letters, ",")+"]").status)
 		},
+		// A login that anna has approved.
+		"pollLogin": func() {
+			b.change(`WITH login AS (
+				INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, state, expires_at)
+				VALUES (sha256($1::text::bytea), left($1, 12), 'ABC', 'annas-laptop', 'approved', now() + interval '1 minute') RETURNING *)
+				INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, user_id, machine, created_by, expires_at)
+				SELECT 'personal-kdwmxrtbqz', key_hash, login.hint, 'operate', u.id, machine, 'user:anna', now() + interval '1 hour'
+				  FROM login, postrider_internal.users u WHERE u.name = 'anna'`, exampleKey)
+		},
 		"eraseEvent": func() { b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1", exampleEvent) },
 	}
 	for _, id := range []string{
@@ -216,7 +226,8 @@ func TestExamples(t *testing.T) {
 		"getSigningSecrets", "rotateSigningSecret",
 		"listDeadLetters", "getDeadLetter", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"purgeDeadLetter",
-		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers", "deleteUser",
+		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
+		"beginLogin", "pollLogin", "whoAmI", "deleteUser",
 		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery", "validateSubscription", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
@@ -235,6 +246,7 @@ func TestExamples(t *testing.T) {
 const (
 	exampleLetter    = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
 	exampleOperation = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+	exampleKey       = "prk_9cXf0aQeZl4pTtqvJ1B0m6uYkWc2dRhs8NgEoiVxLyA"
 )
 
 // exampleLetter stores the dead letter that the specification shows.
@@ -338,7 +350,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "owedSince", "publishedAt", "filterVersion", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "owedSince", "publishedAt", "filterVersion", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode", "userCode", "verificationUri", "verificationUriComplete"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

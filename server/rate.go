@@ -29,8 +29,10 @@ func newRate(perSecond int) *rate {
 	if perSecond <= 0 {
 		return nil
 	}
-	return &rate{buckets: policy.NewBuckets[caller](policy.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})}
+	return rateOf(policy.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})
 }
+
+func rateOf(bucket policy.Bucket) *rate { return &rate{buckets: policy.NewBuckets[caller](bucket)} }
 
 // take returns how long the caller must wait; 0 = the request may go on.
 func (l *rate) take(who caller, now time.Time) time.Duration {

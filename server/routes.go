@@ -38,10 +38,12 @@ func (s *Server) routes() []route {
 	m := &management{
 		store: s.store, allow: s.options.AllowCIDR, allowHTTP: s.options.AllowHTTP, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
 		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
+		noSignIn: s.options.NoSignIn,
 	}
 	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase, knownParameters})}
 	return slices.Concat(
 		s.publishRoutes(), topicRoutes(&v1), subscriptionRoutes(&v1), deadLetterRoutes(&v1), deliveryRoutes(&v1), policyRoutes(&v1), accessRoutes(&v1),
+		s.loginRoutes(&v1),
 	)
 }
 
@@ -159,6 +161,16 @@ func accessRoutes(v1 *ServerInterfaceWrapper) []route {
 		{http.MethodPut, "/v1/users/:user", administrators, v1.PutUser},
 		{http.MethodGet, "/v1/users/:user", administrators, v1.GetUser},
 		{http.MethodDelete, "/v1/users/:user", administrators, v1.DeleteUser},
+	}
+}
+
+// loginRoutes are those of postrider login. Logins begin, and are polled, without a credential.
+func (s *Server) loginRoutes(v1 *ServerInterfaceWrapper) []route {
+	return []route{
+		{http.MethodPost, "/v1/logins", anyone, s.limitLogins(s.begun, v1.BeginLogin)},
+		{http.MethodPost, "/v1/logins/poll", anyone, s.limitLogins(s.polled, v1.PollLogin)},
+		{http.MethodGet, "/v1/me", viewers, v1.WhoAmI},
+		{http.MethodDelete, "/v1/me/key", viewers, v1.RevokeMyKey},
 	}
 }
 

@@ -61,6 +61,8 @@ type Options struct {
 	OpenMetrics bool
 	// Stopping ends with the program: requests that still run are then canceled. Default: never.
 	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
+	// NoSignIn rejects logins: no user signs in to the dashboard beside this API, so none could approve one.
+	NoSignIn bool
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// OnPublish is told of every stored publication before the publisher is answered, so it must be quick; nil for nobody.
@@ -95,6 +97,8 @@ type Server struct {
 	echo    *echo.Echo
 	guesses *guesses
 	rate    *rate // nil = no limit
+	begun   *rate // logins that begin, by address
+	polled  *rate // polls of logins, by address
 	stats   *stats
 }
 
@@ -125,6 +129,7 @@ func New(o Options) (*Server, error) {
 		o.Ready = pings(o.Store)
 	}
 	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats()}
+	s.begun, s.polled = rateOf(loginsBegun), rateOf(loginsPolled)
 	s.setUp()
 	return s, nil
 }

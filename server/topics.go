@@ -26,6 +26,7 @@ type management struct {
 	// See Options.
 	defaultValidation func(host string) store.EndpointValidation
 	validationWait    time.Duration
+	noSignIn          bool
 }
 
 var _ StrictServerInterface = (*management)(nil)

@@ -105,10 +105,11 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 		return change(tx)
 	})
 	a.sessions.forgetAll()
+	a.keys.forgetAll()
 	return err
 }
 
-// CleanSessions removes sessions that are over, and forgets places that nobody signs in from any more.
+// CleanSessions removes sessions, logins and personal keys that are over, and forgets places that nobody signs in from any more.
 func (s *Store) CleanSessions(ctx context.Context) error {
 	const (
 		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
@@ -120,7 +121,7 @@ func (s *Store) CleanSessions(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, forget); err != nil {
 		return fmt.Errorf("forget where nobody signs in from any more: %w", err)
 	}
-	return nil
+	return s.access.cleanLogins(ctx)
 }
 
 func hashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }

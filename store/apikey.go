@@ -51,10 +51,15 @@ type APIKey struct {
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
 	RevokedAt  *time.Time
+	// Owner is the user whose personal key it is, and Machine the computer that it was made for; nil of a program's key.
+	Owner, Machine *string
 }
 
-// Actor is whoever sends the key from the address given, for WithActor.
+// Actor is whoever sends the key from the address given, for WithActor. A personal key acts in its owner's name.
 func (k *APIKey) Actor(address string) Actor {
+	if k.Owner != nil {
+		return Actor{Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), PersonalKey: k.Name}
+	}
 	return Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role()}
 }
 
@@ -98,7 +103,8 @@ func (s *APIKeySpec) judge() error {
 	}
 }
 
-const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, revoked_at FROM postrider.api_keys "
+const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, revoked_at, " +
+	"owner, machine FROM postrider.api_keys "
 
 // CreateAPIKey makes a key, which is answered here and never again. *FunctionError: ErrInvalid; ErrConflict where the name is taken, be it by a key that was revoked, for
 // the audit has its name; ErrNotFound where there is no such topic. ErrUnavailable.
@@ -219,13 +225,15 @@ func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
 
 func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
 	const (
-		query = `SELECT name, scope, topic, coalesce(last_used_at < now() - interval '1 minute', true) FROM postrider_internal.api_keys
-			WHERE key_hash = $1 AND revoked_at IS NULL AND (expires_at > now()) IS NOT FALSE`
+		query = `SELECT k.name, postrider_internal.key_scope(k.scope, u.role), k.topic, u.name,
+				coalesce(k.last_used_at < now() - interval '1 minute', true)
+			FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id
+			WHERE k.key_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND u.disabled_at IS NULL`
 		used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
 	)
 	k := &APIKey{State: "active"}
 	var unused bool
-	err := a.pool.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &unused)
+	err := a.pool.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 	}

@@ -17,6 +17,8 @@ type Actor struct {
 	Name string
 	// Address the request came from; "" where there is no request.
 	Address string
+	// PersonalKey is the name of the personal API key that the user sent; "" where it was another credential.
+	PersonalKey string
 	// Role is what a door has found the actor to be allowed; "" where no door has asked. The store itself asks nobody.
 	Role Role
 }
@@ -35,6 +37,14 @@ const (
 func (r Role) Allows(needed Role) bool {
 	rank := map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
 	return rank[needed] > 0 && rank[r] >= rank[needed]
+}
+
+// APIKey is the name of the API key that the actor sent, be it a program's or a personal one; "" where it was another credential.
+func (a Actor) APIKey() string {
+	if name, program := strings.CutPrefix(a.Name, keyActor); program {
+		return name
+	}
+	return a.PersonalKey
 }
 
 type actorKey struct{}
@@ -79,6 +89,8 @@ const (
 	auditKeysRetired          auditAction = "encryption_keys_retired"
 	auditKeyMade              auditAction = "api_key_made"
 	auditKeyRevoked           auditAction = "api_key_revoked"
+	auditLoginApproved        auditAction = "login_approved"
+	auditLoginDenied          auditAction = "login_denied"
 	auditUserMade             auditAction = "user_made"
 	auditUserReplaced         auditAction = "user_replaced"
 	auditUserDeleted          auditAction = "user_deleted"

@@ -103,17 +103,25 @@ func (a *Access) SignOut(ctx context.Context, token string) error {
 	})
 }
 
-// EndSessions ends all sessions of a user and says how many there were. ErrNotFound.
+// EndSessions ends all sessions and personal keys of a user, and returns how many sessions there were. ErrNotFound.
 func (a *Access) EndSessions(ctx context.Context, name string) (ended int, err error) {
 	err = a.amongUsers(ctx, "end sessions", func(tx pgx.Tx) error {
 		id, err := userID(ctx, tx, name)
 		if err != nil {
 			return err
 		}
-		if ended, err = endSessions(ctx, tx, id); err != nil || ended == 0 {
+		if ended, err = endSessions(ctx, tx, id); err != nil {
 			return err
 		}
-		return auditUser(ctx, tx, auditSessionsEnded, name, map[string]any{"sessions": ended})
+		keys, err := endPersonalKeys(ctx, tx, id)
+		if err != nil || ended+keys == 0 {
+			return err
+		}
+		details := map[string]any{"sessions": ended}
+		if keys > 0 {
+			details["keys"] = keys
+		}
+		return auditUser(ctx, tx, auditSessionsEnded, name, details)
 	})
 	return ended, err
 }

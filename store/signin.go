@@ -278,7 +278,7 @@ func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, fro
 	return s, nil
 }
 
-// ChangePassword replaces a user's password by another, and ends all their sessions. The errors are those of SignIn, for the old one, and ErrInvalid.
+// ChangePassword replaces a user's password by another, and ends all their sessions and personal keys. The errors are those of SignIn, for the old one, and ErrInvalid.
 func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) error {
 	if err := judgePassword(name, fresh); err != nil {
 		return err
@@ -304,6 +304,9 @@ func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) er
 			return err
 		}
 		if _, err := endSessions(ctx, tx, user.id); err != nil {
+			return err
+		}
+		if _, err := endPersonalKeys(ctx, tx, user.id); err != nil {
 			return err
 		}
 		return auditUser(ctx, tx, auditPasswordChanged, name, nil)

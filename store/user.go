@@ -90,6 +90,7 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 }
 
 // PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions; a new password ends a lock-out as well.
+// A new password and being disabled also end their personal keys. With another role those may do what both roles allow.
 // *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in would leave no administrator who can sign in. ErrPrecondition when one of
 // the conditions does not hold. ErrUnavailable.
 func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec, when ...Condition) (made bool, err error) {
@@ -187,6 +188,11 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	}
 	if _, err := endSessions(ctx, tx, id); err != nil {
 		return err
+	}
+	if hash != "" || is.Disabled {
+		if _, err := endPersonalKeys(ctx, tx, id); err != nil {
+			return err
+		}
 	}
 	return auditUser(ctx, tx, auditUserReplaced, name, details)
 }

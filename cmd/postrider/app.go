@@ -163,6 +163,7 @@ func (a *app) listen(run context.Context, o appOptions) error {
 		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
 		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
 		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.handler(), OpenMetrics: o.openMetrics,
+		NoSignIn: o.openUI,
 	})
 	if err != nil {
 		return err

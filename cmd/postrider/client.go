@@ -58,7 +58,8 @@ const callTimeout = 45 * time.Second
 // apiClient calls one server's REST API.
 type apiClient struct {
 	base string // without a slash at its end
-	key  string
+	host string
+	key  string // "" for none
 	// stored is the name of the stored server that the key is from; "" for a key of the flags or the environment.
 	stored string
 	http   *http.Client
@@ -80,19 +81,30 @@ func (f serverFlags) keylessClient() (*apiClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	c, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	if c.key, c.stored = f.APIKey, f.stored; c.key == "" && onThisMachine(c.host) {
+		c.key = devAdminToken
+	}
+	return c, nil
+}
+
+// connect is a client without a key.
+func (f serverFlags) connect() (*apiClient, error) {
 	u, err := url.Parse(f.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, usagef("--server %q: not a URL such as https://events.example.com", f.Server)
-	}
-	key := f.APIKey
-	if key == "" && onThisMachine(u.Hostname()) {
-		key = devAdminToken
 	}
 	transport, err := f.transport()
 	if err != nil {
 		return nil, err
 	}
-	return &apiClient{base: strings.TrimRight(f.Server, "/"), key: key, stored: f.stored, http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: noRedirect}}, nil
+	return &apiClient{
+		base: strings.TrimRight(f.Server, "/"), host: u.Hostname(),
+		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: noRedirect},
+	}, nil
 }
 
 func (f serverFlags) transport() (*http.Transport, error) {
@@ -167,7 +179,9 @@ func (c *apiClient) call(ctx context.Context, method, path string, body, into an
 			return fmt.Errorf("write the request: %w", err)
 		}
 	}
-	headers = append(headers, "Authorization", "Bearer "+c.key)
+	if c.key != "" {
+		headers = append(headers, "Authorization", "Bearer "+c.key)
+	}
 	if body != nil {
 		headers = append(headers, "Content-Type", "application/json")
 	}

@@ -45,6 +45,9 @@ type cli struct {
 	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
 	Operation    operationCmd    `cmd:"" help:"List and show what is being done, or was done, to many."`
 
+	Login  loginCmd  `cmd:"" help:"Get a personal key for a server: you approve it in a browser."`
+	Logout logoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer."`
+	Whoami whoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there."`
 	Server serverCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
 
 	Audit  auditCmd  `cmd:"" help:"List who did what."`

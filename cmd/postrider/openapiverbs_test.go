@@ -27,7 +27,8 @@ var verbsOf = map[string]string{
 	"listDeliveries": "delivery list", "getDelivery": "delivery show", "listDeliveryAttempts": "delivery show", "cancelDelivery": "delivery cancel", "retryDelivery": "delivery retry-now",
 	"deadLetterDelivery": "delivery dead-letter-now",
 	"listBatches":        "batch list", "getBatch": "batch show", "listBatchMembers": "batch show", "listBatchAttempts": "batch show",
-	"listAudit": "audit list",
+	"listAudit":  "audit list",
+	"beginLogin": "login", "pollLogin": "login", "whoAmI": "whoami", "revokeMyKey": "logout",
 }
 
 // Whatever the management API does, the command line does, too: by a verb that exists, with a flag that it has.

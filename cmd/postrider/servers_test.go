@@ -62,10 +62,11 @@ func TestStoredServers(t *testing.T) {
 		{"the default server", nil, nil, lastOfProd, "prk_prod"},
 		{"by name", nil, []string{"--server", "staging"}, lastOfStaging, "prk_staging"},
 		{"by name in the environment", []string{"POSTRIDER_SERVER=staging"}, nil, lastOfStaging, "prk_staging"},
-		{"the flag before the environment", []string{"POSTRIDER_SERVER=staging"}, []string{"--server", "prod"}, lastOfProd, "prk_prod"},
+		{"the flag first", []string{"POSTRIDER_SERVER=staging"}, []string{"--server", "prod"}, lastOfProd, "prk_prod"},
 		{"by URL", nil, []string{"--server", staging + "/"}, lastOfStaging, "prk_staging"},
 		{"another key", nil, []string{"--api-key", "prk_flag"}, lastOfProd, "prk_flag"},
-		{"another key in the environment", []string{"POSTRIDER_API_KEY=prk_env"}, []string{"--server", "staging"}, lastOfStaging, "prk_env"},
+		{"a key in the environment", []string{"POSTRIDER_API_KEY=prk_env"}, []string{"--server", "staging"},
+			lastOfStaging, "prk_env"},
 	} {
 		run(0, row.env, append(list, row.args...)...)
 		require.Equal(t, "Bearer "+row.key, row.last(), row.name)
@@ -96,7 +97,8 @@ func TestStoredServers(t *testing.T) {
 // Without a default, no stored server is chosen in silence.
 func TestStoredServersWithoutADefault(t *testing.T) {
 	t.Parallel()
-	env, _ := savedHome(t, savedServers{Servers: []savedServer{{Name: "prod", URL: "https://events.example.com", Key: "prk_prod"}}})
+	prod := savedServer{Name: "prod", URL: "https://events.example.com", Key: "prk_prod"}
+	env, _ := savedHome(t, savedServers{Servers: []savedServer{prod}})
 	r := postrider(t, env, "topic", "list")
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.stderr, "no default server: set --server (or POSTRIDER_SERVER) to one of prod")

@@ -1,0 +1,256 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// login begins one from 192.0.2.9.
+func (b *bundle) login(t *testing.T, role store.Role) (secret string, l *store.Login) {
+	t.Helper()
+	ctx := store.WithActor(t.Context(), store.Actor{Address: "192.0.2.9"})
+	secret, l, err := b.store.Access().BeginLogin(ctx, store.PersonalKeySpec{Machine: "laptop", Role: role})
+	require.NoError(t, err)
+	return secret, l
+}
+
+func (b *bundle) approved(t *testing.T, user string, role store.Role) (key string, made *store.APIKey) {
+	t.Helper()
+	secret, l := b.login(t, role)
+	ctx := store.WithActor(t.Context(), store.Actor{Name: "user:" + user, Address: "192.0.2.7"})
+	made, err := b.store.Access().ApproveLogin(ctx, l.UserCode, user)
+	require.NoError(t, err)
+	return secret, made
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	b.user(t, "anna", store.RoleOperator)
+	b.audited(t)
+	secret, l := b.login(t, "")
+	require.Regexp(t, `^[B-DF-HJ-NP-TV-Z]{4}-[B-DF-HJ-NP-TV-Z]{4}$`, l.UserCode)
+	_, err := access.APIKeyOf(t.Context(), secret)
+	require.ErrorIs(t, err, store.ErrWrongCredentials, "it is no key before it is approved")
+	spaced := " " + strings.ReplaceAll(l.UserCode, "-", " ")
+	for _, typed := range []string{l.UserCode, strings.ToLower(l.UserCode), spaced} {
+		found, err := access.Login(t.Context(), typed)
+		require.NoError(t, err, typed)
+		require.Equal(t, l, found)
+	}
+	require.Equal(t, "192.0.2.9", l.Address)
+	state, key, err := access.LoginOf(t.Context(), secret)
+	require.NoError(t, err)
+	require.Equal(t, store.LoginPending, state.State)
+	require.Nil(t, key)
+
+	ctx := store.WithActor(t.Context(), store.Actor{Name: "user:anna", Address: "192.0.2.7"})
+	made, err := access.ApproveLogin(ctx, l.UserCode, "anna")
+	require.NoError(t, err)
+	require.Equal(t, 12*time.Hour, made.ExpiresAt.Sub(made.CreatedAt))
+	state, key, err = access.LoginOf(t.Context(), secret)
+	require.NoError(t, err)
+	require.Equal(t, store.LoginApproved, state.State)
+	require.Equal(t, made, key)
+	found, err := access.APIKeyOf(t.Context(), secret)
+	require.NoError(t, err)
+	anna := store.Actor{Name: "user:anna", Address: "192.0.2.8", Role: store.RoleOperator, PersonalKey: made.Name}
+	require.Equal(t, anna, found.Actor("192.0.2.8"))
+	require.Equal(t, made.Name, found.Actor("").APIKey())
+	for _, again := range []func() error{
+		func() error { _, err := access.ApproveLogin(ctx, l.UserCode, "anna"); return err },
+		func() error { return access.DenyLogin(ctx, l.UserCode) },
+		func() error { _, err := access.Login(ctx, l.UserCode); return err },
+	} {
+		require.ErrorIs(t, again(), store.ErrNotFound, "it is decided")
+	}
+
+	denied, l := b.login(t, store.RoleAdmin)
+	require.NoError(t, access.DenyLogin(ctx, l.UserCode))
+	state, _, err = access.LoginOf(t.Context(), denied)
+	require.NoError(t, err)
+	require.Equal(t, store.LoginDenied, state.State)
+	_, err = access.APIKeyOf(t.Context(), denied)
+	require.ErrorIs(t, err, store.ErrWrongCredentials)
+
+	rows := b.audited(t)
+	require.Len(t, rows, 2)
+	require.Contains(t, rows[0], "user:anna 192.0.2.7 login_approved - ")
+	for _, detail := range []string{
+		`"key": "` + made.Name + `"`, `"scope": "operate"`, `"machine": "laptop"`, `"requestedFrom": "192.0.2.9"`,
+	} {
+		require.Contains(t, rows[0], detail)
+	}
+	require.Equal(t, `user:anna 192.0.2.7 login_denied - {"machine": "laptop", "requestedFrom": "192.0.2.9"}`, rows[1])
+	stored := b.text(t, `SELECT concat((SELECT jsonb_agg(r) FROM postrider_internal.login_requests r),
+		(SELECT jsonb_agg(k) FROM postrider_internal.api_keys k))`)
+	require.NotContains(t, stored, secret[:13])
+}
+
+func TestLoginsThatAreRejected(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	b.user(t, "anna", store.RoleOperator)
+	for spec, field := range map[store.PersonalKeySpec]string{
+		{}:                                     "machine",
+		{Machine: " "}:                         "machine",
+		{Machine: strings.Repeat("é", 101)}:    "machine",
+		{Machine: "lap\u202etop"}:              "machine",
+		{Machine: "lap\x00top"}:                "machine",
+		{Machine: "laptop", Role: "superuser"}: "role",
+	} {
+		_, _, err := access.BeginLogin(t.Context(), spec)
+		var refused *store.FunctionError
+		require.ErrorAs(t, err, &refused, "%+v", spec)
+		require.Equal(t, field, refused.Field)
+		_, _, err = access.CreatePersonalKey(t.Context(), "anna", spec)
+		require.ErrorIs(t, err, store.ErrInvalid)
+	}
+	for _, code := range []string{"", "BCDF-GHJ", "BCDF-GHJK", "AAAA-AAAA", "ß'--", strings.Repeat("B", 1000)} {
+		_, err := access.Login(t.Context(), code)
+		require.ErrorIs(t, err, store.ErrNotFound, code)
+	}
+	secret, l := b.login(t, "")
+	b.exec(t, "UPDATE postrider_internal.login_requests SET expires_at = now()")
+	_, _, err := access.LoginOf(t.Context(), secret)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = access.ApproveLogin(t.Context(), l.UserCode, "anna")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.ErrorIs(t, access.DenyLogin(t.Context(), l.UserCode), store.ErrNotFound)
+
+	_, l = b.login(t, "")
+	for _, user := range []string{"nobody", "anna"} {
+		if user == "anna" {
+			_, err := access.PutUser(t.Context(), "anna", store.UserSpec{Disabled: new(true)})
+			require.NoError(t, err)
+		}
+		_, err = access.ApproveLogin(t.Context(), l.UserCode, user)
+		require.ErrorIs(t, err, store.ErrNotFound, user)
+	}
+	_, err = access.Login(t.Context(), l.UserCode)
+	require.NoError(t, err, "it is pending still")
+
+	b.exec(t, `INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, expires_at)
+		SELECT sha256(n::text::bytea), 'x', n, 'm', now() + interval '1 minute' FROM generate_series(1, 999) n`)
+	_, _, err = access.BeginLogin(t.Context(), store.PersonalKeySpec{Machine: "one too many"})
+	require.ErrorIs(t, err, store.ErrTooManyLogins)
+	b.exec(t, "UPDATE postrider_internal.login_requests SET expires_at = now()")
+	b.login(t, "")
+	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.login_requests"))
+}
+
+// A personal key never does more than its owner, and ends with them.
+func TestPersonalKeysFollowTheirOwner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	put := func(name string, spec store.UserSpec) {
+		t.Helper()
+		_, err := access.PutUser(t.Context(), name, spec)
+		require.NoError(t, err)
+	}
+	role := func(key string) store.Role {
+		t.Helper()
+		k, err := access.APIKeyOf(t.Context(), key)
+		require.NoError(t, err)
+		far, err := b.elsewhere().APIKeyOf(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, k.Scope, far.Scope)
+		require.Equal(t, k.Scope == store.ScopeAdmin, k.Publishes("orders"))
+		return k.Actor("").Role
+	}
+	ended := func(key, why string) {
+		t.Helper()
+		for _, node := range []*store.Access{access, b.elsewhere()} {
+			_, err := node.APIKeyOf(t.Context(), key)
+			require.ErrorIs(t, err, store.ErrWrongCredentials, why)
+		}
+	}
+	b.user(t, "anna", store.RoleOperator)
+	above, _ := b.approved(t, "anna", store.RoleAdmin)
+	lower, _ := b.approved(t, "anna", store.RoleViewer)
+	key, made := b.approved(t, "anna", "")
+	require.Equal(t, store.ScopeOperate, made.Scope)
+	require.Equal(t, store.RoleOperator, role(above))
+	require.Equal(t, store.RoleViewer, role(lower))
+	put("anna", store.UserSpec{Role: store.RoleViewer})
+	require.Equal(t, store.RoleViewer, role(key))
+	shown, err := access.APIKey(t.Context(), made.Name)
+	require.NoError(t, err)
+	require.Equal(t, store.ScopeRead, shown.Scope)
+	put("anna", store.UserSpec{Role: store.RoleAdmin})
+	require.Equal(t, store.RoleOperator, role(key), "no more than it was approved for")
+
+	put("anna", store.UserSpec{Disabled: new(true)})
+	ended(key, "disabled")
+	put("anna", store.UserSpec{Disabled: new(false)})
+	ended(key, "enabled again")
+	key, _ = b.approved(t, "anna", "")
+	require.Equal(t, store.RoleAdmin, role(key))
+	put("anna", store.UserSpec{Password: new("another " + annasPassword)})
+	ended(key, "another password")
+	key, _ = b.approved(t, "anna", "")
+	b.audited(t)
+	_, err = access.EndSessions(t.Context(), "anna")
+	require.NoError(t, err)
+	ended(key, "signed out everywhere")
+	require.Equal(t, []string{`postrider - sessions_ended - {"keys": 1, "user": "anna", "sessions": 0}`}, b.audited(t))
+	key, _ = b.approved(t, "anna", "")
+	require.NoError(t, access.ChangePassword(t.Context(), "anna", "another "+annasPassword, annasPassword))
+	ended(key, "their own other password")
+	key, _ = b.approved(t, "anna", "")
+	require.NoError(t, access.DeleteUser(t.Context(), "anna"))
+	ended(key, "removed")
+	b.user(t, "anna", store.RoleAdmin)
+	ended(key, "another user of that name")
+}
+
+func TestPersonalKeysOfTheAccountPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	access := b.store.Access()
+	b.user(t, "anna", store.RoleOperator)
+	b.user(t, "bob", store.RoleAdmin)
+	b.audited(t)
+	ctx := store.WithActor(t.Context(), store.Actor{Name: "user:anna", Address: "192.0.2.7"})
+	spec := store.PersonalKeySpec{Machine: "jump host", Role: store.RoleViewer}
+	key, made, err := access.CreatePersonalKey(ctx, "anna", spec)
+	require.NoError(t, err)
+	found, err := access.APIKeyOf(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, store.RoleViewer, found.Actor("").Role)
+	list, err := access.PersonalKeys(t.Context(), "anna")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "jump host", *list[0].Machine)
+	_, err = access.RevokePersonalKey(ctx, "bob", made.Name)
+	require.ErrorIs(t, err, store.ErrNotFound, "it is another user's")
+	_, err = access.RevokePersonalKey(ctx, "anna", made.Name)
+	require.NoError(t, err)
+	_, err = access.APIKeyOf(t.Context(), key)
+	require.ErrorIs(t, err, store.ErrWrongCredentials)
+	list, err = access.PersonalKeys(t.Context(), "anna")
+	require.NoError(t, err)
+	require.Empty(t, list)
+	rows := b.audited(t)
+	require.Contains(t, rows[0], "user:anna 192.0.2.7 api_key_made - ")
+	require.Equal(t, `user:anna 192.0.2.7 api_key_revoked - {"key": "`+made.Name+`"}`, rows[1])
+
+	_, expired, err := access.CreatePersonalKey(ctx, "anna", store.PersonalKeySpec{Machine: "laptop"})
+	require.NoError(t, err)
+	const longAgo = "UPDATE postrider_internal.api_keys SET expires_at = now() - interval '8 days' WHERE name = $1"
+	b.exec(t, longAgo, expired.Name)
+	require.NoError(t, b.store.CleanSessions(t.Context()))
+	_, err = access.APIKey(t.Context(), expired.Name)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = access.APIKey(t.Context(), made.Name)
+	require.NoError(t, err, "it stays listed for some days")
+}
