@@ -68,6 +68,8 @@ const (
 	ConflictCodeEventGone                  ConflictCode = "EventGone"
 	ConflictCodeLastAdmin                  ConflictCode = "LastAdmin"
 	ConflictCodeNameTaken                  ConflictCode = "NameTaken"
+	ConflictCodeNoSignIn                   ConflictCode = "NoSignIn"
+	ConflictCodeNotPersonalKey             ConflictCode = "NotPersonalKey"
 	ConflictCodeOperationRunning           ConflictCode = "OperationRunning"
 	ConflictCodePolicyBuiltIn              ConflictCode = "PolicyBuiltIn"
 	ConflictCodePolicyInUse                ConflictCode = "PolicyInUse"
@@ -108,6 +110,10 @@ func (e ConflictCode) Valid() bool {
 	case ConflictCodeLastAdmin:
 		return true
 	case ConflictCodeNameTaken:
+		return true
+	case ConflictCodeNoSignIn:
+		return true
+	case ConflictCodeNotPersonalKey:
 		return true
 	case ConflictCodeOperationRunning:
 		return true
@@ -875,6 +881,8 @@ type ConflictAnswer struct {
 // - `PolicyInUse`: Event subscriptions use the retry policy.
 // - `NameTaken`: The name belongs to an API key, perhaps a revoked one, or to a topic or event subscription and differs only in letter case.
 // - `LastAdmin`: No administrator who can sign in would be left.
+// - `NoSignIn`: No user signs in to this server, so none can approve a login.
+// - `NotPersonalKey`: The request was not made with a personal key.
 // - `DeliveryEnded`: The delivery has ended.
 // - `AttemptInProgress`: An attempt of the delivery is in progress. Wait for its outcome.
 // - `EventGone`: The event of the delivery is no longer stored.
@@ -906,6 +914,8 @@ type ConflictError struct {
 	// - `PolicyInUse`: Event subscriptions use the retry policy.
 	// - `NameTaken`: The name belongs to an API key, perhaps a revoked one, or to a topic or event subscription and differs only in letter case.
 	// - `LastAdmin`: No administrator who can sign in would be left.
+	// - `NoSignIn`: No user signs in to this server, so none can approve a login.
+	// - `NotPersonalKey`: The request was not made with a personal key.
 	// - `DeliveryEnded`: The delivery has ended.
 	// - `AttemptInProgress`: An attempt of the delivery is in progress. Wait for its outcome.
 	// - `EventGone`: The event of the delivery is no longer stored.

@@ -46,7 +46,7 @@ func tooManyLogins(wait time.Duration, what string) error {
 // BeginLogin answers POST /v1/logins.
 func (m *management) BeginLogin(ctx context.Context, r BeginLoginRequestObject) (BeginLoginResponseObject, error) {
 	if m.noSignIn {
-		return nil, refuse(http.StatusConflict, codeConflict, "no user signs in to this server, so none can approve "+
+		return nil, conflict(ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
 			"a login; postrider dev on this machine needs no personal key")
 	}
 	spec := store.PersonalKeySpec{Machine: r.Body.Machine, Role: store.Role(optional(r.Body.Role, ""))}
@@ -101,7 +101,7 @@ func (m *management) WhoAmI(ctx context.Context, _ WhoAmIRequestObject) (WhoAmIR
 func (m *management) RevokeMyKey(ctx context.Context, _ RevokeMyKeyRequestObject) (RevokeMyKeyResponseObject, error) {
 	who := store.ActorOf(ctx)
 	if who.PersonalKey == "" {
-		return nil, refuse(http.StatusConflict, codeConflict, "%s did not send a personal key: "+
+		return nil, conflict(ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
 			"an administrator revokes other API keys by DELETE /v1/apiKeys/{apiKey}", who.Name)
 	}
 	if _, err := m.store.Access().RevokeAPIKey(ctx, who.PersonalKey); err != nil {

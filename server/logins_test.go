@@ -98,9 +98,9 @@ func TestPersonalKey(t *testing.T) {
 	as("GET", "/v1/me", "").refused(401, "Unauthorized")
 	require.Len(t, b.auditedBy("user:anna"), 1)
 	other := "Bearer " + b.apiKey("ci", "admin", "")
-	refused := b.send("DELETE", "/v1/me/key", "", "Authorization", other).refused(409, "Conflict")
+	refused := b.send("DELETE", "/v1/me/key", "", "Authorization", other).refused(409, "NotPersonalKey")
 	require.Contains(t, refused.Message, "key:ci did not send a personal key")
-	b.manage("DELETE", "/v1/me/key", "").refused(409, "Conflict")
+	b.manage("DELETE", "/v1/me/key", "").refused(409, "NotPersonalKey")
 	key = b.personalKey("anna", "viewer")
 	b.manage("PUT", "/v1/users/anna", `{"role":"viewer","disabled":true}`).json(200)
 	as("GET", "/v1/me", "").refused(401, "Unauthorized")
@@ -129,6 +129,6 @@ func TestLoginsAreLimited(t *testing.T) {
 	require.Contains(t, full.Message, "too many logins wait for their approval")
 
 	open := setup(t, func(o *server.Options) { o.NoSignIn = true })
-	none := open.send("POST", "/v1/logins", `{"machine":"laptop"}`).refused(409, "Conflict")
+	none := open.send("POST", "/v1/logins", `{"machine":"laptop"}`).refused(409, "NoSignIn")
 	require.Contains(t, none.Message, "no user signs in to this server")
 }
