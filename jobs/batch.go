@@ -50,6 +50,7 @@ func (e *Engine) timeout(subscription int64) time.Duration {
 func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) error {
 	release := d.engine.held.add(job.ID)
 	defer release()
+	defer d.engine.progress.begin()()
 	d.engine.store.Reach(store.PointFetched)
 	a := &batchAttempt{
 		attempt: attempt{

@@ -37,6 +37,7 @@ func (e *Engine) everyOr(ctx context.Context, interval time.Duration, asked <-ch
 		bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 		err := do(bounded)
 		cancel()
+		e.store.Noticed(err)
 		if err != nil && ctx.Err() == nil {
 			e.log.Warn(what+" failed, trying again", "in", interval, "error", err)
 		}

@@ -57,6 +57,7 @@ func (d *deliverer) Timeout(*river.Job[DeliverArgs]) time.Duration { return -1 }
 func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
 	release := d.engine.held.add(job.ID)
 	defer release()
+	defer d.engine.progress.begin()()
 	defer d.engine.hands.forget(job.ID)
 	d.engine.store.Reach(store.PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -83,7 +84,8 @@ type Options struct {
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 
-	resolver *net.Resolver // nil = the system's; tests have their own
+	resolver      *net.Resolver // nil = the system's; tests have their own
+	stallInterval time.Duration // tests check more often
 }
 
 func (o *Options) withDefaults() {
@@ -98,6 +100,9 @@ func (o *Options) withDefaults() {
 	}
 	if o.StopTimeout == 0 {
 		o.StopTimeout = 20 * time.Second
+	}
+	if o.stallInterval == 0 {
+		o.stallInterval = stallInterval
 	}
 	if o.LogAttempts == "" {
 		o.LogAttempts = LogFailed
@@ -133,6 +138,8 @@ type Engine struct {
 	held        *held      // jobs that are being worked at
 	ended       *endedJobs // jobs whose row is gone, until River asks for them
 	interrupted *held      // jobs whose attempt was cut by Stop
+	progress    progress
+	stalled     atomic.Int64 // a duration, see Stalled
 
 	died      chan struct{} // a node was found dead
 	published chan struct{} // something was published by SQL
@@ -246,7 +253,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.stopClockwork = stop
 	for _, loop := range []func(context.Context){
 		e.promote, e.refill, e.collect, e.claimExports, e.keepLease, e.reclaim, e.sweep, e.drain, e.expire, e.expireHandshakes,
-		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.forget, e.vacuum,
+		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.forget, e.vacuum, e.watchStall,
 	} {
 		e.clockwork.Go(func() { loop(clockwork) })
 	}

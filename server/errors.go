@@ -218,6 +218,8 @@ func storeRefusal(err error) *refusal {
 		return functionRefusal(no)
 	}
 	switch {
+	case store.IsDiskFull(err):
+		return refuse(http.StatusServiceUnavailable, codeUnavailable, "the database's disk is full; nothing was stored; try again later")
 	case errors.Is(err, store.ErrNotFound):
 		return refuse(http.StatusNotFound, codeNotFound, "what the request names does not exist")
 	case errors.Is(err, store.ErrOwnTopic):

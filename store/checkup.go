@@ -23,6 +23,8 @@ type Checkup struct {
 	RolesGone   []string // of the roles that migrations make
 	OldestDue   *time.Duration
 	Waiting     int64 // jobs that are due, at most 10,000 are counted
+	Running     bool  // some attempt is in flight
+	Overdue     bool  // see Overdue
 }
 
 // ServerFacts are of the server and of who asks.
@@ -142,7 +144,8 @@ SELECT c.relname::text FROM pg_class c
 	checkRoles = `SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name)`
 
 	checkDue = `
-SELECT count(*), clock_timestamp() - min(scheduled_at) FROM (
+SELECT count(*), clock_timestamp() - min(scheduled_at),
+       EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'running' AND queue = 'deliveries') FROM (
     SELECT scheduled_at FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at < now() LIMIT 10000) due`
 )
 
@@ -189,7 +192,7 @@ func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []strin
 		if c.Nodes, err = rowsOf[NodeFacts](ctx, tx, checkNodes, nil); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, checkDue).Scan(&c.Waiting, &c.OldestDue)
+		return tx.QueryRow(ctx, checkDue).Scan(&c.Waiting, &c.OldestDue, &c.Running)
 	})
 }
 

@@ -160,6 +160,7 @@ func (c *committer) finish(ctx context.Context, group []*publishRequest) {
 			commit = c.commitFiltered
 		}
 		err = isolate(group, func(part []*publishRequest) error { return commit(ctx, part) }, refuse)
+		c.store.Noticed(err)
 		if group = unanswered(group); len(group) == 0 || !c.again(ctx, err) {
 			break
 		}

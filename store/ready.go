@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Readiness is what a node needs of the database before it can be of use.
@@ -15,6 +17,8 @@ type Readiness struct {
 	// Silent is how long ago this node wrote its last heartbeat; a node that delivers nothing has none, and Registered is false.
 	Silent     time.Duration
 	Registered bool
+	// DiskFull: PostgreSQL can store nothing more.
+	DiskFull bool
 }
 
 const readinessStatement = `
@@ -28,8 +32,25 @@ func (s *Store) Readiness(ctx context.Context) (r Readiness, err error) {
 	if err := s.pool.QueryRow(ctx, readinessStatement, s.sealer.KeyID(), s.node).Scan(&r.KeyKnown, &r.PartitionsToday, &silent); err != nil {
 		return r, fmt.Errorf("ask the database: %w", err)
 	}
+	r.DiskFull = s.DiskFull()
 	if r.Registered = silent >= 0; r.Registered {
 		r.Silent = time.Duration(silent * float64(time.Second))
 	}
 	return r, nil
+}
+
+// overdueStatement looks for one delivery or batch that has been due for half a minute. A job that another transaction has locked, such as a
+// user's in psql, is nothing that a node could fetch.
+const overdueStatement = `
+SELECT count(*) > 0 FROM (
+    SELECT FROM postrider_internal.river_job
+     WHERE state = 'available' AND queue = 'deliveries' AND kind IN ('deliver', 'batch') AND scheduled_at < now() - interval '30 seconds'
+     LIMIT 1 FOR KEY SHARE SKIP LOCKED) due`
+
+// Overdue reports whether a delivery has been due for half a minute that no node has fetched.
+func Overdue(ctx context.Context, pool *pgxpool.Pool) (overdue bool, err error) {
+	if err := pool.QueryRow(ctx, overdueStatement).Scan(&overdue); err != nil {
+		return false, fmt.Errorf("look for overdue deliveries: %w", err)
+	}
+	return overdue, nil
 }

@@ -219,6 +219,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 		}
 		r.setHealthy(false)
 		r.store.stats.recordFailures.Add(1)
+		r.store.Noticed(err)
 		r.store.log.Warn("results could not be recorded and are kept in memory; no new requests until they are", "results", len(group), "retry_in", pause, "error", err)
 		if !waitAbout(ctx, pause) {
 			return

@@ -64,6 +64,7 @@ type Store struct {
 	lease     *lease
 	sweeper   sweeper
 	stats     *stats
+	disk      disk
 
 	router         *router
 	routeThreshold int
@@ -96,6 +97,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.ids.now = s.Now
 	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
 	s.access = AccessOf(o.Pool)
+	s.disk.found = make(chan struct{}, 1)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
@@ -122,7 +124,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond, s.watchDisk} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

@@ -124,6 +124,7 @@ func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
 		return
 	}
 	judgeServer(found, seen, asked.Add(time.Since(asked)/2))
+	judgeDisk(found, store.ProbeDisk(ctx, pool))
 	if c.lookAtOwn(ctx, found, pool, seen) {
 		judgeStored(ctx, found, pool, out)
 	}
@@ -182,6 +183,7 @@ func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpoo
 	if !judgeRights(found, seen) {
 		return false
 	}
+	seen.Overdue, _ = store.Overdue(ctx, pool) // a database that takes no writes has a finding of its own
 	judgeTables(found, seen)
 	judgeHolders(found, seen)
 	judgePartitions(found, seen)

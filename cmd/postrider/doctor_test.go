@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"postrider/store"
@@ -83,6 +84,14 @@ func TestDoctorJudges(t *testing.T) {
 		{"warn", "nodes", "2 versions", func(c *store.Checkup) { c.Nodes = append(c.Nodes, store.NodeFacts{Name: "b", Version: "2"}) }},
 		{"warn", "sweeper", "mended 3 rows", func(c *store.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
 		{"warn", "backlog", "due for up to 2m0s", func(c *store.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
+		{"warn", "backlog", "due for up to 2m0s", func(c *store.Checkup) {
+			late := 2 * time.Minute
+			c.OldestDue, c.Overdue, c.Running = &late, true, true
+		}},
+		{"fail", "backlog", "none is in flight: no node delivers", func(c *store.Checkup) {
+			late := 2 * time.Minute
+			c.OldestDue, c.Overdue = &late, true
+		}},
 	} {
 		spoiled := well(now)
 		row.spoil(spoiled)
@@ -96,6 +105,22 @@ func TestDoctorJudges(t *testing.T) {
 			return false
 		}, "%s %s %s: %+v", row.level, row.check, row.says, found)
 	}
+}
+
+func TestDoctorReportsAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		probe error
+		level string
+	}{{nil, "ok"}, {&pgconn.PgError{Code: "53100"}, "fail"}} {
+		var found findings
+		judgeDisk(&found, row.probe)
+		require.Len(t, found, 1)
+		require.Equal(t, []string{row.level, "disk"}, []string{found[0].Level, found[0].Check})
+	}
+	var found findings
+	judgeDisk(&found, &pgconn.PgError{Code: "42501"})
+	require.Empty(t, found, "it is not known")
 }
 
 func TestDoctorJudgesEndpoints(t *testing.T) {

@@ -52,6 +52,17 @@ func judgeServer(found *findings, seen *store.Checkup, now time.Time) {
 	}
 }
 
+// judgeDisk is about the end of a probe. What else may keep it from being stored, such as rights, has its own findings.
+func judgeDisk(found *findings, probe error) {
+	switch {
+	case store.IsDiskFull(probe):
+		found.fail("disk", "PostgreSQL's disk is full: no event can be stored, no attempt recorded",
+			"free space on the disk of PostgreSQL's data directory, or enlarge it; the nodes go on by themselves")
+	case probe == nil:
+		found.ok("disk", "PostgreSQL has room for what it is given to store")
+	}
+}
+
 func ofWhom(o store.SettingOverride) string {
 	text := ""
 	if o.Role != "" {
@@ -246,6 +257,11 @@ func judgeNodes(found *findings, seen *store.Checkup) {
 		found.ok("sweeper", "it found nothing to mend")
 	}
 	if seen.OldestDue != nil && *seen.OldestDue > lateJobs {
-		found.warn("backlog", fmt.Sprintf("attempts have been due for up to %s, %d or more", seen.OldestDue.Round(time.Second), seen.Waiting), "more nodes or workers; postrider.backlogs tells whose they are")
+		late := fmt.Sprintf("attempts have been due for up to %s, %d or more", seen.OldestDue.Round(time.Second), seen.Waiting)
+		if seen.Running || !seen.Overdue {
+			found.warn("backlog", late, "more nodes or workers; postrider.backlogs tells whose they are")
+		} else {
+			found.fail("backlog", late+", and none is in flight: no node delivers", "start postrider serve, or restart the nodes; /readyz of each and its log report why")
+		}
 	}
 }

@@ -70,6 +70,8 @@ var (
 	inFlight        = describe("attempts_in_flight", "Jobs that are being worked on."+here)
 	maxInFlight     = describe("attempts_in_flight_max", "How many there may be (--max-workers)."+here)
 	openCalls       = describe("late_calls", "Requests whose ack timeout is over and whose answer is still waited for."+here)
+	stalled         = describe("stalled_seconds", "For how long deliveries have been due and this node has begun no attempt; from 60 on it is not ready."+here)
+	diskFull        = describe("database_disk_full", "Whether the database's disk is full, as far as this node has seen: 1 from the first failure until there is room."+here)
 	databaseUp      = describe("database_up", "Whether the database answered when this node asked how the service stands; where it is 0, what it would have told is missing."+here)
 	databaseRead    = describe("database_read_seconds", "How long that took, the wait for a connection included; it is asked once in 5 s at most."+here)
 	poolConnections = describe("pool_connections", "Connections to the database: acquired, idle or being made; the heartbeat's is not among them."+here, "state")

@@ -71,6 +71,7 @@ func collectStore(out series, s *store.Store) {
 	out.gauge(waitingBytes, float64(n.WaitingPublishBytes))
 	out.gauge(waitingResults, float64(n.WaitingResults))
 	out.gauge(bodyBytes, float64(n.BodyBytes))
+	out.gauge(diskFull, map[bool]float64{true: 1}[s.DiskFull()])
 	pool := s.Pool().Stat()
 	out.gauge(poolConnections, float64(pool.AcquiredConns()), "acquired")
 	out.gauge(poolConnections, float64(pool.IdleConns()), "idle")
@@ -85,6 +86,7 @@ func collectEngine(out series, n jobs.Stats) {
 	out.gauge(inFlight, float64(n.InFlight))
 	out.gauge(maxInFlight, float64(n.MaxWorkers))
 	out.gauge(openCalls, float64(n.OpenCalls))
+	out.gauge(stalled, n.Stalled.Seconds())
 }
 
 func collectServer(out series, n server.Stats) {

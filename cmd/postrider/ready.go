@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"postrider/jobs"
 	"postrider/server"
 	"postrider/store"
 )
@@ -49,20 +50,28 @@ func (a *app) look(ctx context.Context) error {
 		}
 		return err
 	}
-	return a.missing(r)
+	stalled := time.Duration(0)
+	if a.engine != nil {
+		stalled = a.engine.Stalled()
+	}
+	return a.missing(r, stalled)
 }
 
 // missing judges what was found. A node without an engine has no heartbeat.
-func (a *app) missing(r store.Readiness) error {
+func (a *app) missing(r store.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")
+	case r.DiskFull:
+		return server.NotReadyError("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk")
 	case !r.PartitionsToday:
 		return server.NotReadyError("the database has no partition for today's events; a node makes them every minute, and its log says why it cannot")
 	case a.engine != nil && !r.Registered:
 		return server.NotReadyError("this node is not registered: it has written no heartbeat yet, or was thought dead a moment ago")
 	case a.engine != nil && r.Silent > silentTooLong:
 		return server.NotReadyError(fmt.Sprintf("this node wrote its last heartbeat %s ago", r.Silent.Round(time.Second)))
+	case stalled >= jobs.StalledTooLong:
+		return server.NotReadyError(fmt.Sprintf("deliveries are due and this node has begun no attempt for %s; restart it", stalled))
 	}
 	return nil
 }

@@ -46,21 +46,23 @@ func TestReadyJudgesWhatWasFound(t *testing.T) {
 	require.ErrorContains(t, (&app{}).isReady(t.Context()), "starting or stopping")
 	worker, api := &app{engine: &jobs.Engine{}}, &app{}
 	fit := store.Readiness{KeyKnown: true, PartitionsToday: true, Registered: true, Silent: 29 * time.Second}
-	require.NoError(t, worker.missing(fit))
-	require.NoError(t, api.missing(store.Readiness{KeyKnown: true, PartitionsToday: true}))
+	require.NoError(t, worker.missing(fit, 59*time.Second))
+	require.NoError(t, api.missing(store.Readiness{KeyKnown: true, PartitionsToday: true}, 0))
+	require.ErrorContains(t, worker.missing(fit, time.Minute), "deliveries are due and this node has begun no attempt for 1m0s")
 	for _, row := range []struct {
 		says   string
 		breaks func(*store.Readiness)
 		both   bool // of a node that delivers nothing, too
 	}{
 		{"another encryption key", func(r *store.Readiness) { r.KeyKnown = false }, true},
+		{"the database's disk is full", func(r *store.Readiness) { r.DiskFull = true }, true},
 		{"no partition for today's events", func(r *store.Readiness) { r.PartitionsToday = false }, true},
 		{"not registered", func(r *store.Readiness) { r.Registered = false }, false},
 		{"wrote its last heartbeat 31s ago", func(r *store.Readiness) { r.Silent = 31 * time.Second }, false},
 	} {
 		lacks := fit
 		row.breaks(&lacks)
-		require.ErrorContains(t, worker.missing(lacks), row.says)
-		require.Equal(t, row.both, api.missing(lacks) != nil, row.says)
+		require.ErrorContains(t, worker.missing(lacks, 0), row.says)
+		require.Equal(t, row.both, api.missing(lacks, 0) != nil, row.says)
 	}
 }

@@ -1,0 +1,66 @@
+package jobs
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"postrider/store"
+)
+
+const (
+	// stallInterval is how often an engine checks that it makes progress.
+	stallInterval = 5 * time.Second
+	// StalledTooLong is from when on a node that makes no progress is not ready: longer than a restart of the database takes.
+	StalledTooLong = time.Minute
+)
+
+// progress is what an engine does: attempts that it has begun, and how many of them have not ended.
+type progress struct{ begun, inFlight atomic.Int64 }
+
+func (p *progress) begin() (end func()) {
+	p.begun.Add(1)
+	p.inFlight.Add(1)
+	return func() { p.inFlight.Add(-1) }
+}
+
+// stallWatch counts the checks in a row that found deliveries due and an engine that does nothing. Checks are counted and not
+// seconds: a process that was suspended has no stall.
+type stallWatch struct{ begun, idle int64 }
+
+// moves reports whether attempts are in flight, or were begun since the last check.
+func (w *stallWatch) moves(p *progress) bool {
+	begun := p.begun.Load()
+	moved := begun != w.begun || p.inFlight.Load() > 0
+	w.begun = begun
+	return moved
+}
+
+// watchStall checks that this node begins attempts when some are due. On hold, nothing is due.
+func (e *Engine) watchStall(ctx context.Context) {
+	watch, interval := stallWatch{}, e.options.stallInterval
+	e.every(ctx, interval, "checking for progress", func(ctx context.Context) error {
+		if watch.moves(&e.progress) {
+			watch.idle = 0
+		} else {
+			overdue := len(e.hands.jobs()) > 0 // handed over and never begun: a job in the database is that of another node then
+			if !overdue {
+				var err error
+				if overdue, err = store.Overdue(ctx, e.store.Pool()); err != nil {
+					return err
+				}
+			}
+			if watch.idle++; !overdue {
+				watch.idle = 0
+			}
+		}
+		stalled := time.Duration(watch.idle) * interval
+		if before := time.Duration(e.stalled.Swap(int64(stalled))); stalled >= StalledTooLong && before < StalledTooLong {
+			e.log.Error("deliveries are due and this node begins no attempt; restart it", "for", stalled)
+		}
+		return nil
+	})
+}
+
+// Stalled is for how long this node has begun no attempt while deliveries were due; 0 when none are, or attempts are in flight.
+func (e *Engine) Stalled() time.Duration { return time.Duration(e.stalled.Load()) }

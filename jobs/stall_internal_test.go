@@ -1,0 +1,26 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// CheckProgressEvery has tests see a stall in a moment.
+func (o *Options) CheckProgressEvery(interval time.Duration) { o.stallInterval = interval }
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var p progress
+	var w stallWatch
+	require.False(t, w.moves(&p), "nothing happens")
+	end := p.begin()
+	require.True(t, w.moves(&p), "an attempt was begun")
+	require.True(t, w.moves(&p), "it is in flight")
+	end()
+	require.False(t, w.moves(&p))
+	p.begin()()
+	require.True(t, w.moves(&p), "an attempt was begun and has ended since the last check")
+	require.False(t, w.moves(&p))
+}
