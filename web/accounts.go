@@ -17,11 +17,37 @@ import (
 type accountView struct {
 	Session *store.Session // nil where nobody has to sign in
 	Least   int
+	Keys    []store.APIKey // personal keys that work
+	Roles   []store.Role   // those that a personal key may have
+	Made    *store.APIKey  // with its secret, which is shown once
+	Secret  string
+	Machine string // as it was typed, if it was rejected
 }
 
 func (p *pages) account(c echo.Context) error {
+	return p.showAccount(c, nil, "")
+}
+
+func (p *pages) showAccount(c echo.Context, made *store.APIKey, secret string) error {
 	session, _ := c.Get(sessionKey).(*store.Session)
-	return p.show(c, "account", "Your account", false, accountView{Session: session, Least: store.MinPassword})
+	view := accountView{Session: session, Least: store.MinPassword, Made: made, Secret: secret}
+	if session != nil {
+		ctx, cancel := pageContext(c)
+		defer cancel()
+		var err error
+		if view.Keys, err = p.store.Access().PersonalKeys(ctx, session.User); err != nil {
+			return err
+		}
+		for _, choice := range roleChoices {
+			if session.Role.Allows(choice.Role) {
+				view.Roles = append([]store.Role{choice.Role}, view.Roles...)
+			}
+		}
+		if made == nil {
+			view.Machine = c.FormValue("machine")
+		}
+	}
+	return p.show(c, "account", "Your account", false, view)
 }
 
 // errNoSession: a dashboard without a login has no accounts to change.

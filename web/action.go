@@ -70,6 +70,10 @@ func (p *pages) ownActions() map[string]echo.HandlerFunc {
 	return map[string]echo.HandlerFunc{
 		"/account/password":            p.accountDeed(p.changePassword, p.account),
 		"/account/sign-out-everywhere": p.accountDeed(p.signOutEverywhere, p.account),
+		"/account/keys/create":         p.createPersonalKey,
+		"/account/keys/:key/revoke":    p.accountDeed(p.revokePersonalKey, p.account),
+		"/login/approve":               p.decideLogin("login-approved", p.approveLogin),
+		"/login/deny":                  p.decideLogin("login-denied", p.denyLogin),
 	}
 }
 
@@ -92,6 +96,8 @@ func doneText(done string) string {
 		"stopped":       "Stopped. What was done stays done.",
 		"over":          "It was over already.",
 
+		"login-approved":   "Approved. The computer gets its key.",
+		"login-denied":     "Denied. The computer gets no key.",
 		"signed-out":       "Signed out.",
 		"password-changed": "The password is changed. Sign in with the new one.",
 		"user-added":       "Added. Tell the person the password; it can be changed after signing in.",

@@ -77,7 +77,7 @@ var sections = map[string]string{
 	"topic-form": "/ui/topics", "topic-keys": "/ui/topics", "publish": "/ui/topics", "topic-delete": "/ui/topics", "subscription-form": "/ui/subscriptions", "subscription-topic": "/ui/subscriptions", "subscription-delete": "/ui/subscriptions",
 	"policy-form": "/ui/policies", "policy-delete": "/ui/policies",
 	"jobs": "/ui/jobs", "storage": "/ui/storage", "audit": "/ui/audit",
-	"account": "/ui/account", "users": "/ui/users", "api-keys": "/ui/api-keys",
+	"account": "/ui/account", "login": "/ui/account", "users": "/ui/users", "api-keys": "/ui/api-keys",
 }
 
 // show answers with a page. A list that a person has leafed through stands still, and so does what is over.

@@ -39,6 +39,7 @@ type pages struct {
 	store     *store.Store
 	api       http.Handler
 	bootstrap *bootstrap
+	codes     *wrongCodes
 	log       *slog.Logger
 	now       func() time.Time
 	retention store.Retention
@@ -66,7 +67,7 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
 	}
-	p := &pages{store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
+	p := &pages{store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
@@ -157,6 +158,7 @@ func (p *pages) routes() map[string]echo.HandlerFunc {
 		"/storage":                            p.storage,
 		"/audit":                              p.audit,
 		"/account":                            p.account,
+		"/login":                              p.loginPage,
 	}
 }
 

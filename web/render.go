@@ -23,7 +23,7 @@ var views = map[string]any{
 	"operations": operationsView{}, "operation": operationView{},
 	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{}, "policies": policiesView{},
 	"jobs": jobsView{}, "storage": storageView{}, "audit": auditView{},
-	"sign-in": signInView{}, "account": accountView{}, "users": usersView{}, "api-keys": apiKeysView{},
+	"sign-in": signInView{}, "account": accountView{}, "login": loginView{}, "users": usersView{}, "api-keys": apiKeysView{},
 	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{}, "policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{}, "topic-delete": deletionView{}, "policy-delete": deletionView{},
 	"error": errorView{},
 }

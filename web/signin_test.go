@@ -231,6 +231,7 @@ func TestRolesOfPagesAndForms(t *testing.T) {
 		switch {
 		case begins(route.Path, admins), formPath.MatchString(route.Path):
 			needed = store.RoleAdmin
+		case begins(route.Path, []string{"/ui/login"}): // everyone who has signed in approves their own logins
 		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
 			needed = store.RoleOperator
 		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):

@@ -1,0 +1,123 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// login begins one of postrider login, from 192.0.2.9.
+func (b *bundle) login(t *testing.T, role store.Role) (secret, code string) {
+	t.Helper()
+	ctx := store.WithActor(t.Context(), store.Actor{Address: "192.0.2.9"})
+	secret, l, err := b.store.Access().BeginLogin(ctx, store.PersonalKeySpec{Machine: "annas-<b>laptop", Role: role})
+	require.NoError(t, err)
+	return secret, l.UserCode
+}
+
+func (b *bundle) decide(how, code string, in ...func(*http.Request)) *httptest.ResponseRecorder {
+	return b.post("/ui/login/"+how, url.Values{"code": {code}}, in...)
+}
+
+func TestLoginIsApprovedOrDenied(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	secret, code := b.login(t, store.RoleAdmin)
+	page := "/ui/login?code=" + code
+	require.Equal(t, "/ui/sign-in?to="+url.QueryEscape(page), b.ask(http.MethodGet, page).Header().Get("Location"))
+	ann := b.as(t, "ann", store.RoleViewer)
+	shown := b.ask(http.MethodGet, page, ann)
+	require.Equal(t, http.StatusOK, shown.Code)
+	says := []string{code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours"}
+	for _, says := range says {
+		require.Contains(t, shown.Body.String(), says)
+	}
+	require.NotContains(t, shown.Body.String(), secret[:12])
+
+	foreign := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
+	require.Equal(t, http.StatusForbidden, b.decide("approve", code, ann, foreign).Code)
+	require.Equal(t, http.StatusUnauthorized, b.decide("approve", code).Code, "no session")
+	_, err := b.store.Access().APIKeyOf(t.Context(), secret)
+	require.ErrorIs(t, err, store.ErrWrongCredentials)
+
+	approved := b.decide("approve", code, ann)
+	require.Equal(t, "/ui/login?done=login-approved", approved.Header().Get("Location"))
+	after := b.ask(http.MethodGet, "/ui/login?done=login-approved", ann)
+	require.Contains(t, after.Body.String(), "You can close this page")
+	key, err := b.store.Access().APIKeyOf(t.Context(), secret)
+	require.NoError(t, err)
+	require.Equal(t, store.RoleViewer, key.Actor("").Role)
+	require.Equal(t, "user:ann 192.0.2.1 annas-<b>laptop 192.0.2.9", b.value(t, `SELECT concat_ws(' ', actor, address,
+		details->>'machine', details->>'requestedFrom') FROM postrider.audit WHERE action = 'login_approved'`))
+	require.Equal(t, http.StatusNotFound, b.decide("deny", code, ann).Code, "it is decided")
+
+	secret, code = b.login(t, "")
+	require.Equal(t, "/ui/login?done=login-denied", b.decide("deny", code, ann).Header().Get("Location"))
+	l, _, err := b.store.Access().LoginOf(t.Context(), secret)
+	require.NoError(t, err)
+	require.Equal(t, store.LoginDenied, l.State)
+	require.Contains(t, b.ask(http.MethodGet, "/ui/login", ann).Body.String(), `name="code"`)
+
+	root := b.as(t, "root", store.RoleAdmin)
+	keys := b.ask(http.MethodGet, "/ui/api-keys", root).Body.String()
+	require.Contains(t, keys, "personal key of ann")
+	require.Contains(t, keys, "for annas-&lt;b&gt;laptop")
+}
+
+func TestWrongCodesOfLogins(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	ann, bob := b.as(t, "ann", store.RoleViewer), b.as(t, "bob", store.RoleViewer)
+	_, code := b.login(t, "")
+	for range 5 {
+		wrong := b.ask(http.MethodGet, "/ui/login?code=BBBB-BBBB", ann)
+		require.Equal(t, http.StatusNotFound, wrong.Code)
+		require.Contains(t, wrong.Body.String(), "No login waits under this code")
+		require.Equal(t, http.StatusNotFound, b.decide("approve", "", ann).Code)
+	}
+	require.Equal(t, http.StatusTooManyRequests, b.ask(http.MethodGet, "/ui/login?code="+code, ann).Code)
+	require.Equal(t, http.StatusTooManyRequests, b.decide("approve", code, ann).Code)
+	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/login?code="+code, bob).Code)
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.login_requests SET expires_at = now()")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, b.decide("approve", code, bob).Code, "it has expired")
+
+	open := setup(t)
+	require.Contains(t, open.ask(http.MethodGet, "/ui/login").Body.String(), "No user signs in here")
+	require.Equal(t, http.StatusConflict, open.decide("approve", code).Code)
+}
+
+func TestPersonalKeysOfTheAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	ann, bob := b.as(t, "ann", store.RoleOperator), b.as(t, "bob", store.RoleAdmin)
+	form := b.ask(http.MethodGet, "/ui/account", ann).Body.String()
+	require.Contains(t, form, `<option value="operator">`)
+	require.NotContains(t, form, `<option value="admin">`)
+	create := func(machine, role string) *httptest.ResponseRecorder {
+		return b.post("/ui/account/keys/create", url.Values{"machine": {machine}, "role": {role}}, ann)
+	}
+	rejected := create("", "operator")
+	require.Equal(t, http.StatusBadRequest, rejected.Code)
+	require.Contains(t, rejected.Body.String(), "machine must be 1 to 100 printable characters")
+	require.Equal(t, http.StatusBadRequest, create("jump-host", "king").Code)
+	made := create("jump-host", "admin")
+	require.Equal(t, http.StatusOK, made.Code)
+	secret := "prk_" + between(made.Body.String(), "prk_", "<")
+	key, err := b.store.Access().APIKeyOf(t.Context(), secret)
+	require.NoError(t, err)
+	require.Equal(t, store.RoleOperator, key.Actor("").Role, "no more than its owner")
+	listed := b.ask(http.MethodGet, "/ui/account", ann).Body.String()
+	require.Contains(t, listed, "jump-host")
+	require.NotContains(t, listed, secret)
+	revoke := "/ui/account/keys/" + key.Name + "/revoke"
+	require.Equal(t, http.StatusNotFound, b.post(revoke, nil, bob).Code)
+	require.Equal(t, "/ui/account?done=key-revoked", b.post(revoke, nil, ann).Header().Get("Location"))
+	_, err = b.store.Access().APIKeyOf(t.Context(), secret)
+	require.ErrorIs(t, err, store.ErrWrongCredentials)
+}
