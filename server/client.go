@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/store"
 )
 
 // ForwardedHeader is the header in which the proxies before this service say whom a request came from. Only one is believed: of the
@@ -23,17 +25,63 @@ const (
 // maxHops bounds how far a header is read back: each trusted proxy is one hop.
 const maxHops = 32
 
-// knowClient puts the client's address in the place of the last proxy's, for everything after it: the audit, the log, the limits.
+// forwardedHeaders are all headers in which proxies report a client's address, scheme and host.
+var forwardedHeaders = []string{
+	string(XForwardedFor), string(Forwarded), "X-Forwarded-Host", "X-Real-Ip",
+	echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXForwardedSsl, echo.HeaderXUrlScheme,
+}
+
+// knowClient puts the client's address in the place of the last proxy's, for everything after it: the audit, the log, the
+// limits. It removes what a peer that is no trusted proxy says of address, scheme and host, so that no later code can
+// believe it. Requests of the dashboard within the process passed here before.
 func (s *Server) knowClient(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-			if client := clientOf(at.Addr(), r.Header, s.options.ForwardedHeader, s.options.TrustedProxies); client != at.Addr() {
-				r.RemoteAddr = netip.AddrPortFrom(client, 0).String()
-			}
+		if store.ActorOf(r.Context()).Role != "" {
+			return next(c)
+		}
+		at, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !isTrusted(at.Addr().Unmap().WithZone(""), s.options.TrustedProxies) {
+			dropForwarded(r.Header)
+			return next(c)
+		}
+		client := clientOf(at.Addr(), r.Header, s.options.ForwardedHeader, s.options.TrustedProxies)
+		if client != at.Addr() {
+			r.RemoteAddr = netip.AddrPortFrom(client, 0).String()
+		}
+		if s.options.ForwardedHeader == Forwarded { // the proxies write this one, so the others are the client's
+			scheme := member(lastHop(r.Header), "proto")
+			dropForwarded(r.Header)
+			r.Header.Set(echo.HeaderXForwardedProto, scheme)
 		}
 		return next(c)
 	}
+}
+
+// schemeOf believes a trusted proxy; what others say was removed, see knowClient.
+func schemeOf(r *http.Request) string {
+	h := r.Header
+	for _, name := range []string{echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXUrlScheme} {
+		if strings.EqualFold(h.Get(name), "https") {
+			return "https"
+		}
+	}
+	if r.TLS != nil || strings.EqualFold(h.Get(echo.HeaderXForwardedSsl), "on") {
+		return "https"
+	}
+	return "http"
+}
+
+func dropForwarded(header http.Header) {
+	for _, name := range forwardedHeaders {
+		delete(header, name)
+	}
+}
+
+// lastHop is what the proxy before this service has written into Forwarded.
+func lastHop(header http.Header) string {
+	values := strings.Join(header.Values(string(Forwarded)), ",")
+	return values[strings.LastIndexByte(values, ',')+1:]
 }
 
 // clientOf is the last address on a request's way that is no trusted proxy's. Each proxy has written down whom it was called by, at
@@ -66,7 +114,7 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 func hopAddress(hop string, name ForwardedHeader) (netip.Addr, bool) {
 	hop = strings.TrimSpace(hop)
 	if name == Forwarded {
-		hop = forMember(hop)
+		hop = member(hop, "for")
 	}
 	if host, _, err := net.SplitHostPort(hop); err == nil {
 		hop = host
@@ -75,9 +123,10 @@ func hopAddress(hop string, name ForwardedHeader) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-func forMember(hop string) string {
-	for member := range strings.SplitSeq(hop, ";") {
-		if name, value, found := strings.Cut(strings.TrimSpace(member), "="); found && strings.EqualFold(name, "for") {
+// member reads for= or proto= of one hop of Forwarded.
+func member(hop, wanted string) string {
+	for part := range strings.SplitSeq(hop, ";") {
+		if name, value, found := strings.Cut(strings.TrimSpace(part), "="); found && strings.EqualFold(name, wanted) {
 			return strings.Trim(value, `"`)
 		}
 	}

@@ -168,12 +168,12 @@ func (c *credential) opens(t *store.Topic) bool {
 func (c *credential) refusal() error {
 	if c.token != nil {
 		return unauthorized("the shared access signature is not by an access key of this topic: s must be the HMAC-SHA256 of all that comes before &s=, " +
-			"as it is sent, with the bytes that the key is base64 of")
+			"as it is sent, with the bytes that the key is base64 of; or the topic does not exist")
 	}
 	if c.apiKey != "" {
 		return unauthorized(noSuchAPIKey)
 	}
-	return unauthorized("the access key is not one of this topic's")
+	return unauthorized("the access key is not one of this topic's, or the topic does not exist")
 }
 
 // authorization reads Authorization. The scheme's case does not matter (RFC 9110, section 11.1).

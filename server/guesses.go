@@ -17,13 +17,14 @@ var (
 	wrongByTopic   = policy.Bucket{Burst: 300, Every: 100 * time.Millisecond}
 )
 
-// mostRemembered bounds the memory of right credentials, about a MB; the buckets have bounds of their own.
+// mostRemembered bounds the memory of right credentials, about two MB; the buckets have bounds of their own.
 const mostRemembered = policy.MostBuckets
 
 // guesses remembers who showed wrong credentials, on this node, and which credentials were right lately.
 //
-// Publishers behind one proxy share an address. One of them that still has the old key must not shut out the others: a credential
-// that was right once is let through, to be checked as ever.
+// Publishers behind one proxy share an address. One of them that still has the old key must not shut out the others: a
+// credential that was right from this address is let through, to be checked as ever. One that was right from elsewhere is
+// not: a slowed address would otherwise test guesses at any speed against the credentials that others use.
 type guesses struct {
 	mu        sync.RWMutex
 	addresses *policy.Buckets[netip.Prefix]
@@ -32,6 +33,7 @@ type guesses struct {
 }
 
 type rightOnce struct {
+	from       netip.Prefix
 	topic      string
 	credential digest
 }
@@ -48,7 +50,7 @@ func (g *guesses) wait(from netip.Prefix, topic string, credential digest, now t
 	if wait == 0 {
 		return 0
 	}
-	if _, known := g.right[rightOnce{topic, credential}]; known {
+	if _, known := g.right[rightOnce{from, topic, credential}]; known {
 		return 0
 	}
 	return wait
@@ -65,8 +67,8 @@ func (g *guesses) wrong(from netip.Prefix, topic string, now time.Time) time.Dur
 }
 
 // opened notes a right credential.
-func (g *guesses) opened(topic string, credential digest) {
-	key := rightOnce{topic, credential}
+func (g *guesses) opened(from netip.Prefix, topic string, credential digest) {
+	key := rightOnce{from, topic, credential}
 	g.mu.RLock()
 	_, known := g.right[key]
 	g.mu.RUnlock()

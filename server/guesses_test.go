@@ -15,7 +15,7 @@ func TestGuesses(t *testing.T) {
 	g := newGuesses()
 	bad, good := sender("203.0.113.7:1234"), sender("203.0.113.8:1234")
 	seen, unseen := digestOf("seen"), digestOf("unseen")
-	g.opened("orders", seen)
+	g.opened(bad, "orders", seen)
 	for range wrongByAddress.Burst {
 		require.Zero(t, g.wait(bad, "orders", unseen, now))
 		require.Zero(t, g.wrong(bad, "orders", now))
@@ -23,6 +23,8 @@ func TestGuesses(t *testing.T) {
 	require.Equal(t, time.Second, g.wait(bad, "orders", unseen, now))
 	require.Zero(t, g.wait(bad, "orders", seen, now), "it was right before: who shares a proxy with a guesser goes on")
 	require.Equal(t, time.Second, g.wait(bad, "parcels", seen, now), "but not for another topic")
+	g.opened(good, "orders", unseen)
+	require.Equal(t, time.Second, g.wait(bad, "orders", unseen, now), "right from another address: guessing goes no faster for that")
 	require.Zero(t, g.wait(good, "orders", unseen, now))
 	require.Zero(t, g.wait(bad, "orders", unseen, now.Add(time.Second)))
 
@@ -41,7 +43,7 @@ func TestGuessesAreForgotten(t *testing.T) {
 	for i := range mostRemembered + 100 {
 		from := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		g.wrong(from, strconv.Itoa(i), now)
-		g.opened(strconv.Itoa(i), digestOf(strconv.Itoa(i)))
+		g.opened(from, strconv.Itoa(i), digestOf(strconv.Itoa(i)))
 	}
 	require.Equal(t, mostRemembered, g.addresses.Len())
 	require.Equal(t, mostRemembered, g.topics.Len())

@@ -37,7 +37,7 @@ func TestTopicRoundTrip(t *testing.T) {
 	require.Empty(t, gone.body)
 	b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(404, "NotFound")
 	b.manage(http.MethodGet, "/v1/topics/orders", "").refused(404, "NotFound")
-	b.publish("orders", made["key1"].(string), "["+gridEvent("1")+"]").refused(404, "NotFound")
+	b.publish("orders", made["key1"].(string), "["+gridEvent("1")+"]").refused(401, "Unauthorized")
 }
 
 func TestTopicDefaults(t *testing.T) {

@@ -45,7 +45,7 @@ func TestPublishByTheWrongDoor(t *testing.T) {
 	require.Contains(t, send("/topics/shop:publish?api-version=2018-01-01", namespace, structured).refused(400, "InvalidRequest").Message, "2023-11-01 or 2024-06-01")
 	send("/topics/shop:receive", namespace, structured).refused(404, "NotFound")
 	send("/topics/shop", namespace, structured).refused(404, "NotFound")
-	send("/topics/nothing:publish", namespace, structured).refused(404, "NotFound")
+	send("/topics/nothing:publish", namespace, structured).refused(401, "Unauthorized")
 	send("/topics/shop:publish", basic, structured).refused(401, "Unauthorized")
 	send("/topics/cloud:publish", namespace, structured).refused(401, "Unauthorized")
 	b.send(http.MethodPost, "/topics/shop:publish", cloudEvent("1"), "Content-Type", structured).refused(401, "Unauthorized")

@@ -59,7 +59,7 @@ func (s *Server) who(c echo.Context) (store.Actor, error) {
 		return who, s.guessed(from, managing, "for this API", unauthorized(refusal))
 	}
 	if err == nil {
-		s.guesses.opened(managing, shown)
+		s.guesses.opened(from, managing, shown)
 	}
 	return who, err
 }

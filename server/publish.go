@@ -101,7 +101,7 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 		return s.notOpened(from, topic, &credential, err)
 	}
 	if !credential.person {
-		s.guesses.opened(topic, credential.digest)
+		s.guesses.opened(from, topic, credential.digest)
 	}
 	took := time.Since(began)
 	s.stats.stored(topic, receipt, took)

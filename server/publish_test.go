@@ -119,8 +119,9 @@ func TestPublishCredentials(t *testing.T) {
 		"an empty bearer":                        {"orders", []string{"Authorization", "Bearer "}, 401},
 		"none":                                   {"orders", nil, 401},
 		"none, on a topic that is not there":     {"nothing", nil, 401},
-		"any, on a topic that is not there":      {"nothing", []string{"aeg-sas-key", "any"}, 404},
-		"any, on a name that cannot be":          {"%00%ff", []string{"aeg-sas-key", "any"}, 404},
+		"any, on a topic that is not there":      {"nothing", []string{"aeg-sas-key", "any"}, 401},
+		"admin, on a topic that is not there":    {"nothing", []string{"Authorization", "Bearer " + adminToken}, 404},
+		"any, on a name that cannot be":          {"%00%ff", []string{"aeg-sas-key", "any"}, 401},
 		"key1, the name encoded more than needs": {"%6Frders", []string{"aeg-sas-key", key1}, 200},
 		"the well-known key of dev":              {"made-by-dev", []string{"aeg-sas-key", devKey}, 401},
 	} {
@@ -380,7 +381,7 @@ func TestPublishSeesOtherNodes(t *testing.T) {
 
 	require.NoError(t, other.DeleteSubscription(t.Context(), "elsewhere", "late"))
 	require.NoError(t, other.DeleteTopic(t.Context(), "elsewhere"))
-	b.publish("elsewhere", keys.Key1, "["+gridEvent("3")+"]").refused(404, "NotFound")
+	b.publish("elsewhere", keys.Key1, "["+gridEvent("3")+"]").refused(401, "Unauthorized")
 }
 
 // Many publishers at once share pooled buffers: each must find its own bytes stored.

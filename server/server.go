@@ -150,12 +150,10 @@ func (s *Server) setUp() {
 	e.Logger.SetOutput(io.Discard) // everything worth a line goes to slog
 	// Without this, echo believes an X-Forwarded-For that anybody may send.
 	e.IPExtractor = echo.ExtractIPDirect()
+	e.SchemeExtractor = schemeOf
 	e.Binder = strictBinder{}
 	e.HTTPErrorHandler = s.answerError
-	e.Pre(s.counted)
-	if len(s.options.TrustedProxies) > 0 {
-		e.Pre(s.knowClient)
-	}
+	e.Pre(s.counted, s.knowClient)
 	e.Pre(s.recoverAndLog, guarded, notStored)
 	if s.options.LocalHostOnly {
 		e.Pre(localHostOnly)

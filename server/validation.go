@@ -31,7 +31,7 @@ func (s *Server) knowBase(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 	return func(c echo.Context, request any) (any, error) {
 		base := s.options.PublicURL
 		if base == "" {
-			base = (&url.URL{Scheme: schemeOf(c), Host: c.Request().Host}).String()
+			base = (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
 		}
 		c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), publicBase{}, base)))
 		return next(c, request)
@@ -41,14 +41,6 @@ func (s *Server) knowBase(next StrictHandlerFunc, _ string) StrictHandlerFunc {
 func baseOf(ctx context.Context) string {
 	base, _ := ctx.Value(publicBase{}).(string)
 	return base
-}
-
-// schemeOf believes a proxy: the request comes from an administrator.
-func schemeOf(c echo.Context) string {
-	if c.Scheme() == "https" {
-		return "https"
-	}
-	return "http"
 }
 
 // endpointValidation is the setting as stated, or its default for this endpoint.

@@ -18,7 +18,7 @@ type Publication struct {
 	// Topic is the name of the topic.
 	Topic string
 	// Authorize is asked with the topic as the filters see it, again whenever the catalogue turns out to have moved;
-	// nil allows.
+	// nil allows. For a topic that does not exist it is asked with one that no access key opens.
 	Authorize func(*Topic) bool
 	// Parse makes the events in the topic's input schema. It is asked once.
 	Parse func(*Topic) ([]event.Event, error)
@@ -121,6 +121,9 @@ func (s *Store) admit(ctx context.Context, req *publishRequest) error {
 
 func (req *publishRequest) admittedBy(c *Catalogue) error {
 	topic, ok := c.Topic(req.Topic)
+	if !ok && req.Authorize != nil && !req.Authorize(noTopic()) {
+		return ErrUnauthorized
+	}
 	if !ok {
 		return fmt.Errorf("topic %q: %w", req.Topic, ErrNotFound)
 	}

@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/policy"
 	"postrider/store"
 )
 
@@ -128,30 +126,40 @@ func (p *pages) signOut(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, "/ui/sign-in?done=signed-out")
 }
 
-// bootstrap guards the form that makes the first admin: whoever holds the admin token may, once.
+// bootstrap guards the form that makes the first admin: whoever holds the admin token may, once. The right token is
+// accepted at once, however many wrong ones others send: it has 32 characters or more, so nothing is gained by guessing.
 type bootstrap struct {
-	want  [sha256.Size]byte
-	mu    sync.Mutex
-	wrong time.Time // when the bucket of wrong tokens is full again
+	want    [sha256.Size]byte
+	waiting chan struct{} // holds the wrong tokens whose response is delayed
 }
 
-// wrongTokens is how many wrong admin tokens the sign-in page looks at before it slows down, whoever sends them.
-var wrongTokens = policy.Bucket{Burst: 10, Every: time.Second}
+// wrongTokenDelay is how long the response to a wrong admin token takes; beyond wrongTokensAtOnce of them, the others are
+// answered 429 at once.
+const (
+	wrongTokenDelay   = time.Second
+	wrongTokensAtOnce = 10
+)
 
-func newBootstrap(token string) *bootstrap { return &bootstrap{want: sha256.Sum256([]byte(token))} }
+func newBootstrap(token string) *bootstrap {
+	return &bootstrap{want: sha256.Sum256([]byte(token)), waiting: make(chan struct{}, wrongTokensAtOnce)}
+}
 
 // admits compares hashes, which have one length: the time it takes tells neither how much of a guess is right nor how long the token is.
-func (b *bootstrap) admits(guess string, now time.Time) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if wait := wrongTokens.Wait(b.wrong, now); wait > 0 {
-		return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong tokens. Try again in a few seconds."}
-	}
+func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	got := sha256.Sum256([]byte(guess))
 	if subtle.ConstantTimeCompare(b.want[:], got[:]) == 1 {
 		return nil
 	}
-	b.wrong = wrongTokens.Take(b.wrong, now)
+	select {
+	case b.waiting <- struct{}{}:
+		defer func() { <-b.waiting }()
+	default:
+		return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong tokens. Try again in a few seconds."}
+	}
+	select {
+	case <-time.After(wrongTokenDelay):
+	case <-ctx.Done():
+	}
 	return &refusedError{status: http.StatusUnauthorized, text: "That is not the admin token. It is POSTRIDER_ADMIN_TOKEN, or what the server printed once when it started without one."}
 }
 
@@ -159,7 +167,7 @@ func (b *bootstrap) admits(guess string, now time.Time) error {
 func (p *pages) firstAdmin(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	err := p.bootstrap.admits(c.FormValue("token"), p.now())
+	err := p.bootstrap.admits(ctx, c.FormValue("token"))
 	if err == nil && c.FormValue("password") != c.FormValue("again") {
 		err = wrongForm("the two passwords differ.")
 	}

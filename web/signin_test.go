@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,10 +89,37 @@ func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
 func TestWrongAdminTokensAreSlowedDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	for range 10 {
-		require.Equal(t, http.StatusUnauthorized, b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code)
+	answers := make(chan int, 40)
+	began := time.Now()
+	for range cap(answers) {
+		go func() { answers <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
 	}
-	require.Equal(t, http.StatusTooManyRequests, b.post("/ui/first-admin", url.Values{"token": {token}}).Code)
+	slowed := 0
+	for range cap(answers) {
+		code := <-answers
+		require.Contains(t, []int{http.StatusUnauthorized, http.StatusTooManyRequests}, code)
+		if code == http.StatusTooManyRequests {
+			slowed++
+		}
+	}
+	require.Positive(t, slowed)
+	require.GreaterOrEqual(t, time.Since(began), time.Second)
+}
+
+// What strangers send keeps nobody out who has the token: it is accepted while their wrong ones are still delayed.
+func TestWrongAdminTokensLockNoOperatorOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, closed)
+	strangers := make(chan int, 60)
+	for range cap(strangers) {
+		go func() { strangers <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
+	}
+	require.Equal(t, http.StatusTooManyRequests, <-strangers, "the others wait, or are answered the same")
+	form := url.Values{"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}}
+	require.Equal(t, http.StatusSeeOther, b.post("/ui/first-admin", form).Code)
+	for range cap(strangers) - 1 {
+		<-strangers
+	}
 }
 
 func TestSessions(t *testing.T) {
