@@ -89,7 +89,7 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 		req.Header.Set("User-Agent", c.userAgent)
 	}
 	resp, err := c.transports.roundTrip(req, k.by)
-	a.duration, a.timings = k.elapsed(), k.watch.read()
+	a.timings, a.duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
 	if err != nil {
 		if c.requests.Err() != nil {
 			return a, errInterrupted
@@ -162,13 +162,15 @@ func errorKind(ctx context.Context, err error) policy.ErrorKind {
 	}
 }
 
-// stopwatch takes a request's timings. It is locked, for a dial goes on by itself after its request was given another
-// connection or up: it still writes while the request's result is being recorded.
+// stopwatch takes the durations of a request's phases, which follow one another and so add up to the request's at most. It
+// is locked: a dial continues after its request was given another connection or has ended, and still writes while the
+// request's result is being recorded.
 type stopwatch struct {
 	started time.Time
 
 	mu                      sync.Mutex
 	dns, connect, handshake time.Time
+	ready                   time.Time // when the request had its connection; what a dial still does then is no phase of it
 	timings                 store.Timings
 }
 
@@ -184,21 +186,51 @@ func (s *stopwatch) begin(phase *time.Time) {
 	*phase = time.Now()
 }
 
+// end ends a phase of the dial. A connect to another address may still be open when the TLS handshake has begun: it is not
+// counted.
 func (s *stopwatch) end(took *time.Duration, phase *time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*took = time.Since(*phase)
+	if s.ready.IsZero() && (s.handshake.IsZero() || phase == &s.handshake) {
+		*took = time.Since(*phase)
+	}
+}
+
+// get begins again: the connection that the request had was found closed.
+func (s *stopwatch) get() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dns, s.connect, s.handshake, s.ready, s.timings = time.Time{}, time.Time{}, time.Time{}, time.Time{}, store.Timings{}
+}
+
+func (s *stopwatch) got(reused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = time.Now()
+	if reused {
+		s.timings = store.Timings{}
+	}
+}
+
+func (s *stopwatch) firstByte() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready.IsZero() {
+		s.timings.FirstByte = time.Since(s.ready)
+	}
 }
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
+		GetConn:              func(string) { s.get() },
+		GotConn:              func(c httptrace.GotConnInfo) { s.got(c.Reused) },
 		DNSStart:             func(httptrace.DNSStartInfo) { s.begin(&s.dns) },
 		DNSDone:              func(httptrace.DNSDoneInfo) { s.end(&s.timings.DNS, &s.dns) },
 		ConnectStart:         func(string, string) { s.begin(&s.connect) },
 		ConnectDone:          func(string, string, error) { s.end(&s.timings.Connect, &s.connect) },
 		TLSHandshakeStart:    func() { s.begin(&s.handshake) },
 		TLSHandshakeDone:     func(tls.ConnectionState, error) { s.end(&s.timings.TLS, &s.handshake) },
-		GotFirstResponseByte: func() { s.end(&s.timings.FirstByte, &s.started) },
+		GotFirstResponseByte: s.firstByte,
 	}
 }
 

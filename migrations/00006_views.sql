@@ -226,10 +226,12 @@ COMMENT ON COLUMN postrider.backlogs.subscription_id IS 'Id of the event subscri
 
 CREATE VIEW postrider.delivery_attempts AS
 SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
-       a.duration_us / 1000.0 AS duration_ms, a.dns_us / 1000.0 AS dns_ms, a.connect_us / 1000.0 AS connect_ms, a.tls_us / 1000.0 AS tls_ms, a.first_byte_us / 1000.0 AS first_byte_ms,
+       round(a.duration_us / 1000.0, 3) AS duration_ms, round(a.dns_us / 1000.0, 3) AS dns_ms,
+       round(a.connect_us / 1000.0, 3) AS connect_ms, round(a.tls_us / 1000.0, 3) AS tls_ms,
+       round(a.first_byte_us / 1000.0, 3) AS first_byte_ms,
        a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late,
        postrider.try_text(a.response_headers) AS response_headers, postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day,
-       postrider_internal.seconds(a.started_at - a.due_at) * 1000 AS waited_ms, a.subscription_id
+       round(extract(epoch FROM a.started_at - a.due_at) * 1000, 3) AS waited_ms, a.subscription_id
   FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
@@ -242,11 +244,11 @@ COMMENT ON COLUMN postrider.delivery_attempts.number IS 'First attempt = 1; the 
 COMMENT ON COLUMN postrider.delivery_attempts.reruns IS 'How many times a crash interrupted this attempt before; such a request may have reached the endpoint.';
 COMMENT ON COLUMN postrider.delivery_attempts.due_at IS 'When its turn had come; hold says what it then waited for.';
 COMMENT ON COLUMN postrider.delivery_attempts.started_at IS 'When the request began (database time).';
-COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS 'Until the answer or the failure, milliseconds.';
-COMMENT ON COLUMN postrider.delivery_attempts.dns_ms IS 'Name resolution, milliseconds; NULL on a reused connection.';
-COMMENT ON COLUMN postrider.delivery_attempts.connect_ms IS 'TCP connect, milliseconds; NULL on a reused connection.';
-COMMENT ON COLUMN postrider.delivery_attempts.tls_ms IS 'TLS handshake, milliseconds; NULL on a reused connection or plain http.';
-COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS 'From the start to the first byte of the answer, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS 'From the start of the request to the response or the failure, milliseconds. The phases (dns_ms, connect_ms, tls_ms, first_byte_ms) add up to this at most.';
+COMMENT ON COLUMN postrider.delivery_attempts.dns_ms IS 'Duration of the name resolution, milliseconds; NULL on a reused connection.';
+COMMENT ON COLUMN postrider.delivery_attempts.connect_ms IS 'Duration of the TCP connect, milliseconds; NULL on a reused connection.';
+COMMENT ON COLUMN postrider.delivery_attempts.tls_ms IS 'Duration of the TLS handshake, milliseconds; NULL on a reused connection or plain http.';
+COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS 'Duration from the connection being ready to the first byte of the response, milliseconds; NULL without a response.';
 COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL when there was no answer.';
 COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'What the attempt came to, in Event Grid''s words.';
 COMMENT ON COLUMN postrider.delivery_attempts.error IS 'What went wrong below HTTP.';

@@ -79,7 +79,7 @@ COMMENT ON COLUMN postrider.handshakes.current IS 'Whether an event subscription
 
 CREATE VIEW postrider.handshake_steps AS
 SELECT h.id AS handshake_id, h.topic, h.subscription, s.at, s.sent, s.status, s.error,
-       postrider.try_text(s.answer) AS answer, s.verdict, s.duration_us / 1000.0 AS duration_ms, s.node
+       postrider.try_text(s.answer) AS answer, s.verdict, round(s.duration_us / 1000.0, 3) AS duration_ms, s.node
   FROM postrider_internal.handshake_steps s
   JOIN postrider_internal.handshakes h ON h.id = s.handshake_id;
 COMMENT ON VIEW postrider.handshake_steps IS 'What was sent in a handshake, what was answered, and what that was taken for.';

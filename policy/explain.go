@@ -67,7 +67,7 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	a := o.attempt(rules, published)
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
 	for why := "published"; a.Number <= maxExplained; a.Number++ {
-		seconds := a.ScheduledAt.Sub(published).Seconds()
+		seconds := a.ScheduledAt.Sub(published).Round(time.Microsecond).Seconds()
 		if v, ok := Due(p, a.OwedSince, a.ScheduledAt, limits, a.DeadLetter); !ok {
 			x.End = explainedEnd(seconds, v)
 			return x, nil

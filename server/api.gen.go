@@ -1180,25 +1180,25 @@ type DeliveryAttempt struct {
 	// BatchId Batch that was sent; null for this event alone.
 	BatchId *int64 `json:"batchId"`
 
-	// ConnectMs TCP connect; null on a reused connection.
+	// ConnectMs Duration of the TCP connect; null on a reused connection.
 	ConnectMs *float64 `json:"connectMs"`
 
 	// DeliveryId Delivery that it was made for; null for a batch.
 	DeliveryId *int64 `json:"deliveryId"`
 
-	// DnsMs Name resolution; null on a reused connection.
+	// DnsMs Duration of the name resolution; null on a reused connection.
 	DnsMs *float64 `json:"dnsMs"`
 
 	// DueAt When its turn had come; hold says what it then waited for.
 	DueAt *time.Time `json:"dueAt"`
 
-	// DurationMs Until the answer or the failure, in milliseconds.
+	// DurationMs From the start of the request to the response or the failure, in milliseconds. The phases (dnsMs, connectMs, tlsMs, firstByteMs) add up to this at most.
 	DurationMs float64 `json:"durationMs"`
 
 	// Error What went wrong below HTTP; null where nothing did.
 	Error *string `json:"error"`
 
-	// FirstByteMs From the start to the first byte of the answer.
+	// FirstByteMs Duration from the connection being ready to the first byte of the response; null without a response.
 	FirstByteMs *float64 `json:"firstByteMs"`
 
 	// FloorMs Least delay that the status code asks for.
@@ -1249,7 +1249,7 @@ type DeliveryAttempt struct {
 	// StepMs Step of the retry schedule.
 	StepMs *int64 `json:"stepMs"`
 
-	// TlsMs TLS handshake; null on a reused connection or plain http.
+	// TlsMs Duration of the TLS handshake; null on a reused connection or plain http.
 	TlsMs *float64 `json:"tlsMs"`
 
 	// Verdict deliver, retry, dead_letter or drop; note: a late answer that changed nothing.

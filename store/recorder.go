@@ -53,7 +53,8 @@ type Result struct {
 	FailedEvents []uuid.UUID
 }
 
-// Timings are the phases of a request; zero where there was none, as on a reused connection.
+// Timings are the durations of a request's phases; zero where there was none, as on a reused connection. FirstByte is from the
+// moment the connection was ready.
 type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
 
 type recordRequest struct {

@@ -245,8 +245,8 @@ func phasesOf(a *store.AttemptLine, longest float64) []phase {
 		}
 	}
 	if a.FirstByteMs != nil {
-		add("first byte", "wait", max(0, *a.FirstByteMs-from))
-		if rest := a.DurationMs - *a.FirstByteMs; rest > 0 {
+		add("first byte", "wait", *a.FirstByteMs)
+		if rest := a.DurationMs - from; rest > 0 {
 			add("answer", "read", rest)
 		}
 	} else if rest := a.DurationMs - from; rest > 0 {

@@ -161,7 +161,7 @@ func TestSQLOfAFilterIsOneStatement(t *testing.T) {
 
 func TestPhasesFillTheAttempt(t *testing.T) {
 	t.Parallel()
-	phases := phasesOf(&store.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(40.0)}, 100)
+	phases := phasesOf(&store.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)}, 100)
 	require.Equal(t, []phase{
 		{"DNS", "phase-dns", "5.0 ms", "0.000%", "5.000%"},
 		{"connect", "phase-connect", "10 ms", "5.000%", "10.000%"},
