@@ -9,7 +9,8 @@ CREATE TABLE postrider_internal.audit (
     action       text NOT NULL,
     topic        text,
     subscription text,
-    details      jsonb NOT NULL DEFAULT '{}'
+    details      jsonb NOT NULL DEFAULT '{}',
+    changes      jsonb
 );
 CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
 
@@ -23,7 +24,7 @@ VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS 
 -- +goose StatementEnd
 
 CREATE VIEW postrider.audit AS
-SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details FROM postrider_internal.audit a;
+SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details, a.changes FROM postrider_internal.audit a;
 COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, who acted on deliveries, who was shown a secret, and who signed in. No secret is in it.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
@@ -33,6 +34,7 @@ COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, t
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL where the action is about none.';
 COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came, key with its scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), user with role and disabled where they differ now and password: true where it does, times (how many wrong passwords; without user for names that nobody has), sessions. Never a value that may be a secret, nor an erased subject.';
+COMMENT ON COLUMN postrider.audit.changes IS 'Of a changed topic, event subscription, retry policy, user or key: each setting that differs with its value before and after, {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret, and for a value of more than 4 KiB. Of what was created, old is null; of what was deleted, new is. NULL where no configuration changed.';
 
 -- +goose Down
 DROP VIEW postrider.audit;

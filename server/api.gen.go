@@ -725,6 +725,9 @@ type AuditEntry struct {
 	// AuditId Number of the entry; later ones are higher.
 	AuditId int64 `json:"auditId"`
 
+	// Changes Each setting that differs with its value before and after: {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret and for a value of more than 4 KiB. Null where no configuration changed.
+	Changes *json.RawMessage `json:"changes"`
+
 	// Details More about it; no secret is in it.
 	Details json.RawMessage `json:"details"`
 

@@ -47,8 +47,15 @@ func (m *management) ListAudit(ctx context.Context, r ListAuditRequestObject) (L
 // DescribeAudit is a row of the audit as the REST API and `audit list -o json` write it.
 func DescribeAudit(l *store.AuditLine) AuditEntry {
 	return AuditEntry{
-		AuditId: l.AuditID, At: l.At.UTC(), Actor: l.Actor, Address: l.Address, Action: l.Action, Topic: l.Topic, Subscription: l.Subscription, Details: json.RawMessage(l.Details),
+		AuditId: l.AuditID, At: l.At.UTC(), Actor: l.Actor, Address: l.Address, Action: l.Action, Topic: l.Topic, Subscription: l.Subscription, Details: json.RawMessage(l.Details), Changes: changesShown(l.Changes),
 	}
+}
+
+func changesShown(changes *string) *json.RawMessage {
+	if changes == nil {
+		return nil
+	}
+	return new(json.RawMessage(*changes))
 }
 
 // secrets writes a line at level info for each answer that holds secrets, without them.

@@ -124,7 +124,10 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 		if made.ExpiresAt != nil {
 			details["expiresAt"] = made.ExpiresAt.UTC().Format(time.RFC3339)
 		}
-		return audit(ctx, tx, auditEntry{action: auditKeyMade, topic: spec.Topic, details: details})
+		return audit(ctx, tx, auditEntry{
+			action: auditKeyMade, topic: spec.Topic, details: details,
+			changes: changes(nil, settings{"scope": spec.Scope, "expiresAt": details["expiresAt"], "state": "active"}),
+		})
 	})
 	if err != nil {
 		return "", nil, err
@@ -201,7 +204,10 @@ func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err 
 		var topic string
 		err := tx.QueryRow(ctx, revoke, name).Scan(&topic)
 		if err == nil {
-			err = audit(ctx, tx, auditEntry{action: auditKeyRevoked, topic: topic, details: map[string]any{"key": name}})
+			err = audit(ctx, tx, auditEntry{
+				action: auditKeyRevoked, topic: topic, details: map[string]any{"key": name},
+				changes: changes(settings{"state": "active"}, settings{"state": "revoked"}),
+			})
 		}
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err

@@ -1,11 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -107,22 +105,27 @@ type auditEntry struct {
 	action              auditAction
 	topic, subscription string // "" where the action is about none
 	details             map[string]any
+	// changes are the old and new values of a changed configuration, see changes(); nil where none changed.
+	changes map[string]any
 }
 
 // audit writes a row in the transaction of what it tells of.
 func audit(ctx context.Context, tx pgx.Tx, e auditEntry) error {
-	const insert = `INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
-		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'))`
-	var details *string
-	if e.details != nil {
-		text, err := json.Marshal(e.details)
+	const insert = `INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details, changes)
+		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'), $7::jsonb)`
+	var texts [2]*string
+	for i, member := range []map[string]any{e.details, e.changes} {
+		if len(member) == 0 {
+			continue
+		}
+		text, err := json.Marshal(member)
 		if err != nil {
 			return fmt.Errorf("write the audit: %w", err)
 		}
-		details = new(string(text))
+		texts[i] = new(string(text))
 	}
 	who := ActorOf(ctx)
-	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.action), e.topic, e.subscription, details); err != nil {
+	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.action), e.topic, e.subscription, texts[0], texts[1]); err != nil {
 		return fmt.Errorf("write the audit: %w", err)
 	}
 	return nil
@@ -136,6 +139,7 @@ func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *Subscrip
 		e.action, before = auditSubscriptionReplaced, &existing.SubscriptionSpec
 	}
 	e.details = map[string]any{"settings": differentSettings(before, spec)}
+	e.changes = spec.changesFrom(before)
 	// Who vouches for an endpoint answers for it. The word is no secret.
 	switch {
 	case spec.EndpointValidation != ValidationRequired:
@@ -165,48 +169,4 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 func (s *Store) NotePublished(ctx context.Context, topic string, events int) error {
 	e := auditEntry{action: auditPublished, topic: topic, details: map[string]any{"events": events}}
 	return s.audited(ctx, e, func(pgx.Tx) error { return nil })
-}
-
-// settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
-var settingNames = map[string]string{
-	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination", "DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
-	"ExpirationTimeUTC": "expirationTimeUtc", "Connection": "", "MinimumTLSVersion": "minimumTlsVersionAllowed", "OAuth2": "oauth2",
-	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
-	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
-}
-
-// differentSettings names the settings that differ, as the REST API spells them. A struct's own fields are looked at one by one.
-func differentSettings(old, fresh *SubscriptionSpec) []string {
-	found := differing(reflect.ValueOf(*old), reflect.ValueOf(*fresh), "", []string{})
-	return differing(reflect.ValueOf(old.Connection), reflect.ValueOf(fresh.Connection), "", found) // settings of the first rank
-}
-
-func differing(old, fresh reflect.Value, path string, found []string) []string {
-	for i := range old.NumField() {
-		field := old.Type().Field(i)
-		name, listed := settingNames[field.Name]
-		if !listed {
-			name = strings.ToLower(field.Name[:1]) + field.Name[1:]
-		}
-		_, whole := old.Field(i).Interface().(json.Marshaler)
-		switch {
-		case name == "":
-		case field.Type.Kind() == reflect.Struct && !whole:
-			found = differing(old.Field(i), fresh.Field(i), path+name+".", found)
-		case !sameSetting(old.Field(i), fresh.Field(i)):
-			found = append(found, path+name)
-		}
-	}
-	return found
-}
-
-// sameSetting compares as JSON, which is how settings come and are kept. Null and an empty list are one.
-func sameSetting(old, fresh reflect.Value) bool {
-	before, err := json.Marshal(old.Interface())
-	after, err2 := json.Marshal(fresh.Interface())
-	if err != nil || err2 != nil {
-		return false
-	}
-	unset := func(text []byte) bool { return string(text) == "null" || string(text) == "[]" }
-	return bytes.Equal(before, after) || unset(before) && unset(after)
 }

@@ -142,6 +142,10 @@ func putPolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy, when []Conditio
 			return 0, false, err
 		}
 	}
+	before, err := readSettings(ctx, tx, policySettings, p.Name)
+	if err != nil {
+		return 0, false, err
+	}
 	if version, err = writePolicy(ctx, tx, p); err != nil {
 		return 0, false, err
 	}
@@ -149,7 +153,7 @@ func putPolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy, when []Conditio
 	if existing == nil {
 		action = auditPolicyMade
 	}
-	return version, existing == nil, auditPolicy(ctx, tx, action, p.Name)
+	return version, existing == nil, auditPolicy(ctx, tx, action, p.Name, before)
 }
 
 // writePolicy stores the policy and its tables. The version is read at the end, for each row of a table moves it.
@@ -172,8 +176,12 @@ func writePolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (version int6
 	return version, nil
 }
 
-func auditPolicy(ctx context.Context, tx pgx.Tx, action auditAction, name string) error {
-	return audit(ctx, tx, auditEntry{action: action, details: map[string]any{"policy": name}})
+func auditPolicy(ctx context.Context, tx pgx.Tx, action auditAction, name string, before settings) error {
+	after, err := readSettings(ctx, tx, policySettings, name)
+	if err != nil {
+		return err
+	}
+	return audit(ctx, tx, auditEntry{action: action, details: map[string]any{"policy": name}, changes: changes(before, after)})
 }
 
 func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []Condition) error {
@@ -190,13 +198,17 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []Condition)
 	if err := refuseUsed(ctx, tx, name, ""); err != nil {
 		return err
 	}
+	before, err := readSettings(ctx, tx, policySettings, name)
+	if err != nil {
+		return err
+	}
 	if err := forgetTables(ctx, tx, name); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, "UPDATE postrider_internal.retry_policies SET deleted_at = now() WHERE name = $1", name); err != nil {
 		return fmt.Errorf("delete retry policy %q: %w", name, err)
 	}
-	return auditPolicy(ctx, tx, auditPolicyDeleted, name)
+	return auditPolicy(ctx, tx, auditPolicyDeleted, name, before)
 }
 
 // ownedPolicy is what a change of a retry policy must know of the one that is there.

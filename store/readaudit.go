@@ -26,6 +26,7 @@ type AuditLine struct {
 	Action              string
 	Topic, Subscription *string
 	Details             string
+	Changes             *string // nil where no configuration changed
 }
 
 // AuditPage is a page of the audit.
@@ -36,7 +37,7 @@ type AuditPage struct {
 }
 
 const (
-	auditList = `SELECT audit_id, at, actor, address, action, topic, subscription, details::text AS details FROM postrider.audit
+	auditList = `SELECT audit_id, at, actor, address, action, topic, subscription, details::text AS details, changes::text AS changes FROM postrider.audit
  WHERE %[3]s AND (@end::bigint IS NULL OR NOT audit_id %[2]s @end) ORDER BY audit_id %[1]s LIMIT @limit`
 
 	// auditEnd is where a look of lookLimit rows ends; no row where that is all.

@@ -309,15 +309,19 @@ func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) er
 		if _, err := endPersonalKeys(ctx, tx, user.id); err != nil {
 			return err
 		}
-		return auditUser(ctx, tx, auditPasswordChanged, name, nil)
+		return auditUserChange(ctx, tx, auditPasswordChanged, name, nil, map[string]any{"password": changed})
 	})
 }
 
 // auditUser writes that something was done to a user.
 func auditUser(ctx context.Context, tx pgx.Tx, action auditAction, name string, details map[string]any) error {
+	return auditUserChange(ctx, tx, action, name, details, nil)
+}
+
+func auditUserChange(ctx context.Context, tx pgx.Tx, action auditAction, name string, details, found map[string]any) error {
 	all := map[string]any{"user": name}
 	for key, value := range details {
 		all[key] = value
 	}
-	return audit(ctx, tx, auditEntry{action: action, details: all})
+	return audit(ctx, tx, auditEntry{action: action, details: all, changes: found})
 }

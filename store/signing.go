@@ -68,7 +68,9 @@ func (s *Store) RotateSigningSecret(ctx context.Context, topic, name string, key
 		if _, err := tx.Exec(ctx, update, existing.ID, s.sealSigning(rotated)); err != nil {
 			return fmt.Errorf("replace a signing secret: %w", err)
 		}
-		if err := audit(ctx, tx, auditEntry{action: auditSigningRotated, topic: topic, subscription: name}); err != nil {
+		if err := audit(ctx, tx, auditEntry{
+			action: auditSigningRotated, topic: topic, subscription: name, changes: map[string]any{"signing": changed},
+		}); err != nil {
 			return err
 		}
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)

@@ -446,7 +446,9 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when
 
 // remove marks an event subscription as deleted, and tells its endpoint.
 func (s *Store) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why auditAction) error {
-	if err := audit(ctx, tx, auditEntry{action: why, topic: sub.Topic, subscription: sub.Name}); err != nil {
+	if err := audit(ctx, tx, auditEntry{
+		action: why, topic: sub.Topic, subscription: sub.Name, changes: new(SubscriptionSpec).changesFrom(&sub.SubscriptionSpec),
+	}); err != nil {
 		return err
 	}
 	if !sub.NotValidated() {

@@ -164,21 +164,34 @@ func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	if err := t.agreesWith(spec); err != nil {
 		return err
 	}
-	var changed []string
+	var different []string
 	if t.EventRetentionInDays != spec.EventRetentionInDays {
-		changed = append(changed, "eventRetentionInDays")
+		different = append(different, "eventRetentionInDays")
 	}
 	if t.DuplicateWindow != spec.DuplicateWindow {
-		changed = append(changed, "duplicateDetectionWindowInMinutes")
+		different = append(different, "duplicateDetectionWindowInMinutes")
 	}
-	if len(changed) == 0 {
+	if len(different) == 0 {
 		return nil
+	}
+	before, err := readSettings(ctx, tx, topicSettings, t.Name)
+	if err != nil {
+		return err
 	}
 	const update = "UPDATE postrider_internal.topics SET event_retention_in_days = nullif($2::integer, 0), duplicate_detection_window_in_minutes = nullif($3::integer, 0) WHERE id = $1"
 	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow)); err != nil {
 		return fmt.Errorf("change topic %q: %w", t.Name, err)
 	}
-	return audit(ctx, tx, auditEntry{action: auditTopicReplaced, topic: t.Name, details: map[string]any{"settings": changed}})
+	return auditTopic(ctx, tx, auditTopicReplaced, t.Name, before, map[string]any{"settings": different})
+}
+
+// auditTopic writes that a topic was created or changed, with what differs from before.
+func auditTopic(ctx context.Context, tx pgx.Tx, action auditAction, name string, before settings, details map[string]any) error {
+	after, err := readSettings(ctx, tx, topicSettings, name)
+	if err != nil {
+		return err
+	}
+	return audit(ctx, tx, auditEntry{action: action, topic: name, details: details, changes: changes(before, after)})
 }
 
 func wholeMinutes(d time.Duration) int { return int(d / time.Minute) }
@@ -208,7 +221,7 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
-	return audit(ctx, tx, auditEntry{action: auditTopicMade, topic: name})
+	return auditTopic(ctx, tx, auditTopicMade, name, nil, nil)
 }
 
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
@@ -233,10 +246,14 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition)
 		if subs > 0 {
 			return fmt.Errorf("topic %q has %d event subscriptions, delete them first: %w", name, subs, ErrConflict)
 		}
+		before, err := readSettings(ctx, tx, topicSettings, name)
+		if err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "UPDATE postrider_internal.topics SET deleted_at = now() WHERE id = $1", topic.ID); err != nil {
 			return fmt.Errorf("delete topic %q: %w", name, err)
 		}
-		return audit(ctx, tx, auditEntry{action: auditTopicDeleted, topic: name})
+		return auditTopic(ctx, tx, auditTopicDeleted, name, before, nil)
 	})
 }
 

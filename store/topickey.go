@@ -176,7 +176,11 @@ func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) 
 }
 
 func auditKeys(ctx context.Context, tx pgx.Tx, topic string, replaced ...KeyName) error {
-	return audit(ctx, tx, auditEntry{action: auditKeysReplaced, topic: topic, details: map[string]any{"keys": replaced}})
+	found := map[string]any{}
+	for _, name := range replaced {
+		found[string(name)] = changed
+	}
+	return audit(ctx, tx, auditEntry{action: auditKeysReplaced, topic: topic, details: map[string]any{"keys": replaced}, changes: found})
 }
 
 func (s *Store) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {

@@ -150,7 +150,8 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 	if disabled {
 		details["disabled"] = true
 	}
-	return auditUser(ctx, tx, auditUserMade, name, details)
+	made := changes(nil, settings{"role": spec.Role, "disabled": disabled})
+	return auditUserChange(ctx, tx, auditUserMade, name, details, made)
 }
 
 // changeUser writes what differs; nothing where nothing does.
@@ -194,7 +195,11 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 			return err
 		}
 	}
-	return auditUser(ctx, tx, auditUserReplaced, name, details)
+	found := changes(settings{"role": was.Role, "disabled": was.Disabled}, settings{"role": is.Role, "disabled": is.Disabled})
+	if hash != "" {
+		found["password"] = changed
+	}
+	return auditUserChange(ctx, tx, auditUserReplaced, name, details, found)
 }
 
 // DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser;

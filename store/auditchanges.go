@@ -1,0 +1,188 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// settings are a configuration's settings by name, with values that can be written as JSON.
+type settings map[string]any
+
+// maxAuditedValue is up to how many bytes of JSON the audit keeps a setting's old and new value each.
+const maxAuditedValue = 4096
+
+// changed stands in the audit for the values of a secret, and for values that are too long to keep.
+var changed = map[string]any{"changed": true}
+
+// changes are the settings that differ, each with its old and its new value. nil settings have no values: what is created or
+// deleted has changed as a whole.
+func changes(before, after settings) map[string]any {
+	found := map[string]any{}
+	for _, side := range []settings{before, after} {
+		for name := range side {
+			if sameValue(before[name], after[name]) {
+				continue
+			}
+			old, fresh := auditedValue(before[name]), auditedValue(after[name])
+			if bytes.Equal(old, fresh) || len(old) > maxAuditedValue || len(fresh) > maxAuditedValue {
+				found[name] = changed
+				continue
+			}
+			found[name] = map[string]json.RawMessage{"old": old, "new": fresh}
+		}
+	}
+	return found
+}
+
+// auditedValue is a value as JSON without the secrets in it.
+func auditedValue(value any) json.RawMessage {
+	var decoded any
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &decoded)
+	}
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	text, _ = json.Marshal(withoutSecrets(decoded)) // it was JSON before
+	return text
+}
+
+// withoutSecrets takes out the members that hold secrets, and the queries of URLs, which often do.
+func withoutSecrets(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = withoutSecrets(member)
+		}
+		delete(v, "privateKey")
+		delete(v, "clientSecret")
+		if v["isSecret"] == true {
+			delete(v, "value")
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutSecrets(v[i])
+		}
+	case string:
+		if base, _, found := strings.Cut(v, "?"); found && strings.Contains(base, "://") {
+			return base
+		}
+	}
+	return value
+}
+
+// sameValue compares as JSON, which is how settings come and are kept. Null and an empty list are one.
+func sameValue(old, fresh any) bool {
+	before, err := json.Marshal(old)
+	after, err2 := json.Marshal(fresh)
+	if err != nil || err2 != nil {
+		return false
+	}
+	unset := func(text []byte) bool { return string(text) == "null" || string(text) == "[]" }
+	return bytes.Equal(before, after) || unset(before) && unset(after)
+}
+
+// settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
+var settingNames = map[string]string{
+	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination",
+	"DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
+	"ExpirationTimeUTC": "expirationTimeUtc", "Connection": "", "MinimumTLSVersion": "minimumTlsVersionAllowed", "OAuth2": "oauth2",
+	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
+	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
+}
+
+// settings returns the settings by name, as the REST API spells them, and the names in their order. A struct's own fields are
+// settings of their own.
+func (s *SubscriptionSpec) settings() (names []string, values settings) {
+	values = settings{}
+	names = flatten(reflect.ValueOf(*s), "", values, nil)
+	return flatten(reflect.ValueOf(s.Connection), "", values, names), values // settings of the first rank
+}
+
+func flatten(v reflect.Value, path string, values settings, names []string) []string {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, listed := settingNames[field.Name]
+		if !listed {
+			name = strings.ToLower(field.Name[:1]) + field.Name[1:]
+		}
+		_, whole := v.Field(i).Interface().(json.Marshaler)
+		switch {
+		case name == "":
+		case field.Type.Kind() == reflect.Struct && !whole:
+			names = flatten(v.Field(i), path+name+".", values, names)
+		default:
+			values[path+name] = v.Field(i).Interface()
+			names = append(names, path+name)
+		}
+	}
+	return names
+}
+
+// differentSettings names the settings that differ, as the REST API spells them.
+func differentSettings(old, fresh *SubscriptionSpec) []string {
+	found := []string{}
+	names, before := old.settings()
+	_, after := fresh.settings()
+	for _, name := range names {
+		if !sameValue(before[name], after[name]) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// changesFrom are the changes from other settings to these.
+func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
+	_, before := other.settings()
+	_, after := s.settings()
+	return changes(before, after)
+}
+
+// Settings of a topic and of a retry policy are the columns of their views: these have no secrets.
+const (
+	topicSettings = `SELECT to_jsonb(t) - '{topic,subscriptions,created_at,updated_at}'::text[] FROM postrider.topics t WHERE topic = $1`
+
+	policySettings = `
+SELECT to_jsonb(p) - '{name,built_in,created_at,updated_at}'::text[]
+       || (SELECT coalesce(jsonb_object_agg('cells.' || c.endpoint_kind || ' ' || c.condition,
+                  jsonb_build_object('action', c.action, 'minDelaySeconds', c.min_delay_seconds)), '{}')
+             FROM postrider.retry_policy_cells c WHERE c.policy = p.name)
+  FROM postrider.retry_policies p WHERE p.name = $1`
+)
+
+// readSettings reads one of these; none where there is no such row.
+func readSettings(ctx context.Context, tx pgx.Tx, query, name string) (settings, error) {
+	var row settings
+	if err := tx.QueryRow(ctx, query, name).Scan(&row); errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read the settings of %q for the audit: %w", name, err)
+	}
+	named := settings{}
+	for column, value := range row {
+		named[apiName(column)] = value
+	}
+	return named, nil
+}
+
+// apiName is what the REST API calls a column.
+func apiName(column string) string {
+	first, rest, _ := strings.Cut(column, "_")
+	if strings.HasPrefix(column, "cells.") || rest == "" {
+		return column
+	}
+	name := first
+	for part := range strings.SplitSeq(rest, "_") {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return name
+}
