@@ -107,7 +107,7 @@ func TestWhoMayWhat(t *testing.T) {
 			judge("a session", role, send(store.Actor{Name: "user:anna", Role: role}))
 		}
 	}
-	require.Equal(t, 62, tried)
+	require.Equal(t, 64, tried)
 	require.Empty(t, written, "docs/access.md has rows for what there is not")
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "", header, shown).status)

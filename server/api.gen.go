@@ -691,6 +691,69 @@ type AccessKeys struct {
 	Key2 string `json:"key2"`
 }
 
+// Activity An event that was published, or an attempt that was recorded.
+type Activity struct {
+	// At When it happened.
+	At time.Time `json:"at"`
+
+	// BatchId Of an attempt: the batch.
+	BatchId *int64 `json:"batchId"`
+
+	// DeliveryId Of an attempt: the delivery.
+	DeliveryId *int64 `json:"deliveryId"`
+
+	// DurationMs Of an attempt: how long it took, in milliseconds.
+	DurationMs *float64 `json:"durationMs"`
+
+	// EventId Id of the event, the publisher's; empty for a batch.
+	EventId string `json:"eventId"`
+
+	// EventType Type of the event.
+	EventType string `json:"eventType"`
+
+	// Kind Which of the two it is.
+	Kind string `json:"kind"`
+
+	// Number Of an attempt: its number.
+	Number *int `json:"number"`
+
+	// Outcome Of an attempt: its outcome.
+	Outcome *string `json:"outcome"`
+
+	// Place Identifies the entry.
+	Place string `json:"place"`
+
+	// State Of an attempt: the state of the delivery after it.
+	State *string `json:"state"`
+
+	// Status Of an attempt: the HTTP status; null without a response.
+	Status *int `json:"status"`
+
+	// Subject Subject of the event.
+	Subject string `json:"subject"`
+
+	// Subscription Of an attempt: the event subscription.
+	Subscription *string `json:"subscription"`
+
+	// SystemId postrider's own id of the event.
+	SystemId *string `json:"systemId"`
+
+	// Topic Topic of the event.
+	Topic string `json:"topic"`
+
+	// Verdict Of an attempt: what the retry policy decided.
+	Verdict *string `json:"verdict"`
+}
+
+// ActivityPage What happened since the page before.
+type ActivityPage struct {
+	// NextLink Path and query of what happens next.
+	NextLink string `json:"nextLink"`
+
+	// Value What happened, the oldest first.
+	Value []Activity `json:"value"`
+}
+
 // AdvancedFilter Compares one value of an event, see docs/filters.md. Numbers keep every digit.
 type AdvancedFilter struct {
 	// Key Path of the value: subject, data.order.total.
@@ -1447,6 +1510,15 @@ type EventPage struct {
 	Value []Event `json:"value"`
 }
 
+// ExportedPage One page of whole dead letters.
+type ExportedPage struct {
+	// NextLink Path and query of the next page, null on the last one.
+	NextLink *string `json:"nextLink"`
+
+	// Value The dead letters of this page, in the format requested.
+	Value []map[string]interface{} `json:"value"`
+}
+
 // Filter Which events are wanted.
 type Filter struct {
 	// AdvancedFilters All of them must hold.
@@ -1485,11 +1557,17 @@ type FilterResult struct {
 	// Clauses One for each clause that the filter states.
 	Clauses []FilterClause `json:"clauses"`
 
+	// EventType The event's type.
+	EventType string `json:"eventType"`
+
 	// Id The event's id.
 	Id string `json:"id"`
 
 	// Matched Is the event wanted? It is when all clauses passed.
 	Matched bool `json:"matched"`
+
+	// Subject The event's subject.
+	Subject string `json:"subject"`
 }
 
 // FilterResults What a filter says of some events.
@@ -2690,6 +2768,18 @@ type Unavailable = ErrorAnswer
 // UnsupportedMediaType The body of every error.
 type UnsupportedMediaType = ErrorAnswer
 
+// ListActivityParams defines parameters for ListActivity.
+type ListActivityParams struct {
+	// Topic On this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Subscription Only attempts for this event subscription; required with it: topic.
+	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
 	// Limit How many to show at most.
@@ -2749,6 +2839,33 @@ type ListBatchesParams struct {
 
 // ListBatchMembersParams defines parameters for ListBatchMembers.
 type ListBatchMembersParams struct {
+	// Limit How many to show at most.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where to go on, as in the last answer's nextLink.
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ExportDeadLettersParams defines parameters for ExportDeadLetters.
+type ExportDeadLettersParams struct {
+	// Topic Of this topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Subscription Of event subscriptions with this name.
+	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
+
+	// Reason With this reason.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// DeadLetteredFrom Dead-lettered at this time or later.
+	DeadLetteredFrom *string `form:"deadLetteredFrom,omitempty" json:"deadLetteredFrom,omitempty"`
+
+	// DeadLetteredUntil Dead-lettered before this time.
+	DeadLetteredUntil *string `form:"deadLetteredUntil,omitempty" json:"deadLetteredUntil,omitempty"`
+
+	// Format What each looks like.
+	Format *string `form:"format,omitempty" json:"format,omitempty"`
+
 	// Limit How many to show at most.
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -3034,6 +3151,9 @@ type PutUserJSONRequestBody = UserSettings
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListActivity Follow published events and recorded attempts
+	// (GET /v1/activity)
+	ListActivity(ctx echo.Context, params ListActivityParams) error
 	// ListAPIKeys List the API keys by name
 	// (GET /v1/apiKeys)
 	ListAPIKeys(ctx echo.Context, params ListAPIKeysParams) error
@@ -3061,6 +3181,9 @@ type ServerInterface interface {
 	// ListBatchMembers List the deliveries that a batch was cut of, in the order of the request
 	// (GET /v1/batches/{batchId}/members)
 	ListBatchMembers(ctx echo.Context, batchId BatchId, params ListBatchMembersParams) error
+	// ExportDeadLetters Read whole dead letters, the oldest first
+	// (GET /v1/deadLetterExport)
+	ExportDeadLetters(ctx echo.Context, params ExportDeadLettersParams) error
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error
@@ -3231,6 +3354,38 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ListActivity converts echo context to params.
+func (w *ServerInterfaceWrapper) ListActivity(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListActivityParams
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "subscription" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListActivity(ctx, params)
+	return err
 }
 
 // ListAPIKeys converts echo context to params.
@@ -3480,6 +3635,73 @@ func (w *ServerInterfaceWrapper) ListBatchMembers(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListBatchMembers(ctx, batchId, params)
+	return err
+}
+
+// ExportDeadLetters converts echo context to params.
+func (w *ServerInterfaceWrapper) ExportDeadLetters(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportDeadLettersParams
+	// ------------- Optional query parameter "topic" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
+	}
+
+	// ------------- Optional query parameter "subscription" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
+	}
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reason: %s", err))
+	}
+
+	// ------------- Optional query parameter "deadLetteredFrom" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "deadLetteredFrom", ctx.QueryParams(), &params.DeadLetteredFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetteredFrom: %s", err))
+	}
+
+	// ------------- Optional query parameter "deadLetteredUntil" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "deadLetteredUntil", ctx.QueryParams(), &params.DeadLetteredUntil, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetteredUntil: %s", err))
+	}
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", ctx.QueryParams(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter format: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExportDeadLetters(ctx, params)
 	return err
 }
 
@@ -5042,6 +5264,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/deadLetters", wrapper.ListDeadLetters, options.OperationMiddlewares["listDeadLetters"]...)
 	router.POST(options.BaseURL+"/v1/deadLetters/redeliver", wrapper.RedeliverDeadLetters, options.OperationMiddlewares["redeliverDeadLetters"]...)
 	router.POST(options.BaseURL+"/v1/deadLetters/purge", wrapper.PurgeDeadLetters, options.OperationMiddlewares["purgeDeadLetters"]...)
+	router.GET(options.BaseURL+"/v1/deadLetterExport", wrapper.ExportDeadLetters, options.OperationMiddlewares["exportDeadLetters"]...)
 	router.DELETE(options.BaseURL+"/v1/deadLetters/:deadLetterId", wrapper.PurgeDeadLetter, options.OperationMiddlewares["purgeDeadLetter"]...)
 	router.GET(options.BaseURL+"/v1/deadLetters/:deadLetterId", wrapper.GetDeadLetter, options.OperationMiddlewares["getDeadLetter"]...)
 	router.POST(options.BaseURL+"/v1/deadLetters/:deadLetterId/redeliver", wrapper.RedeliverDeadLetter, options.OperationMiddlewares["redeliverDeadLetter"]...)
@@ -5066,6 +5289,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/v1/policies/:policy", wrapper.PutPolicy, options.OperationMiddlewares["putPolicy"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/eraseSubject", wrapper.EraseSubject, options.OperationMiddlewares["eraseSubject"]...)
 	router.GET(options.BaseURL+"/v1/events", wrapper.ListEvents, options.OperationMiddlewares["listEvents"]...)
+	router.GET(options.BaseURL+"/v1/activity", wrapper.ListActivity, options.OperationMiddlewares["listActivity"]...)
 	router.GET(options.BaseURL+"/v1/events/:systemId", wrapper.GetEvent, options.OperationMiddlewares["getEvent"]...)
 	router.POST(options.BaseURL+"/v1/events/:systemId/erase", wrapper.EraseEvent, options.OperationMiddlewares["eraseEvent"]...)
 	router.GET(options.BaseURL+"/v1/deliveries", wrapper.ListDeliveries, options.OperationMiddlewares["listDeliveries"]...)
@@ -5124,6 +5348,115 @@ type UnavailableJSONResponse struct {
 }
 
 type UnsupportedMediaTypeJSONResponse ErrorAnswer
+
+type ListActivityRequestObject struct {
+	Params ListActivityParams
+}
+
+type ListActivityResponseObject interface {
+	VisitListActivityResponse(w http.ResponseWriter) error
+}
+
+type ListActivity200JSONResponse ActivityPage
+
+func (response ListActivity200JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActivity400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListActivity400JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActivity401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListActivity401JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActivity403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListActivity403JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActivity429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ListActivity429JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActivity500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ListActivity500JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListActivity503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListActivity503JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type ListAPIKeysRequestObject struct {
 	Params ListAPIKeysParams
@@ -6223,6 +6556,115 @@ func (response ListBatchMembers500JSONResponse) VisitListBatchMembersResponse(w 
 type ListBatchMembers503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response ListBatchMembers503JSONResponse) VisitListBatchMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLettersRequestObject struct {
+	Params ExportDeadLettersParams
+}
+
+type ExportDeadLettersResponseObject interface {
+	VisitExportDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ExportDeadLetters200JSONResponse ExportedPage
+
+func (response ExportDeadLetters200JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLetters400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ExportDeadLetters400JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ExportDeadLetters401JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLetters403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ExportDeadLetters403JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
+
+func (response ExportDeadLetters429JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLetters500JSONResponse struct{ InternalErrorJSONResponse }
+
+func (response ExportDeadLetters500JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportDeadLetters503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ExportDeadLetters503JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -13936,6 +14378,9 @@ func (response PutUser503JSONResponse) VisitPutUserResponse(w http.ResponseWrite
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListActivity Follow published events and recorded attempts
+	// (GET /v1/activity)
+	ListActivity(ctx context.Context, request ListActivityRequestObject) (ListActivityResponseObject, error)
 	// ListAPIKeys List the API keys by name
 	// (GET /v1/apiKeys)
 	ListAPIKeys(ctx context.Context, request ListAPIKeysRequestObject) (ListAPIKeysResponseObject, error)
@@ -13963,6 +14408,9 @@ type StrictServerInterface interface {
 	// ListBatchMembers List the deliveries that a batch was cut of, in the order of the request
 	// (GET /v1/batches/{batchId}/members)
 	ListBatchMembers(ctx context.Context, request ListBatchMembersRequestObject) (ListBatchMembersResponseObject, error)
+	// ExportDeadLetters Read whole dead letters, the oldest first
+	// (GET /v1/deadLetterExport)
+	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (ExportDeadLettersResponseObject, error)
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
@@ -14140,6 +14588,31 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ListActivity operation middleware
+func (sh *strictHandler) ListActivity(ctx echo.Context, params ListActivityParams) error {
+	var request ListActivityRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListActivity(ctx.Request().Context(), request.(ListActivityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListActivity")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListActivityResponseObject); ok {
+		return validResponse.VisitListActivityResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ListAPIKeys operation middleware
@@ -14383,6 +14856,31 @@ func (sh *strictHandler) ListBatchMembers(ctx echo.Context, batchId BatchId, par
 		return err
 	} else if validResponse, ok := response.(ListBatchMembersResponseObject); ok {
 		return validResponse.VisitListBatchMembersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ExportDeadLetters operation middleware
+func (sh *strictHandler) ExportDeadLetters(ctx echo.Context, params ExportDeadLettersParams) error {
+	var request ExportDeadLettersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportDeadLetters(ctx.Request().Context(), request.(ExportDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportDeadLetters")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExportDeadLettersResponseObject); ok {
+		return validResponse.VisitExportDeadLettersResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

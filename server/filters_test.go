@@ -81,13 +81,13 @@ func TestFilterIsTested(t *testing.T) {
 		large   = `{"clause":"advancedFilters[0]","passed":false,"why":"data.n is 12345678901234567890, but must be less than 7"}`
 		passed  = `{"clause":"subjectEndsWith","passed":true,"why":null}`
 		failed  = `{"clause":"subjectEndsWith","passed":false,"why":"the subject is \"orders/2\", but must end with \"1\""}`
-		newest  = `{"clauses":[` + failed + `,` + large + `],"id":"2","matched":false}`
-		earlier = `{"clauses":[` + passed + `,` + large + `],"id":"1","matched":false}`
+		newest  = `{"clauses":[` + failed + `,` + large + `],"id":"2","eventType":"Shop.OrderPlaced","subject":"orders/2","matched":false}`
+		earlier = `{"clauses":[` + passed + `,` + large + `],"id":"1","eventType":"Shop.OrderPlaced","subject":"orders/1","matched":false}`
 	)
 	require.JSONEq(t, `{"value":[`+newest+`,`+earlier+`]}`, b.manage(http.MethodPost, path, "{}").body)
 	require.JSONEq(t, `{"value":[`+newest+`]}`, b.manage(http.MethodPost, path, `{"last":1,"event":null}`).body)
 	wanted := strings.Replace(gridEvent("9/1"), "12345678901234567890", "6.99", 1)
-	require.JSONEq(t, `{"value":[{"clauses":[`+passed+`,{"clause":"advancedFilters[0]","passed":true,"why":null}],"id":"9/1","matched":true}]}`,
+	require.JSONEq(t, `{"value":[{"clauses":[`+passed+`,{"clause":"advancedFilters[0]","passed":true,"why":null}],"id":"9/1","eventType":"Shop.OrderPlaced","subject":"orders/9/1","matched":true}]}`,
 		b.manage(http.MethodPost, path, `{"event":`+wanted+`}`).body)
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.events"), "nothing is stored")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.deliveries"))
@@ -131,14 +131,14 @@ func TestFilterIsTestedBeforeItIsStored(t *testing.T) {
 	for _, id := range []string{"1", "2"} {
 		require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent(id)+"]").status)
 	}
-	const first, second = `{"clauses":[%],"id":"1","matched":true}`, `{"clauses":[{"clause":"subjectEndsWith","passed":false,"why":"the subject is \"orders/2\", but must end with \"1\""}],"id":"2","matched":false}`
+	const first, second = `{"clauses":[%],"id":"1","eventType":"Shop.OrderPlaced","subject":"orders/1","matched":true}`, `{"clauses":[{"clause":"subjectEndsWith","passed":false,"why":"the subject is \"orders/2\", but must end with \"1\""}],"id":"2","eventType":"Shop.OrderPlaced","subject":"orders/2","matched":false}`
 	passed := strings.Replace(first, "%", `{"clause":"subjectEndsWith","passed":true,"why":null}`, 1)
 	require.JSONEq(t, `{"value":[`+second+`,`+passed+`]}`, b.manage(http.MethodPost, path, `{"filter":{"subjectEndsWith":"1"}}`).body)
 	require.JSONEq(t, `{"value":[`+second+`]}`, b.manage(http.MethodPost, path, `{"filter":{"subjectEndsWith":"1"},"last":1}`).body)
 	require.JSONEq(t, `{"value":[`+passed+`]}`, b.manage(http.MethodPost, path, `{"filter":{"subjectEndsWith":"1"},"event":`+gridEvent("1")+`}`).body)
 	everything := b.manage(http.MethodPost, path, "").json(http.StatusOK)["value"].([]any)
 	require.Len(t, everything, 2)
-	require.Equal(t, map[string]any{"id": "2", "matched": true, "clauses": []any{}}, everything[0], "no filter wants every event")
+	require.Equal(t, map[string]any{"id": "2", "eventType": "Shop.OrderPlaced", "subject": "orders/2", "matched": true, "clauses": []any{}}, everything[0], "no filter wants every event")
 
 	refusal := b.manage(http.MethodPost, path, `{"filter":{"includedEventTypes":[""],"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":["x"]}]}}`).refused(400, "InvalidRequest")
 	require.Equal(t, []string{"filter.includedEventTypes[0]"}, targets(refusal))

@@ -44,9 +44,12 @@ func nextOf[T, K any](path string, asked any, limit int, page store.Page[T], loo
 	}
 }
 
+// linkTo is the next page's path and query; limit 0 for a list without that parameter.
 func linkTo(path string, asked any, limit int, cursor string) *string {
 	query := queryOf(asked)
-	query.Set("limit", strconv.Itoa(limit))
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
 	query.Set("cursor", base64.RawURLEncoding.EncodeToString([]byte(cursor)))
 	return new(path + "?" + query.Encode())
 }

@@ -152,6 +152,7 @@ func TestExamples(t *testing.T) {
 	delete(byID, "openValidationUrl") // the examples have no endpoint that would answer: TestValidationURL
 	delete(byID, "postValidationUrl")
 	delete(byID, "revokeMyKey") // the examples are sent with the admin token, which is no personal key: TestPersonalKey
+	delete(byID, "listActivity") // a page begins with its own request: TestActivity
 	// Topics that take what the topic of the examples does not.
 	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	b.topic("parcels", `{"kind":"namespace"}`)
@@ -224,7 +225,7 @@ func TestExamples(t *testing.T) {
 		"retryDelivery", "cancelDelivery", "deadLetterDelivery",
 		"testSubscriptionFilter", "testFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
-		"listDeadLetters", "getDeadLetter", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
+		"listDeadLetters", "getDeadLetter", "exportDeadLetters", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"beginLogin", "pollLogin", "whoAmI", "deleteUser",

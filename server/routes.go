@@ -99,6 +99,7 @@ func deadLetterRoutes(v1 *ServerInterfaceWrapper) []route {
 		{http.MethodGet, "/v1/deadLetters", viewers, v1.ListDeadLetters},
 		{http.MethodPost, "/v1/deadLetters/redeliver", operators, v1.RedeliverDeadLetters},
 		{http.MethodPost, "/v1/deadLetters/purge", operators, v1.PurgeDeadLetters},
+		{http.MethodGet, "/v1/deadLetterExport", viewers, v1.ExportDeadLetters},
 		{http.MethodGet, "/v1/deadLetters/:deadLetterId", viewers, v1.GetDeadLetter},
 		{http.MethodDelete, "/v1/deadLetters/:deadLetterId", operators, v1.PurgeDeadLetter},
 		{http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", operators, v1.RedeliverDeadLetter},
@@ -113,6 +114,7 @@ func deliveryRoutes(v1 *ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodPost, "/v1/topics/:topic/eraseSubject", operators, v1.EraseSubject},
 		{http.MethodGet, "/v1/events", viewers, v1.ListEvents},
+		{http.MethodGet, "/v1/activity", viewers, v1.ListActivity},
 		{http.MethodGet, "/v1/events/:systemId", viewers, v1.GetEvent},
 		{http.MethodPost, "/v1/events/:systemId/erase", operators, v1.EraseEvent},
 		{http.MethodGet, "/v1/deliveries", viewers, v1.ListDeliveries},

@@ -31,7 +31,7 @@ func (m *management) TestSubscriptionFilter(ctx context.Context, r TestSubscript
 	if err != nil {
 		return nil, err
 	}
-	return TestSubscriptionFilter200JSONResponse(TestFilter(f.Topic.Name, &f.Filter, events)), nil
+	return TestSubscriptionFilter200JSONResponse(testFilter(f.Topic.Name, &f.Filter, events)), nil
 }
 
 // TestFilter answers POST /v1/topics/{topic}/testFilter. The filter is nobody's yet.
@@ -54,7 +54,7 @@ func (m *management) TestFilter(ctx context.Context, r TestFilterRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	return TestFilter200JSONResponse(TestFilter(topic.Name, &filter, events)), nil
+	return TestFilter200JSONResponse(testFilter(topic.Name, &filter, events)), nil
 }
 
 // testedEvents are the event that the request brings, or the topic's last ones.
@@ -70,7 +70,7 @@ func (m *management) testedEvents(ctx context.Context, topic *store.Topic, b *Fi
 	case last < 1 || last > MaxTestedEvents:
 		return nil, invalid("last", "must be between 1 and %d, not %d", MaxTestedEvents, last)
 	case brought:
-		return ReadTestedEvent(topic, b.Event)
+		return readTestedEvent(topic, b.Event)
 	}
 	events, err := store.LastEvents(ctx, m.store.Pool(), topic.ID, last)
 	return events, lastEventsRefusal(err)
@@ -84,8 +84,8 @@ func lastEventsRefusal(err error) error {
 	return err
 }
 
-// ReadTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the event.
-func ReadTestedEvent(topic *store.Topic, text []byte) ([]event.Event, error) {
+// readTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the event.
+func readTestedEvent(topic *store.Topic, text []byte) ([]event.Event, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return nil, invalid("event", "must be an object: one event in schema %s", topic.InputSchema)
 	}
@@ -112,29 +112,13 @@ func eventRefusal(e *event.Error) error {
 	return answer
 }
 
-// ReadFilter makes a filter of the JSON that `filter` of an event subscription takes. Its error names every mistake, one a line.
-func ReadFilter(text []byte, limits policy.FilterLimits) (policy.Filter, error) {
-	var settings FilterSettings
-	err := errNoObject
-	if len(bytes.TrimSpace(text)) > 0 {
-		err = decodeStrictly(text, &settings)
-	}
-	filter := filterOf(&settings)
-	if err == nil {
-		var found problems
-		found.check(filter.ValidateWithin(limits))
-		err = found.err()
-	}
-	return filter, inLines(err)
-}
-
-// TestFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed is what makes
+// testFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed is what makes
 // an event wanted, see policy.Filter.Explain.
-func TestFilter(topic string, f *policy.Filter, events []event.Event) FilterResults {
+func testFilter(topic string, f *policy.Filter, events []event.Event) FilterResults {
 	tested := FilterResults{Value: make([]FilterResult, len(events))}
 	for i := range events {
 		view := store.EventView(topic, &events[i])
-		shown := FilterResult{Id: events[i].ID, Matched: true, Clauses: []FilterClause{}}
+		shown := FilterResult{Id: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true, Clauses: []FilterClause{}}
 		for _, c := range f.Explain(&view) {
 			shown.Matched = shown.Matched && c.Passed
 			shown.Clauses = append(shown.Clauses, FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)})

@@ -14,11 +14,8 @@ import (
 // SQL, so that there is one way to do it.
 type DeadLetters struct{ pool *pgxpool.Pool }
 
-// DeadLettersOf are those of a database, without a store: for a program that has no encryption key.
-func DeadLettersOf(pool *pgxpool.Pool) *DeadLetters { return &DeadLetters{pool} }
-
 // DeadLetters are those of the store's database.
-func (s *Store) DeadLetters() *DeadLetters { return DeadLettersOf(s.pool) }
+func (s *Store) DeadLetters() *DeadLetters { return &DeadLetters{s.pool} }
 
 // DeadLetterFilter says which dead letters are meant; the zero value matches them all. Its members are the columns of postrider.dead_letters.
 type DeadLetterFilter struct {

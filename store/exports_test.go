@@ -319,13 +319,21 @@ func TestEachLetter(t *testing.T) {
 	b.exec(t, `INSERT INTO postrider_internal.dead_letters SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'many', 'dead_lettered_at', l.dead_lettered_at - (n % 7) * interval '1 second', 'reason', CASE n % 2 WHEN 0 THEN 'A' ELSE 'B' END))).*
 		FROM postrider_internal.dead_letters l, generate_series(1, 1200) n WHERE l.event_id LIKE '%-0'`)
 	read := func(f store.LetterFilter) (n int) {
+		if f.Until.IsZero() {
+			f.Until = b.store.Now().Add(time.Hour)
+		}
 		var last store.Letter
-		require.NoError(t, store.EachLetter(t.Context(), b.pool, f, func(l *store.Letter) error {
-			require.False(t, l.DeadLetteredAt.Before(last.DeadLetteredAt), "the oldest first")
-			require.True(t, strings.HasPrefix(string(l.Body), `{"id":`))
-			n, last = n+1, *l
-			return nil
-		}))
+		for more := true; more; { // in steps of 500
+			before := n
+			require.NoError(t, store.EachLetter(t.Context(), b.pool, f, 500, func(l *store.Letter) error {
+				require.False(t, l.DeadLetteredAt.Before(last.DeadLetteredAt), "the oldest first")
+				require.True(t, strings.HasPrefix(string(l.Body), `{"id":`))
+				n, last = n+1, *l
+				f.After = store.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
+				return nil
+			}))
+			more = n == before+500
+		}
 		return n
 	}
 	require.Equal(t, 1203, read(store.LetterFilter{}))
@@ -336,5 +344,5 @@ func TestEachLetter(t *testing.T) {
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
 	require.Equal(t, 1, read(store.LetterFilter{From: newest}))
 	require.Equal(t, 1202, read(store.LetterFilter{Until: newest}))
-	require.ErrorIs(t, store.EachLetter(t.Context(), b.pool, store.LetterFilter{}, func(*store.Letter) error { return context.Canceled }), context.Canceled)
+	require.ErrorIs(t, store.EachLetter(t.Context(), b.pool, store.LetterFilter{Until: b.store.Now().Add(time.Hour)}, 1, func(*store.Letter) error { return context.Canceled }), context.Canceled)
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"postrider/policy"
 
@@ -20,9 +19,6 @@ type Operator struct {
 	pool *pgxpool.Pool
 	poke func()
 }
-
-// OperatorOf acts on a database without a store: for a program that has no encryption key.
-func OperatorOf(pool *pgxpool.Pool) *Operator { return &Operator{pool, func() {}} }
 
 // Operator acts on the store's database.
 func (s *Store) Operator() *Operator { return &Operator{s.pool, s.notifier.poke} }
@@ -47,22 +43,6 @@ func (o *Operator) RetryNow(ctx context.Context, delivery int64) error {
 // DeadLetterNow gives a pending delivery up and returns the dead letter's id. The errors are those of Cancel.
 func (o *Operator) DeadLetterNow(ctx context.Context, delivery int64) (letter uuid.UUID, err error) {
 	return letter, o.call(ctx, "dead-letter a delivery", "SELECT postrider_internal.dead_letter_now($1, $2, $3)", &letter, delivery)
-}
-
-// Pause holds an event subscription's deliveries; see Store.PauseSubscription, which waits for more. ErrNotFound; ErrConflict: its last
-// pause is still ending.
-func (o *Operator) Pause(ctx context.Context, topic, subscription string, stopTimeToLive *bool) error {
-	return o.do(ctx, "pause an event subscription", "SELECT postrider_internal.pause($1, $2, $3, $4, $5)", topic, subscription, stopTimeToLive)
-}
-
-// Resume ends a pause; see Store.ResumeSubscription. ErrNotFound.
-func (o *Operator) Resume(ctx context.Context, topic, subscription string) error {
-	return o.do(ctx, "resume an event subscription", "SELECT postrider_internal.resume($1, $2, $3, $4)", topic, subscription)
-}
-
-// Release ends a probation; see Store.ReleaseSubscription. ErrNotFound; ErrPaused; ErrNotValidated.
-func (o *Operator) Release(ctx context.Context, topic, subscription string) error {
-	return o.do(ctx, "release an event subscription", "SELECT postrider_internal.release($1, $2, $3, $4)", topic, subscription)
 }
 
 // TestDelivery delivers a sample event to one event subscription alone, whatever its filter says, and returns the delivery's id; see
@@ -145,25 +125,4 @@ func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]Attempt
 		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
 	}
 	return attempts, nil
-}
-
-// Holding is how an event subscription's deliveries are held; see the view postrider.event_subscriptions.
-type Holding struct {
-	ProvisioningState    string
-	Hold, HoldCause      *string
-	HoldSince, HoldUntil *time.Time
-	HeldDeliveries       int64
-}
-
-// Holding reads how an event subscription is held. ErrNotFound.
-func (o *Operator) Holding(ctx context.Context, topic, subscription string) (*Holding, error) {
-	const query = `SELECT provisioning_state, hold, hold_cause, hold_since, hold_until, held_deliveries FROM postrider.event_subscriptions WHERE topic = $1 AND subscription = $2`
-	found, err := collect[Holding](ctx, o.pool, query, topic, subscription)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("event subscription %q of topic %q: %w", subscription, topic, err)
-	case len(found) == 0:
-		return nil, fmt.Errorf("event subscription %q of topic %q: %w", subscription, topic, ErrNotFound)
-	}
-	return &found[0], nil
 }

@@ -10,7 +10,6 @@ import (
 	"postrider/policy"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ErrBuiltIn says that the retry policy is one of the built-in ones, which never change.
@@ -71,29 +70,6 @@ func (s *Store) changePolicies(ctx context.Context, change func(pgx.Tx) error) e
 type StoredPolicy struct {
 	policy.Policy
 	Version int64
-}
-
-// ReadPolicies lists all retry policies as Catalogue.Policies does, without a store: for a program that has no encryption key.
-func ReadPolicies(ctx context.Context, pool *pgxpool.Pool) ([]StoredPolicy, error) {
-	list, err := queryPolicies(ctx, pool)
-	if err != nil {
-		return nil, readError("retry policies", err)
-	}
-	return list, nil
-}
-
-// WritePolicy is Store.PutPolicy without a store. Every node sees the change within a second.
-func WritePolicy(ctx context.Context, pool *pgxpool.Pool, p *policy.Policy, when ...Condition) (made bool, err error) {
-	err = inCatalogue(ctx, pool, func(tx pgx.Tx) error {
-		_, made, err = putPolicy(ctx, tx, p, when)
-		return err
-	})
-	return made, err
-}
-
-// RemovePolicy is Store.DeletePolicy without a store.
-func RemovePolicy(ctx context.Context, pool *pgxpool.Pool, name string, when ...Condition) error {
-	return inCatalogue(ctx, pool, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, when) })
 }
 
 const (

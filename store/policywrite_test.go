@@ -63,10 +63,8 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 	stored, _ := b.store.Catalogue().Policy("own-3")
 	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
 
-	list, err := store.ReadPolicies(t.Context(), b.pool)
-	require.NoError(t, err)
 	var listed []string
-	for _, p := range list {
+	for _, p := range b.store.Catalogue().Policies() {
 		listed = append(listed, p.Name)
 	}
 	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
@@ -89,13 +87,11 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	require.True(t, has("mine", 10*time.Second))
 
 	mine.Cells = append(mine.Cells, policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
-	made, err := store.WritePolicy(t.Context(), b.pool, mine)
-	require.NoError(t, err)
-	require.False(t, made)
+	b.putPolicy(t, mine)
 	require.NoError(t, other.Reload(t.Context()))
-	require.True(t, has("mine", time.Minute), "also what was written without a store")
+	require.True(t, has("mine", time.Minute))
 
-	require.NoError(t, store.RemovePolicy(t.Context(), b.pool, "mine"))
+	require.NoError(t, b.store.DeletePolicy(t.Context(), "mine"))
 	require.NoError(t, other.Reload(t.Context()))
 	_, ok := other.Catalogue().Policy("mine")
 	require.False(t, ok)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TailLine is something that happened: an event was published, or an attempt was recorded.
@@ -85,13 +85,22 @@ func newTail(r Reader, f TailFilter, began time.Time) *Tail {
 	return &Tail{reader: r, filter: f, began: began, since: began, seen: map[string]bool{}}
 }
 
-// TailOf follows a database without a store: for a program that has no encryption key. It begins with what happens from now on.
-func TailOf(ctx context.Context, pool *pgxpool.Pool, f TailFilter) (*Tail, error) {
-	var began time.Time
-	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&began); err != nil {
-		return nil, fmt.Errorf("read the database's clock: %w", err)
+// Mark is where the tail goes on: ResumeTail continues there.
+func (t *Tail) Mark() string {
+	return fmt.Sprintf("%d %d %d .%s", t.began.UnixMicro(), t.since.UnixMicro(), t.blocks, t.day)
+}
+
+// ResumeTail goes on at a mark. It does not know what the tail has returned before: lines may come again, in the same Place. ErrInvalid.
+func (s *Store) ResumeTail(f TailFilter, mark string) (*Tail, error) {
+	t := newTail(s.Reader, f, time.Time{})
+	var began, since int64
+	var day string
+	if _, err := fmt.Sscanf(mark, "%d %d %d %s", &began, &since, &t.blocks, &day); err != nil {
+		return nil, fmt.Errorf("%w: %q is no mark of a tail", ErrInvalid, mark)
 	}
-	return newTail(Reader{pool}, f, began), nil
+	t.day = strings.TrimPrefix(day, ".")
+	t.began, t.since = time.UnixMicro(began), time.UnixMicro(since)
+	return t, nil
 }
 
 // Next tells what has happened since the last call, the oldest first, at most 200 published events and 200 attempts: of more only the newest.

@@ -67,15 +67,15 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop is revoked since 20")
 	require.NoError(t, json.Unmarshal([]byte(run(0, "revoke", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "revoked", string(shown.State))
-	require.Contains(t, run(2, "show", "never").stderr, `there is no API key "never"`)
+	require.Contains(t, run(1, "show", "never").stderr, `there is no API key "never"`)
 	eventually(t, "the node refuses it", func() bool {
 		return try(http.MethodPost, "/topics/orders/api/events", cloudEvent("2"), shop) == http.StatusUnauthorized
 	})
 	require.Contains(t, run(0, "list").stdout, "revoked")
 
-	require.Contains(t, run(2, "revoke", "never").stderr, `there is no API key "never"`)
+	require.Contains(t, run(1, "revoke", "never").stderr, `there is no API key "never"`)
 	require.Contains(t, run(2, "create", "x", "--scope", "root").stderr, "--scope must be one of")
-	require.Contains(t, run(2, "create", "x", "--scope", "publish", "--topic", "never").stderr, `topic "never" does not exist`)
+	require.Contains(t, run(1, "create", "x", "--scope", "publish", "--topic", "never").stderr, `topic "never" does not exist`)
 	require.Contains(t, run(2, "create", "x", "--scope", "read", "--expires-in-days", "4000").stderr, "must be between 1 and 3650")
 	require.Contains(t, run(1, "create", "ci", "--scope", "read").stderr, `there is an API key "ci" already`)
 	require.Equal(t, 3, one[int](db, "SELECT count(*)::int FROM postrider.audit WHERE actor = 'cli' AND action LIKE 'api_key_%'"))
@@ -115,12 +115,12 @@ func TestUserVerbs(t *testing.T) {
 	}
 	require.Contains(t, run(2, password, "add", "bob", "--role", "viewer").stderr, "--password-stdin")
 	require.Contains(t, run(2, password, "add", "b b", "--role", "viewer", "--password-stdin").stderr, "name must be")
-	for _, verb := range [][]string{{"role", "bob", "viewer"}, {"password", "bob", "--password-stdin"}, {"disable", "bob"}, {"enable", "bob"}, {"remove", "bob"}} {
-		require.Contains(t, run(2, password, verb...).stderr, `there is no user "bob"`)
+	for _, verb := range [][]string{{"role", "bob", "viewer"}, {"password", "bob", "--password-stdin"}, {"disable", "bob"}, {"enable", "bob"}, {"remove", "bob", "--yes"}} {
+		require.Contains(t, run(1, password, verb...).stderr, `there is no user "bob"`)
 	}
 	require.Equal(t, "User anna is kept out.\n", run(0, "", "disable", "anna").stdout)
 	require.Regexp(t, `(?m)^anna +viewer +disabled `, run(0, "", "list").stdout)
 	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
-	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna").stdout)
+	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna", "--yes").stdout)
 	require.Equal(t, []string{"user_made", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"}, one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
 }

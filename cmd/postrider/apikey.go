@@ -6,8 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"postrider/server"
 	"postrider/store"
 )
@@ -17,11 +15,6 @@ type apikeyCmd struct {
 	List   apikeyListCmd   `cmd:"" help:"List the API keys, those that were revoked too."`
 	Show   apikeyShowCmd   `cmd:"" help:"Show what is known of an API key; the key itself was shown once."`
 	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. It works nowhere a second later."`
-}
-
-// access does something about who may use the service, in a database that may have no running one.
-func (f databaseFlags) access(ctx context.Context, do func(context.Context, *store.Access) error) error {
-	return verbError(f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), store.AccessOf(pool)) }))
 }
 
 type apikeyCreateCmd struct {

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 )
 
 type applyCmd struct {
@@ -17,7 +13,7 @@ type applyCmd struct {
 	DryRun bool   `help:"Only show what would change; the exit code is 3 where something would, 0 where nothing." xor:"mode"`
 	Prune  bool   `help:"Also delete what the file does not name: topics, event subscriptions, retry policies of your own. Without it nothing is deleted, ever."`
 	Topic  string `help:"Of the Azure CLI's list: the topic that all of its event subscriptions belong to." placeholder:"NAME"`
-	Output string `short:"o" help:"table, or json: the changes as a list, before any is made." enum:"table,json" default:"table"`
+	Output string `short:"o" help:"table, or json or yaml: the changes as a list, before any is made." enum:"table,json,yaml" default:"table"`
 }
 
 // Help is shown by apply --help.
@@ -53,7 +49,7 @@ func (c *applyCmd) Run(ctx context.Context) error {
 		return err
 	}
 	a := &applier{client: client, file: file, prune: c.Prune, out: os.Stdout}
-	if c.Output == "json" {
+	if c.Output != "table" {
 		a.out = os.Stderr // the list of changes stays one document
 	}
 	changes, err := a.plan(ctx)
@@ -110,12 +106,12 @@ func (c *applyCmd) show(changes []change, file *applyFile) error {
 	for _, note := range file.notOffered {
 		fmt.Fprintln(os.Stderr, "not offered:", plainLines(note))
 	}
-	if c.Output == "json" {
+	if c.Output != "table" {
 		shown := []changeShown{}
 		for i := range changes {
 			shown = append(shown, changes[i].shown())
 		}
-		return outputFlag{"json"}.print(shown, nil)
+		return outputFlag{c.Output}.print(shown, nil)
 	}
 	counts := map[string]int{}
 	for i := range changes {
@@ -149,15 +145,7 @@ func (c *applyCmd) ask(todo int) error {
 		return nil
 	}
 	if c.File == "-" || !isTerminal(os.Stdin) {
-		return usagef("nobody can be asked here: say --yes to make these changes, or --dry-run to see them only")
+		return usagef("standard input is not a terminal to ask on: say --yes to make these changes, or --dry-run to see them only")
 	}
-	fmt.Fprintf(os.Stderr, "Make %s? [y/N] ", either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo)))
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-		return errors.New("nothing was changed")
-	}
-	return nil
+	return askYes(fmt.Sprintf("Make %s?", either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo))))
 }

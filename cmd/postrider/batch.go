@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-
-	"postrider/server"
-	"postrider/store"
+	"net/http"
 )
 
 type batchCmd struct {
@@ -16,11 +13,12 @@ type batchCmd struct {
 }
 
 type batchListCmd struct {
-	newestFlags
-	Topic        string `help:"Of this topic." placeholder:"NAME"`
-	Subscription string `help:"To this event subscription." placeholder:"NAME"`
-	State        string `help:"In this state: pending, delivered, dead_lettered, dropped or canceled." enum:",pending,delivered,dead_lettered,dropped,canceled" default:"" placeholder:"STATE"`
-	Hold         string `help:"Waiting for the end of this hold: paused, not_validated, probation or admission." enum:",paused,not_validated,probation,admission" default:"" placeholder:"HOLD"`
+	restFlags
+	limitFlag
+	Topic        string `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	Subscription string `api:"subscription" help:"To this event subscription." placeholder:"NAME"`
+	State        string `api:"state" help:"In this state: pending, delivered, dead_lettered, dropped or canceled." enum:",pending,delivered,dead_lettered,dropped,canceled" default:"" placeholder:"STATE"`
+	Hold         string `api:"hold" help:"Waiting for the end of this hold: paused, not_validated, probation or admission." enum:",paused,not_validated,probation,admission" default:"" placeholder:"HOLD"`
 }
 
 // Help is shown by batch list --help.
@@ -28,30 +26,26 @@ func (batchListCmd) Help() string {
 	return "Examples:\n  postrider batch list --topic orders --subscription audit\n  postrider batch list --state pending -o json"
 }
 
+var batchColumns = []column{
+	{title: "BATCH", path: "batchId"},
+	{title: "TOPIC", path: "topic"},
+	{title: "SUBSCRIPTION", path: "subscription"},
+	{title: "EVENTS", path: "members"},
+	{title: "BYTES", path: "bytes"},
+	{title: "STATE", text: stateAndHold},
+	{title: "ATTEMPTS", path: "attempts"},
+	{title: "LAST", text: lastResult},
+	{title: "NEXT", path: "nextAttemptAt"},
+	{title: "ENDED", path: "finishedAt"},
+}
+
 // Run executes batch list.
 func (c *batchListCmd) Run(ctx context.Context) error {
-	f := store.BatchFilter{Topic: c.Topic, Subscription: c.Subscription, State: c.State, Hold: c.Hold}
-	return c.read(ctx, func(r *store.Reader) error {
-		id := func(l store.BatchLine) int64 { return l.BatchID }
-		list, err := newest(c.Limit, id, func(turn store.Turn[int64]) (store.Page[store.BatchLine], *int64, error) {
-			page, err := r.ReadBatches(ctx, f, turn)
-			return page.Page, page.LookedTo, err
-		})
-		if err != nil {
-			return err
-		}
-		return c.print(describedAs(list, server.DescribeBatch), func(w io.Writer) {
-			fmt.Fprintln(w, "BATCH\tTOPIC\tSUBSCRIPTION\tEVENTS\tBYTES\tSTATE\tATTEMPTS\tLAST\tNEXT\tENDED")
-			for _, b := range list {
-				fmt.Fprint(w, tableRow(b.BatchID, b.Topic, b.Subscription, b.Members, b.Bytes, stateCell(b.State, b.Hold), b.Attempts, answerCell(b.LastStatus, b.LastOutcome), b.NextAttemptAt, b.FinishedAt))
-			}
-		})
-	})
+	return c.list(ctx, "/v1/batches", given(c), c.Limit, batchColumns)
 }
 
 type batchShowCmd struct {
-	databaseFlags
-	outputFlag
+	restFlags
 	ID int64 `arg:"" name:"id" help:"Id of the batch, as batch list tells it."`
 }
 
@@ -60,48 +54,52 @@ func (batchShowCmd) Help() string {
 	return "Examples:\n  postrider batch show 4711\n  postrider batch show 4711 -o json"
 }
 
-// shownBatch is what batch show prints as JSON.
-type shownBatch struct {
-	server.Batch
-	AttemptsMade []server.DeliveryAttempt `json:"attemptsMade"`
-	MembersCut   []server.BatchMember     `json:"membersCut"`
+var batchLines = []column{
+	{title: "batch", path: "batchId"},
+	{title: "topic", path: "topic"},
+	{title: "subscription", path: "subscription"},
+	{title: "state", text: stateAndHold},
+	{title: "events", path: "members"},
+	{title: "bytes", path: "bytes"},
+	{title: "attempts", path: "attempts"},
+	{title: "cut", path: "createdAt"},
+	{title: "next attempt", path: "nextAttemptAt"},
+	{title: "hold until", path: "holdUntil"},
+	{title: "finished", path: "finishedAt"},
 }
 
-// maxMembers is more than a batch can have.
-const maxMembers = 10_000
+var memberColumns = []column{
+	{title: "PLACE", path: "position"},
+	{title: "DELIVERY", path: "deliveryId"},
+	{title: "EVENT ID", path: "eventId"},
+	{title: "LEFT", path: "leftAt"},
+	{title: "WHY", path: "leftReason"},
+}
 
-// Run executes batch show.
+// Run executes batch show. JSON is the batch with its attempts (attemptsMade) and members (membersCut).
 func (c *batchShowCmd) Run(ctx context.Context) error {
-	return c.withReader(ctx, func(r *store.Reader) error {
-		b, err := r.ReadBatch(ctx, c.ID, 0, maxMembers)
-		if errors.Is(err, store.ErrNotFound) {
-			return usagef("batch %d does not exist, or is not kept any more", c.ID)
-		}
-		if err != nil {
-			return err
-		}
-		shown := shownBatch{server.DescribeBatch(&b.BatchLine), describedAs(b.Course, server.DescribeAttempt), describedAs(b.Listed, server.DescribeMember)}
-		return c.print(shown, func(w io.Writer) { printBatch(w, &shown) })
-	})
-}
-
-func printBatch(w io.Writer, b *shownBatch) {
-	printNamed(w,
-		"batch", b.BatchId,
-		"topic", b.Topic,
-		"subscription", b.Subscription,
-		"state", stateCell(b.State, b.Hold),
-		"events", b.Members,
-		"bytes", b.Bytes,
-		"attempts", b.Attempts,
-		"cut", b.CreatedAt,
-		"next attempt", b.NextAttemptAt,
-		"hold until", b.HoldUntil,
-		"finished", b.FinishedAt,
-	)
-	printAttempts(w, b.AttemptsMade)
-	fmt.Fprintln(w, "\nPLACE\tDELIVERY\tEVENT ID\tLEFT\tWHY")
-	for _, m := range b.MembersCut {
-		fmt.Fprint(w, tableRow(m.Position, m.DeliveryId, m.EventId, m.LeftAt, m.LeftReason))
+	client, err := c.client()
+	if err != nil {
+		return err
 	}
+	var b object
+	at := idURL("/v1/batches", c.ID)
+	if err := client.call(ctx, http.MethodGet, at, nil, &b); err != nil {
+		return err
+	}
+	attempts, err := client.all(ctx, at+"/attempts")
+	if err != nil {
+		return err
+	}
+	members, err := client.all(ctx, at+"/members?limit=1000")
+	if err != nil {
+		return err
+	}
+	b["attemptsMade"], b["membersCut"] = attempts, members
+	return c.print(b, func(w io.Writer) {
+		printObject(w, batchLines, b)
+		printAttempts(w, attempts)
+		fmt.Fprintln(w)
+		printColumns(w, memberColumns, members)
+	})
 }

@@ -3,9 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -37,7 +37,7 @@ type benchFlags struct {
 	DatabaseURL string        `help:"Use this empty database instead of a private one." placeholder:"URL"`
 	NoCeilings  bool          `help:"Do not measure what the parts reach alone."`
 	CeilingTime time.Duration `help:"How long to measure each of them." default:"5s"`
-	Output      string        `short:"o" help:"table or json." enum:"table,json" default:"table"`
+	Output      string        `short:"o" help:"table, json or yaml." enum:"table,json,yaml" default:"table"`
 }
 
 // rateFlag is of those scenarios whose load may be an open loop.
@@ -79,15 +79,8 @@ func (f *benchFlags) run(ctx context.Context, scenario string, o bench.Options) 
 }
 
 // printReport prints a benchmark's report as JSON or for a person.
-func printReport(report fmt.Stringer, form string) (err error) {
-	if form == "json" {
-		encoder := json.NewEncoder(os.Stdout)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(report)
-	} else {
-		_, err = fmt.Fprintln(os.Stdout, report.String())
-	}
-	if err != nil {
+func printReport(report fmt.Stringer, form string) error {
+	if err := (outputFlag{form}).print(report, func(w io.Writer) { fmt.Fprintln(w, report.String()) }); err != nil {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	return nil
@@ -248,7 +241,7 @@ type benchDashboardCmd struct {
 	Deliveries  int    `help:"How many deliveries there are, a tenth of them dead letters." default:"1000000" placeholder:"N"`
 	Rounds      int    `help:"How many times to ask for each page." default:"20"`
 	DatabaseURL string `help:"Use this empty database instead of a private one." placeholder:"URL"`
-	Output      string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+	Output      string `short:"o" help:"table, json or yaml." enum:"table,json,yaml" default:"table"`
 }
 
 // Help is shown by bench dashboard --help.

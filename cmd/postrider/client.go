@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"postrider/server"
-	"postrider/store"
 )
 
 // serverFlags are shared by every verb that is a client of the REST API.
@@ -41,15 +40,6 @@ func (f ifMatchFlag) headers() []string {
 		return nil
 	}
 	return []string{"If-Match", server.EntityTag(f.IfMatch)}
-}
-
-// conditions are those of a change in the database.
-func (f ifMatchFlag) conditions() ([]store.Condition, error) {
-	when, err := server.ReadIfMatch(f.IfMatch)
-	if err != nil {
-		return nil, usagef("--if-match: %v", err)
-	}
-	return when, nil
 }
 
 // callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get in the way of).

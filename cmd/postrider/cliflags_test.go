@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +43,7 @@ func knownFlag(t *testing.T, name string) bool {
 	for _, leaf := range newParser(t).Model.Leaves(true) {
 		for _, group := range leaf.AllFlags(false) { // the page also names some that are refused
 			for _, flag := range group {
-				if flag.Name == name {
+				if flag.Name == name || slices.Contains(flag.Aliases, name) {
 					return true
 				}
 			}
@@ -225,7 +226,7 @@ func TestCompletions(t *testing.T) {
 	require.NotContains(t, completions(node, nil), "complete-words")
 	require.Equal(t, []string{"create"}, completions(node, []string{"topic", "cr"}))
 	require.Equal(t, []string{"--advanced-filter"}, completions(node, []string{"subscription", "create", "orders", "billing", "--endpoint", "x", "--adv"}))
-	require.Equal(t, []string{"json", "table"}, completions(node, []string{"topic", "list", "-o", ""}))
+	require.Equal(t, []string{"json", "table", "yaml"}, completions(node, []string{"topic", "list", "-o", ""}))
 	require.Equal(t, []string{"bash", "fish", "zsh"}, completions(node, []string{"completion", ""}))
 	require.Empty(t, completions(node, []string{"publish", "--key", ""}))
 	for _, shell := range []string{"bash", "zsh", "fish"} {

@@ -5,14 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"postrider/server"
-	"postrider/store"
 )
 
 type deadletterCmd struct {
@@ -27,131 +22,55 @@ type deadletterCmd struct {
 
 // letterFilterFlags say which dead letters are meant.
 type letterFilterFlags struct {
-	Topic         *string    `help:"Of this topic." placeholder:"NAME"`
-	Subscription  *string    `help:"Of this event subscription." placeholder:"NAME"`
-	Reason        *string    `help:"Given up for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
-	LastOutcome   *string    `help:"Whose last attempt came to this, such as Busy." placeholder:"OUTCOME"`
-	LastStatus    *int       `help:"Whose last attempt met this HTTP status." placeholder:"CODE"`
-	EventID       *string    `name:"event-id" help:"With this id, the publisher's." placeholder:"ID"`
-	EventType     *string    `help:"Of this event type." placeholder:"TYPE"`
-	Subject       *string    `help:"With this subject." placeholder:"SUBJECT"`
-	SubjectPrefix *string    `help:"Whose subject begins so." placeholder:"PREFIX"`
-	Source        *string    `help:"With this CloudEvents source." placeholder:"SOURCE"`
-	From          *time.Time `help:"Given up at this time or later, such as 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until         *time.Time `help:"Given up before this time." placeholder:"TIME"`
-	Redelivered   *bool      `help:"Those that were redelivered before, or with --no-redelivered those that were not." negatable:""`
-}
-
-func (f *letterFilterFlags) filter() *store.DeadLetterFilter {
-	return &store.DeadLetterFilter{
-		Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus, EventID: f.EventID, EventType: f.EventType,
-		Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, DeadLetteredFrom: f.From, DeadLetteredUntil: f.Until, Redelivered: f.Redelivered,
-	}
-}
-
-// chosenFlags are dead letters by their ids or by a filter, and how many are worked at in a second.
-type chosenFlags struct {
-	databaseFlags
-	outputFlag
-	letterFilterFlags
-	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
-	All    bool     `help:"All that there are: without an id and without a filter, this must be said."`
-	Rate   int      `help:"At most so many in a second (default: as fast as it goes)." placeholder:"N"`
-	DryRun bool     `help:"Count what matches, and do nothing."`
-	NoWait bool     `help:"Start it and print its id; the service goes on."`
-}
-
-// chosen reads them; ids is nil where a filter chooses.
-func (c *chosenFlags) chosen() (ids []uuid.UUID, filter *store.DeadLetterFilter, err error) {
-	filter = c.filter()
-	filtered := c.letterFilterFlags != letterFilterFlags{}
-	switch {
-	case c.Rate < 0:
-		return nil, nil, usagef("--rate %d: must be 1 or more", c.Rate)
-	case len(c.IDs) > 0 && (filtered || c.All):
-		return nil, nil, usagef("name dead letters or filter them, not both")
-	case len(c.IDs) == 0 && !filtered && !c.All:
-		return nil, nil, usagef("say which: ids, filters such as --topic, or --all")
-	}
-	for _, text := range c.IDs {
-		id, err := readID("dead letter", text)
-		if err != nil {
-			return nil, nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, filter, nil
-}
-
-func readID(what, text string) (uuid.UUID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return id, usagef("%q is no id of %s %s", text, either(what == "operation", "an", "a"), what)
-	}
-	return id, nil
+	Topic         *string    `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	Subscription  *string    `api:"subscription" help:"Of this event subscription." placeholder:"NAME"`
+	Reason        *string    `api:"reason" help:"Given up for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
+	LastOutcome   *string    `api:"lastOutcome" help:"Whose last attempt came to this, such as Busy." placeholder:"OUTCOME"`
+	LastStatus    *int       `api:"lastStatus" help:"Whose last attempt met this HTTP status." placeholder:"CODE"`
+	EventID       *string    `api:"eventId" name:"event-id" help:"With this id, the publisher's." placeholder:"ID"`
+	EventType     *string    `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
+	Subject       *string    `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
+	SubjectPrefix *string    `api:"subjectPrefix" help:"Whose subject begins so." placeholder:"PREFIX"`
+	Source        *string    `api:"source" help:"With this CloudEvents source." placeholder:"SOURCE"`
+	From          *time.Time `api:"deadLetteredFrom" help:"Given up at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Given up before this time." placeholder:"TIME"`
+	Redelivered   *bool      `api:"redelivered" help:"Those that were redelivered before, or with --no-redelivered those that were not." negatable:""`
 }
 
 type deadletterListCmd struct {
-	databaseFlags
-	outputFlag
+	restFlags
+	limitFlag
 	letterFilterFlags
-	Limit int `help:"How many to list at most: 1 to 10000." default:"50" placeholder:"N"`
 }
 
 // Help is shown by deadletter list --help.
 func (deadletterListCmd) Help() string {
-	return "Examples:\n  postrider deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded\n  postrider deadletter list --last-status 503 --no-redelivered -o json"
+	return "Examples:\n  postrider deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded\n  postrider deadletter list --last-status 503 --no-redelivered --from 1h -o json"
+}
+
+var letterColumns = []column{
+	{title: "ID", path: "deadLetterId"},
+	{title: "GIVEN UP", path: "deadLetteredAt"},
+	{title: "TOPIC", path: "topic"},
+	{title: "SUBSCRIPTION", path: "subscription"},
+	{title: "EVENT ID", path: "eventId"},
+	{title: "TYPE", path: "eventType"},
+	{title: "REASON", path: "reason"},
+	{title: "ATTEMPTS", path: "attempts"},
+	{title: "LAST", text: lastResult},
+	{title: "REDELIVERED", path: "redeliveredAt"},
 }
 
 // Run executes deadletter list.
 func (c *deadletterListCmd) Run(ctx context.Context) error {
-	const most = 10_000
-	if c.Limit < 1 || c.Limit > most {
-		return usagef("--limit %d: must be 1 to %d", c.Limit, most)
+	if err := checkSpan(c.From, c.Until); err != nil {
+		return err
 	}
-	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-		list, err := letters.List(ctx, c.filter(), store.DeadLetterPlace{}, c.Limit)
-		if err != nil {
-			return err
-		}
-		described := make([]server.DeadLetter, len(list))
-		for i := range list {
-			described[i] = server.DescribeDeadLetter(&list[i])
-		}
-		return c.print(described, func(w io.Writer) { printLetters(w, list) })
-	})
-}
-
-func printLetters(w io.Writer, list []store.DeadLetter) {
-	fmt.Fprintln(w, "ID\tGIVEN UP\tTOPIC\tSUBSCRIPTION\tEVENT ID\tTYPE\tREASON\tATTEMPTS\tLAST\tREDELIVERED")
-	for i := range list {
-		l := &list[i]
-		redelivered := ""
-		if l.RedeliveredAt != nil {
-			redelivered = moment(*l.RedeliveredAt)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.DeadLetterID, moment(l.DeadLetteredAt), cell(l.Topic), cell(l.Subscription), cell(l.EventID), cell(l.EventType),
-			l.Reason, l.Attempts, lastAnswer(l), redelivered)
-	}
-}
-
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
-// lastAnswer is the status that the last attempt met, or what it came to where there was none.
-func lastAnswer(l *store.DeadLetter) string {
-	switch {
-	case l.LastStatus != nil:
-		return fmt.Sprint(*l.LastStatus)
-	case l.LastOutcome != nil:
-		return *l.LastOutcome
-	default:
-		return ""
-	}
+	return c.list(ctx, "/v1/deadLetters", given(&c.letterFilterFlags), c.Limit, letterColumns)
 }
 
 type deadletterShowCmd struct {
-	databaseFlags
-	outputFlag
+	restFlags
 	ID string `arg:"" help:"Id of the dead letter."`
 }
 
@@ -160,152 +79,122 @@ func (deadletterShowCmd) Help() string {
 	return "Example:\n  postrider deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
 }
 
+var letterLines = []column{
+	{title: "id", path: "deadLetterId"},
+	{title: "given up", path: "deadLetteredAt"},
+	{title: "topic", path: "topic"},
+	{title: "subscription", path: "subscription"},
+	{title: "reason", path: "reason"},
+	{title: "attempts", path: "attempts"},
+	{title: "last", text: lastResult},
+	{title: "endpoint", path: "endpointBaseUrl"},
+	{title: "retry policy", path: "retryPolicy"},
+	{title: "published", path: "publishedAt"},
+	{title: "event id", path: "eventId"},
+	{title: "event type", path: "eventType"},
+	{title: "subject", path: "subject"},
+	{title: "schema", path: "schema"},
+	{title: "delivery", path: "deliveryId"},
+}
+
 // Run executes deadletter show.
 func (c *deadletterShowCmd) Run(ctx context.Context) error {
-	id, err := readID("dead letter", c.ID)
+	id, err := readID("a dead letter", c.ID)
 	if err != nil {
 		return err
 	}
-	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-		l, err := letters.Get(ctx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			return usagef("dead letter %s does not exist", id)
+	return c.show(ctx, idURL("/v1/deadLetters", id), func(w io.Writer, l object) {
+		printObject(w, letterLines, l)
+		for _, more := range [][2]string{
+			{"last error", "lastError"}, {"source", "source"}, {"last response", "lastResponse"}, {"event", "event"}, {"redelivered", "redeliveredAt"},
+		} {
+			if value := l[more[1]]; value != nil && value != "" {
+				fmt.Fprintf(w, "%s\t%s\n", more[0], oneLine(plainText(value)))
+			}
 		}
-		if err != nil {
+	})
+}
+
+// chosenFlags are dead letters by their ids or by a filter, and how many are worked at in a second.
+type chosenFlags struct {
+	restFlags
+	letterFilterFlags
+	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
+	All    bool     `help:"All that there are: required without an id and without a filter."`
+	Rate   int      `help:"At most so many in a second (default: as fast as it goes)." placeholder:"N"`
+	DryRun bool     `help:"Count what matches, and do nothing."`
+	NoWait bool     `help:"Start it and print its id; the service goes on."`
+}
+
+// check validates how they are chosen.
+func (c *chosenFlags) check() error {
+	filtered := c.letterFilterFlags != letterFilterFlags{}
+	switch {
+	case c.Rate < 0:
+		return usagef("--rate %d: must be 1 or more", c.Rate)
+	case len(c.IDs) > 0 && (filtered || c.All):
+		return usagef("name dead letters or filter them, not both")
+	case len(c.IDs) == 0 && !filtered && !c.All:
+		return usagef("say which: ids, filters such as --topic, or --all")
+	case len(c.IDs) > 0 && c.DryRun:
+		return usagef("--dry-run counts what a filter matches, and here are ids")
+	}
+	for _, text := range c.IDs {
+		if _, err := readID("a dead letter", text); err != nil {
 			return err
 		}
-		return c.print(server.DescribeDeadLetter(l), func(w io.Writer) { printLetter(w, l) })
-	})
+	}
+	return checkSpan(c.From, c.Until)
 }
 
-func printLetter(w io.Writer, l *store.DeadLetter) {
-	rows := [][2]string{
-		{"id", l.DeadLetterID.String()},
-		{"given up", moment(l.DeadLetteredAt)},
-		{"topic", l.Topic},
-		{"subscription", l.Subscription},
-		{"reason", l.Reason},
-		{"attempts", fmt.Sprint(l.Attempts)},
-		{"last", lastAnswer(l)},
-		{"endpoint", l.EndpointBaseURL},
-		{"retry policy", l.RetryPolicy},
-		{"published", moment(l.PublishedAt)},
-		{"event id", l.EventID},
-		{"event type", l.EventType},
-		{"subject", l.Subject},
-		{"schema", l.Schema},
-		{"delivery", fmt.Sprint(l.DeliveryID)},
-	}
-	for _, more := range []struct {
-		name string
-		text *string
-	}{{"last error", l.LastError}, {"source", l.Source}, {"last response", l.LastResponse}, {"event", l.BodyText}} {
-		if more.text != nil {
-			rows = append(rows, [2]string{more.name, *more.text})
-		}
-	}
-	if l.RedeliveredAt != nil {
-		rows = append(rows, [2]string{"redelivered", moment(*l.RedeliveredAt)})
-	}
-	for _, row := range rows {
-		fmt.Fprintf(w, "%s\t%s\n", row[0], oneLine(row[1]))
-	}
-}
-
-type deadletterRedeliverCmd struct {
-	chosenFlags
-	ToSubscription string `help:"Deliver to this event subscription instead of each one's own." placeholder:"NAME"`
-	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
-	Again          bool   `help:"Also those that were redelivered before. With a filter: --redelivered."`
-}
-
-// Help is shown by deadletter redeliver --help.
-func (deadletterRedeliverCmd) Help() string {
-	return `Each becomes a new delivery with a time to live of its own; the dead letter stays. With a filter the service works through all that match and
-exist now, those that were redelivered before left out, and this waits until it has; Ctrl-C leaves it to the service.
-
-Examples:
-  postrider deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
-  postrider deadletter redeliver --topic orders --last-status 503 --dry-run
-  postrider deadletter redeliver --topic orders --last-status 503 --rate 100`
-}
-
-// Run executes deadletter redeliver.
-func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
-	ids, filter, err := c.chosen()
-	switch {
-	case err != nil:
-		return err
-	case c.ToTopic != "" && c.ToSubscription == "":
-		return usagef("--to-topic wants --to-subscription")
-	case ids == nil && c.Again:
-		return usagef("--again is for dead letters that are named; with a filter, say --redelivered")
-	}
-	to := store.Target{Subscription: c.ToSubscription, Topic: c.ToTopic}
-	if filter.Redelivered == nil {
-		filter.Redelivered = new(false)
-	}
-	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-		if ids != nil {
-			return c.eachOf(ids, func(id uuid.UUID) (string, error) {
-				delivery, err := letters.Redeliver(ctx, id, to, c.Again)
-				return fmt.Sprintf("redelivered as delivery %d", delivery), err
-			})
-		}
-		return c.inBulk(ctx, letters, filter, func() (uuid.UUID, error) { return letters.RedeliverAll(ctx, filter, to, c.Rate) })
-	})
-}
-
-type deadletterPurgeCmd struct{ chosenFlags }
-
-// Help is shown by deadletter purge --help.
-func (deadletterPurgeCmd) Help() string {
-	return `Nothing brings them back. With a filter the service works through all that match and exist now, and this waits until it has.
-
-Examples:
-  postrider deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
-  postrider deadletter purge --topic orders --redelivered --until 2026-11-01T00:00:00Z --dry-run`
-}
-
-// Run executes deadletter purge.
-func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
-	ids, filter, err := c.chosen()
+// inBulk counts what the filter matches, or starts an operation and follows it.
+func (c *chosenFlags) inBulk(ctx context.Context, action string, settings object) error {
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-		if ids != nil {
-			return c.eachOf(ids, func(id uuid.UUID) (string, error) {
-				purged, err := letters.Purge(ctx, id)
-				if err == nil && !purged {
-					err = usagef("dead letter %s does not exist", id)
-				}
-				return "purged", err
-			})
-		}
-		return c.inBulk(ctx, letters, filter, func() (uuid.UUID, error) { return letters.PurgeAll(ctx, filter, c.Rate) })
-	})
+	settings["filter"] = given(&c.letterFilterFlags)
+	if c.Rate > 0 {
+		settings["ratePerSecond"] = c.Rate
+	}
+	return startOrCount(ctx, client, "/v1/deadLetters/"+action, settings, "dead letter", c.DryRun, c.NoWait, c.outputFlag)
 }
 
-// done is what became of one dead letter that was named.
-type done struct {
+// startOrCount starts an operation and follows it; as a dry run it counts instead.
+func startOrCount(ctx context.Context, client *apiClient, path string, settings object, thing string, dryRun, noWait bool, out outputFlag) error {
+	if dryRun {
+		settings["dryRun"] = true
+	}
+	var response object
+	if err := client.call(ctx, http.MethodPost, path, settings, &response); err != nil {
+		return err
+	}
+	if dryRun {
+		return out.printMatched(response, thing)
+	}
+	return follow(ctx, client, textAt(response, "operationId"), noWait, out)
+}
+
+// letterResult is what became of one dead letter that was named.
+type letterResult struct {
 	DeadLetterID string `json:"deadLetterId"`
 	Result       string `json:"result,omitempty"`
 	Error        string `json:"error,omitempty"`
 }
 
-// eachOf does something with each that was named, also after one that could not be done; the first error is the verb's.
-func (c *chosenFlags) eachOf(ids []uuid.UUID, do func(uuid.UUID) (string, error)) (first error) {
-	if c.DryRun {
-		return usagef("--dry-run counts what a filter matches, and here are ids")
+// eachOf does something with each that was named, also after one that failed; their errors are the verb's.
+func (c *chosenFlags) eachOf(do func(client *apiClient, at string) (string, error)) (failed error) {
+	client, err := c.client()
+	if err != nil {
+		return err
 	}
-	results := make([]done, len(ids))
-	for i, id := range ids {
-		results[i].DeadLetterID = id.String()
-		text, err := do(id)
+	results := make([]letterResult, len(c.IDs))
+	for i, id := range c.IDs {
+		results[i].DeadLetterID = id
+		text, err := do(client, idURL("/v1/deadLetters", id))
 		if err != nil {
-			results[i].Error = verbError(err).Error()
-			first = errors.Join(first, verbError(err))
+			results[i].Error = err.Error()
+			failed = errors.Join(failed, err)
 			continue
 		}
 		results[i].Result = text
@@ -319,24 +208,134 @@ func (c *chosenFlags) eachOf(ids []uuid.UUID, do func(uuid.UUID) (string, error)
 	}); err != nil {
 		return err
 	}
-	return first
+	return failed
 }
 
-// verbError adds to what was refused what to do about it, in the words of a command line.
-func verbError(err error) error {
-	var refusal *store.FunctionError
+type deadletterRedeliverCmd struct {
+	chosenFlags
+	ToSubscription string `api:"subscription" help:"Deliver to this event subscription instead of each one's own." placeholder:"NAME"`
+	ToTopic        string `api:"topic" help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
+	Again          bool   `api:"again" help:"Also those that were redelivered before. With a filter: --redelivered."`
+}
+
+// Help is shown by deadletter redeliver --help.
+func (deadletterRedeliverCmd) Help() string {
+	return `Each becomes a new delivery with a time to live of its own; the dead letter stays. With a filter the service works through all that match and
+exist now, those that were redelivered before left out, and this waits until it has; Ctrl-C leaves it to the service.
+
+Examples:
+  postrider deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
+  postrider deadletter redeliver --topic orders --last-status 503 --dry-run
+  postrider deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100`
+}
+
+// Run executes deadletter redeliver.
+func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
+	err := c.check()
 	switch {
-	case !errors.As(err, &refusal):
+	case err != nil:
 		return err
-	case errors.Is(err, store.ErrConflict):
-		hint := strings.NewReplacer("again => true", "--again", "as subscription", "with --to-subscription", "postrider.purge()", "deadletter purge").Replace(refusal.Hint)
-		return errors.New(strings.TrimSuffix(refusal.Message+". "+hint, ". "))
-	default:
-		return usagef("%s", refusal.Message)
+	case c.ToTopic != "" && c.ToSubscription == "":
+		return usagef("--to-topic requires --to-subscription")
+	case len(c.IDs) == 0 && c.Again:
+		return usagef("--again is for dead letters that are named; with a filter, say --redelivered")
 	}
+	settings := object{}
+	setText(settings, "subscription", c.ToSubscription)
+	setText(settings, "topic", c.ToTopic)
+	if len(c.IDs) == 0 {
+		return c.inBulk(ctx, "redeliver", settings)
+	}
+	settings["again"] = c.Again
+	return c.eachOf(func(client *apiClient, at string) (string, error) {
+		var made struct{ DeliveryID int64 }
+		err := client.call(ctx, http.MethodPost, at+"/redeliver", settings, &made)
+		if isStatus(err, http.StatusConflict) && strings.Contains(err.Error(), "redelivered already") {
+			err = fmt.Errorf("%w. --again redelivers it once more", err)
+		}
+		return fmt.Sprintf("redelivered as delivery %d", made.DeliveryID), err
+	})
 }
 
-// withLetters does something with the database's dead letters, as this verb.
-func (f databaseFlags) withLetters(ctx context.Context, do func(context.Context, *store.DeadLetters) error) error {
-	return verbError(f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), store.DeadLettersOf(pool)) }))
+type deadletterPurgeCmd struct {
+	chosenFlags
+	confirmFlag
+}
+
+// Help is shown by deadletter purge --help.
+func (deadletterPurgeCmd) Help() string {
+	return `Nothing brings them back. With a filter the service works through all that match and exist now, and this waits until it has.
+
+Examples:
+  postrider deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
+  postrider deadletter purge --topic orders --redelivered --until 30d --dry-run
+  postrider deadletter purge --topic orders --redelivered --until 30d --yes`
+}
+
+// Run executes deadletter purge.
+func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if !c.DryRun {
+		if err := c.confirm(func() (string, error) { return c.question(ctx) }); err != nil {
+			return err
+		}
+	}
+	if len(c.IDs) == 0 {
+		return c.inBulk(ctx, "purge", object{})
+	}
+	return c.eachOf(func(client *apiClient, at string) (string, error) {
+		return "purged", client.call(ctx, http.MethodDelete, at, nil, nil)
+	})
+}
+
+// question says what a purge loses: it counts what the filter matches.
+func (c *deadletterPurgeCmd) question(ctx context.Context) (string, error) {
+	n, least := int64(len(c.IDs)), ""
+	if n == 0 {
+		var found object
+		settings := object{"filter": given(&c.letterFilterFlags), "dryRun": true}
+		if err := c.call(ctx, http.MethodPost, "/v1/deadLetters/purge", settings, &found); err != nil {
+			return "", err
+		}
+		n, least = integerAt(found, "matched"), either(found["atLeast"] == true, "at least ", "")
+	}
+	return fmt.Sprintf("Purge %s%s? They are lost for good, with their events.", least, plural(n, "dead letter")), nil
+}
+
+type deadletterEventsCmd struct {
+	restFlags
+	Topic        string     `arg:"" help:"Name of the topic."`
+	Subscription string     `arg:"" help:"Name of the event subscription that gets them."`
+	From         *time.Time `api:"from" required:"" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
+	Rate         int        `api:"ratePerSecond" help:"At most so many in a second (default: as fast as it goes)." placeholder:"N"`
+	DryRun       bool       `help:"Count them, for five seconds at most, and do nothing."`
+	NoWait       bool       `help:"Start it and print its id; the service goes on."`
+}
+
+// Help is shown by deadletter events --help.
+func (deadletterEventsCmd) Help() string {
+	return `Those that its filter matches, if they are still kept; each becomes a new delivery with its own time to live.
+
+Examples:
+  postrider deadletter events orders billing --from 1h --dry-run
+  postrider deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50`
+}
+
+// Run executes deadletter events.
+func (c *deadletterEventsCmd) Run(ctx context.Context) error {
+	if c.Rate < 0 {
+		return usagef("--rate %d: must be 1 or more", c.Rate)
+	}
+	if err := checkSpan(c.From, c.Until); err != nil {
+		return err
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	path := subscriptionURL(c.Topic, c.Subscription) + "/redeliverEvents"
+	return startOrCount(ctx, client, path, given(c), "past event", c.DryRun, c.NoWait, c.outputFlag)
 }

@@ -8,11 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deadLetters stores n dead letters of an event subscription in a database that no service works at.
+// deadLetters stores n dead letters of event subscription billing of topic orders.
 func (d *database) deadLetters(n int) (ids []string) {
-	d.exec(`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash) VALUES ('orders', 'basic', 'EventGridSchema', '', '', '', '')`)
-	d.exec(`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
-		SELECT id, 'billing', '', 'https://example.com', '', 'webhook', 'EventGridSchema', 'ga-2021' FROM postrider_internal.topics`)
 	for i := range n {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
 		d.exec(fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_status,
@@ -27,10 +24,13 @@ func (d *database) deadLetters(n int) (ids []string) {
 func TestDeadletterVerbs(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
+	n := startNode(t, db, "--role", "api")
+	n.topic("orders")
+	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
 	ids := db.deadLetters(4)
 	run := func(code int, args ...string) result {
 		t.Helper()
-		r := postrider(t, db.env(), append([]string{"deadletter"}, args...)...)
+		r := postrider(t, n.cliEnv(), append([]string{"deadletter"}, args...)...)
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
@@ -53,39 +53,46 @@ func TestDeadletterVerbs(t *testing.T) {
 
 	require.Regexp(t, `^Operation \S+: running, 0 of 2 redelivered, 0 skipped, 0 failed.\n$`, run(0, "redeliver", "--all", "--rate", "5", "--no-wait").stdout)
 	var operation map[string]any
-	require.NoError(t, json.Unmarshal([]byte(run(0, "purge", "--last-status", "503", "--redelivered", "--no-wait", "-o", "json").stdout), &operation))
-	require.Equal(t, []any{"purge", "running", 2.0, "cli"}, []any{operation["kind"], operation["state"], operation["matched"], operation["startedBy"]})
+	require.NoError(t, json.Unmarshal([]byte(run(0, "purge", "--yes", "--last-status", "503", "--redelivered", "--no-wait", "-o", "json").stdout), &operation))
+	require.Equal(t, []any{"purge", "running", 2.0, "admin"}, []any{operation["kind"], operation["state"], operation["matched"], operation["startedBy"]})
 	require.Equal(t, fmt.Sprintf("Operation %s was canceled.\n", operation["operationId"]), run(0, "cancel", operation["operationId"].(string)).stdout)
 	require.Contains(t, run(0, "cancel", operation["operationId"].(string)).stdout, "was over already")
 	require.Regexp(t, `^[0-9]+ past events? match(es)?\.\n$`, run(0, "events", "orders", "billing", "--from", "2024-01-01T00:00:00Z", "--dry-run").stdout)
 	require.Regexp(t, `"atLeast": false`, run(0, "events", "orders", "billing", "--from", "2024-01-01T00:00:00Z", "--dry-run", "-o", "json").stdout)
 	require.Contains(t, run(0, "events", "orders", "billing", "--from", "2024-01-01T00:00:00Z", "--no-wait").stdout, "running")
 
-	require.Equal(t, ids[3]+"  purged\n", run(0, "purge", ids[3]).stdout)
-	require.Contains(t, run(2, "purge", ids[3]).stderr, "does not exist")
+	require.Equal(t, ids[3]+"  purged\n", run(0, "purge", ids[3], "--yes").stdout)
+	require.Contains(t, run(1, "purge", ids[3], "--yes").stderr, "does not exist")
 	require.Equal(t, int64(3), one[int64](db, "SELECT count(*) FROM postrider.deliveries"))
-	require.Equal(t, int64(3), one[int64](db, "SELECT count(*) FROM postrider.audit WHERE actor = 'cli' AND action = 'dead_letter_redelivered'"))
+	require.Equal(t, int64(3), one[int64](db, "SELECT count(*) FROM postrider.audit WHERE actor = 'admin' AND action = 'dead_letter_redelivered'"))
 }
 
 func TestDeadletterUsage(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
-	for says, args := range map[string][]string{
-		"say which: ids, filters such as --topic, or --all":               {"redeliver"},
-		"name dead letters or filter them, not both":                      {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--topic", "orders"},
-		`"x" is no id of a dead letter`:                                   {"redeliver", "x"},
-		"--again is for dead letters that are named":                      {"redeliver", "--all", "--again"},
-		"--to-topic wants --to-subscription":                              {"redeliver", "--all", "--to-topic", "orders"},
-		"--rate -1: must be 1 or more":                                    {"purge", "--all", "--rate=-1"},
-		"--dry-run counts what a filter matches":                          {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--dry-run"},
-		"--limit 0: must be 1 to 10000":                                   {"list", "--limit", "0"},
-		"dead letter 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60 does not exist": {"show", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"},
-		"operation 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d61 does not exist":   {"cancel", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d61"},
-		`topic "orders" has no event subscription "billing"`:              {"redeliver", "--all", "--to-subscription", "billing", "--to-topic", "orders"},
-		"topic is required with subscription":                             {"redeliver", "--all", "--to-subscription", "billing"},
+	n := startNode(t, migratedDatabase(t), "--role", "api")
+	for code, rows := range map[int]map[string][]string{
+		2: {
+			"say which: ids, filters such as --topic, or --all": {"redeliver"},
+			"name dead letters or filter them, not both":        {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--topic", "orders"},
+			`"x" is no id of a dead letter`:                     {"redeliver", "x"},
+			"--again is for dead letters that are named":        {"redeliver", "--all", "--again"},
+			"--to-topic requires --to-subscription":             {"redeliver", "--all", "--to-topic", "orders"},
+			"--rate -1: must be 1 or more":                      {"purge", "--all", "--rate=-1"},
+			"--dry-run counts what a filter matches":            {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--dry-run"},
+			"--limit 0: must be 1 to 10000":                     {"list", "--limit", "0"},
+			"--from must be before --until":                     {"list", "--from", "1h", "--to", "2h"},
+		},
+		1: {
+			`dead letter "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60" does not exist`: {"show", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"},
+			`operation "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d61" does not exist`:   {"cancel", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d61"},
+			`topic "orders" has no event subscription "billing"`:                {"redeliver", "--all", "--to-subscription", "billing", "--to-topic", "orders"},
+			"topic is required with subscription":                               {"redeliver", "--all", "--to-subscription", "billing"},
+		},
 	} {
-		r := postrider(t, db.env(), append([]string{"deadletter"}, args...)...)
-		require.Equal(t, 2, r.code, "%v: %s", args, r.stderr)
-		require.Contains(t, r.stderr, says)
+		for says, args := range rows {
+			r := postrider(t, n.cliEnv(), append([]string{"deadletter"}, args...)...)
+			require.Equal(t, code, r.code, "%v: %s", args, r.stderr)
+			require.Contains(t, r.stderr, says)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func TestDeadletterExport(t *testing.T) {
 	buried(t, db, n, "", order("1", 5), "{\n \"specversion\":\"1.0\",\"id\":\"2\",\"source\":\"/shop\",\"type\":\"shop.order\",\n\t\"data\":{\"total\": 1e999, \"a\":1, \"a\":2}\n}")
 	run := func(code int, flags ...string) result {
 		t.Helper()
-		r := postrider(t, db.env(), append([]string{"deadletter", "export"}, flags...)...)
+		r := postrider(t, n.cliEnv(), append([]string{"deadletter", "export"}, flags...)...)
 		require.Equal(t, code, r.code, r.stderr)
 		return r
 	}
@@ -127,7 +127,7 @@ func TestDeadletterExport(t *testing.T) {
 	require.Contains(t, run(1, "-o", filepath.Join(directory, "missing", "x")).stderr, "no such file")
 	require.Contains(t, run(2, "-o", "gs://bucket/x").stderr, "must begin with file://, s3:// or azblob://")
 	require.Contains(t, run(2, "-o", "s3://bucket").stderr, "must name a file in the bucket")
-	require.Contains(t, run(2, "--from", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z").stderr, "must be later")
+	require.Contains(t, run(2, "--from", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z").stderr, "--from must be before --until")
 	require.Contains(t, run(2, "--from", "yesterday").stderr, "yesterday")
 }
 
@@ -168,7 +168,7 @@ func TestDeadletterExportToAzure(t *testing.T) {
 	eventually(t, "it is exported", db.atLeast(1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'"))
 	location := one[string](db, "SELECT export_location FROM postrider.dead_letters")
 	require.NotContains(t, location, "?")
-	require.Zero(t, postrider(t, env, "deadletter", "export", "-o", "azblob://dead/by-hand.ndjson"+query).code)
+	require.Zero(t, postrider(t, append(env, n.cliEnv()...), "deadletter", "export", "-o", "azblob://dead/by-hand.ndjson"+query).code)
 
 	a.mu.Lock()
 	defer a.mu.Unlock()

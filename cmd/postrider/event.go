@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
 	"postrider/server"
-	"postrider/store"
 )
 
 type eventCmd struct {
@@ -20,59 +19,51 @@ type eventCmd struct {
 }
 
 type eventListCmd struct {
-	newestFlags
-	Topic         string     `help:"Of this topic." placeholder:"NAME"`
-	EventID       string     `name:"event-id" help:"With this id: the publisher's, or postrider's own." placeholder:"ID"`
-	EventType     string     `help:"Of this event type." placeholder:"TYPE"`
-	Subject       string     `help:"With this subject." placeholder:"SUBJECT"`
-	SubjectPrefix string     `help:"Whose subject begins so." placeholder:"PREFIX"`
-	From          *time.Time `help:"Published at this time or later, such as 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until         *time.Time `help:"Published before this time." placeholder:"TIME"`
-	Unmatched     bool       `help:"Only those that no event subscription wanted."`
+	restFlags
+	limitFlag
+	Topic         string     `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	EventID       string     `api:"eventId" name:"event-id" help:"With this id: the publisher's, or postrider's own." placeholder:"ID"`
+	EventType     string     `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
+	Subject       string     `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
+	SubjectPrefix string     `api:"subjectPrefix" help:"Whose subject begins so." placeholder:"PREFIX"`
+	From          *time.Time `api:"publishedFrom" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until         *time.Time `api:"publishedUntil" aliases:"to" help:"Published before this time." placeholder:"TIME"`
+	Unmatched     bool       `api:"unmatched" help:"Only those that matched no event subscription."`
 }
 
 // Help is shown by event list --help.
 func (eventListCmd) Help() string {
-	return "Examples:\n  postrider event list --topic orders --limit 20\n  postrider event list --event-id o-42\n  postrider event list --unmatched --from 2026-11-20T09:00:00Z -o json"
+	return "Examples:\n  postrider event list --topic orders --limit 20\n  postrider event list --event-id o-42\n  postrider event list --unmatched --from 1h --to 10m -o json"
+}
+
+var eventColumns = []column{
+	{title: "PUBLISHED", path: "publishedAt"},
+	{title: "TOPIC", path: "topic"},
+	{title: "EVENT ID", path: "eventId"},
+	{title: "TYPE", path: "eventType"},
+	{title: "SUBJECT", path: "subject"},
+	{title: "WANTED BY", text: wantedBy},
+	{title: "SYSTEM ID", path: "systemId"},
 }
 
 // Run executes event list.
 func (c *eventListCmd) Run(ctx context.Context) error {
-	if err := spanGiven(c.From, c.Until); err != nil {
+	if err := checkSpan(c.From, c.Until); err != nil {
 		return err
 	}
-	f := store.EventFilter{
-		Topic: c.Topic, Event: c.EventID, Type: c.EventType, Subject: c.Subject, SubjectPrefix: c.SubjectPrefix, From: c.From, To: c.Until, Unmatched: c.Unmatched,
-	}
-	return c.read(ctx, func(r *store.Reader) error {
-		id := func(l store.EventLine) uuid.UUID { return l.SystemID }
-		list, err := newest(c.Limit, id, func(turn store.Turn[uuid.UUID]) (store.Page[store.EventLine], *uuid.UUID, error) {
-			page, err := r.ReadEvents(ctx, f, turn)
-			return page.Page, page.LookedTo, err
-		})
-		if err != nil {
-			return err
-		}
-		return c.print(describedAs(list, server.DescribeEvent), func(w io.Writer) {
-			fmt.Fprintln(w, "PUBLISHED\tTOPIC\tEVENT ID\tTYPE\tSUBJECT\tWANTED BY\tSYSTEM ID")
-			for _, e := range list {
-				fmt.Fprint(w, tableRow(e.PublishedAt, e.Topic, e.EventID, e.EventType, e.Subject, wantedBy(e.Matched), e.SystemID.String()))
-			}
-		})
-	})
+	return c.list(ctx, "/v1/events", given(c), c.Limit, eventColumns)
 }
 
-// wantedBy is how many event subscriptions wanted an event.
-func wantedBy(matched *int) string {
-	if matched == nil {
+// wantedBy is how many event subscriptions an event matched.
+func wantedBy(event object) string {
+	if event["matched"] == nil {
 		return "not routed yet"
 	}
-	return fmt.Sprint(*matched)
+	return fmt.Sprint(event["matched"])
 }
 
 type eventShowCmd struct {
-	databaseFlags
-	outputFlag
+	restFlags
 	SystemID string `arg:"" name:"system-id" help:"postrider's own id of the event; event list finds it by the publisher's."`
 }
 
@@ -81,43 +72,130 @@ func (eventShowCmd) Help() string {
 	return "Of its deliveries the newest 200; delivery list --event-id has all.\n\nExample:\n  postrider event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"
 }
 
+var eventLines = []column{
+	{title: "system id", path: "systemId"},
+	{title: "topic", path: "topic"},
+	{title: "event", path: "eventId"},
+	{title: "type", path: "eventType"},
+	{title: "subject", path: "subject"},
+	{title: "source", path: "source"},
+	{title: "published", path: "publishedAt"},
+	{title: "schema", path: "schema"},
+	{title: "wanted by", text: wantedBy},
+	{title: "bytes", path: "bodyBytes"},
+	{title: "erased", path: "erasedAt"},
+}
+
 // Run executes event show.
 func (c *eventShowCmd) Run(ctx context.Context) error {
-	id, err := uuid.Parse(c.SystemID)
+	id, err := readSystemID(c.SystemID)
 	if err != nil {
-		return usagef("%q is no system id: it is a UUID, and not the publisher's id; try event list --event-id", c.SystemID)
+		return err
 	}
-	return c.withReader(ctx, func(r *store.Reader) error {
-		e, err := r.ReadEvent(ctx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			return usagef("event %s does not exist, or is not kept any more", id)
+	return c.show(ctx, idURL("/v1/events", id), func(w io.Writer, e object) {
+		printObject(w, eventLines, e)
+		if e["event"] != nil {
+			fmt.Fprintf(w, "event\t%s\n", oneLine(plainText(e["event"])))
 		}
-		if err != nil {
-			return err
+		if deliveries := objects(e, "deliveries"); len(deliveries) > 0 {
+			fmt.Fprintln(w)
+			printColumns(w, deliveryColumns, deliveries)
 		}
-		return c.print(server.DescribeWholeEvent(e), func(w io.Writer) { printEvent(w, e) })
 	})
 }
 
-func printEvent(w io.Writer, e *store.EventRow) {
-	printNamed(w,
-		"system id", e.SystemID.String(),
-		"topic", e.Topic,
-		"event", e.EventID,
-		"type", e.EventType,
-		"subject", e.Subject,
-		"source", e.Source,
-		"published", e.PublishedAt,
-		"schema", e.Schema,
-		"wanted by", wantedBy(e.Matched),
-		"bytes", e.BodyBytes,
-		"erased", e.ErasedAt,
-	)
-	if e.ErasedAt == nil {
-		fmt.Fprintf(w, "event\t%s\n", oneLine(string(e.Body)))
+func readSystemID(text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return id, usagef("%q is no system id: it is a UUID, and not the publisher's id; try event list --event-id", text)
 	}
-	if len(e.Deliveries) > 0 {
-		fmt.Fprintln(w)
-		printDeliveries(w, e.Deliveries)
+	return id, nil
+}
+
+type eventEraseCmd struct {
+	restFlags
+	confirmFlag
+	SystemID string `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list tells it."`
+	Topic    string `help:"Instead: all events of this topic with --subject." placeholder:"NAME"`
+	Subject  string `help:"Exactly this subject." placeholder:"SUBJECT"`
+	NoWait   bool   `help:"If they are many: print the operation's id; the service goes on."`
+}
+
+// Help is shown by event erase --help.
+func (eventEraseCmd) Help() string {
+	return `Erased are body and subject of the event and of its dead letters, and what endpoints answered; what is pending is canceled first. Ids,
+types, times, attempts and states stay. What was exported, or an endpoint keeps, is out of reach. There is no way back.
+More than a thousand events of a subject are erased by the service, in steps, and this waits until it has; Ctrl-C leaves it to the service.
+
+Examples:
+  postrider event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11
+  postrider event erase --topic orders --subject customers/4711 --yes`
+}
+
+// Run executes event erase.
+func (c *eventEraseCmd) Run(ctx context.Context) error {
+	one := c.SystemID != ""
+	if one == (c.Topic != "" || c.Subject != "") || !one && (c.Topic == "" || c.Subject == "") {
+		return usagef("name an event, or --topic and --subject")
 	}
+	if !one {
+		return c.eraseSubject(ctx)
+	}
+	id, err := readSystemID(c.SystemID)
+	if err != nil {
+		return err
+	}
+	at := idURL("/v1/events", id)
+	if err := c.confirm(func() (string, error) { return c.question(ctx, at) }); err != nil {
+		return err
+	}
+	var erased server.Erased
+	if err := c.call(ctx, http.MethodPost, at+"/erase", nil, &erased); err != nil {
+		return err
+	}
+	return c.printErased(erased)
+}
+
+// question says what erasing one event loses.
+func (c *eventEraseCmd) question(ctx context.Context, at string) (string, error) {
+	var e object
+	if err := c.call(ctx, http.MethodGet, at, nil, &e); err != nil {
+		return "", err
+	}
+	pending := 0
+	for _, d := range objects(e, "deliveries") {
+		pending += either(d["state"] == "pending", 1, 0)
+	}
+	return fmt.Sprintf("Erase event %s of topic %s (type %s)? Its body and subject are lost for good, and %s canceled.",
+		textAt(e, "eventId"), textAt(e, "topic"), textAt(e, "eventType"),
+		plural(pending, "pending delivery")+either(pending == 1, " is", " are")), nil
+}
+
+func (c *eventEraseCmd) eraseSubject(ctx context.Context) error {
+	if err := c.confirm(func() (string, error) {
+		return fmt.Sprintf("Erase all events of topic %s with subject %s? Their bodies and subjects are lost for good, and what is pending is canceled.",
+			c.Topic, c.Subject), nil
+	}); err != nil {
+		return err
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	var result struct {
+		server.Erased
+		OperationID string `json:"operationId"` // if they are many
+	}
+	body := object{"subject": c.Subject}
+	if err := client.call(ctx, http.MethodPost, topicURL(c.Topic)+"/eraseSubject", body, &result); err != nil {
+		return err
+	}
+	if result.OperationID != "" {
+		return follow(ctx, client, result.OperationID, c.NoWait, c.outputFlag)
+	}
+	return c.printErased(result.Erased)
+}
+
+func (c *eventEraseCmd) printErased(erased server.Erased) error {
+	return c.print(erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %d\n", erased.Events) })
 }

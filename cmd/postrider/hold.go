@@ -2,57 +2,24 @@ package main
 
 import (
 	"context"
-	"time"
-
-	"postrider/store"
+	"fmt"
+	"io"
 )
 
-// oneSubscription is what these verbs take.
-type oneSubscription struct {
-	databaseFlags
-	outputFlag
-	Topic        string `arg:"" help:"Name of the topic."`
-	Subscription string `arg:"" help:"Name of the event subscription."`
-}
-
-// change changes a hold and says so.
-func (c *oneSubscription) change(ctx context.Context, done string, change func(context.Context, *store.Operator) error) error {
-	return c.operate(ctx, func(ctx context.Context, o *store.Operator) error {
-		if err := change(ctx, o); err != nil {
-			return err
-		}
-		now := func() (any, error) {
-			held, err := o.Holding(ctx, c.Topic, c.Subscription)
-			if err != nil {
-				return nil, err
-			}
-			return shownHold{c.Topic, c.Subscription, held.ProvisioningState, held.Hold, held.HoldCause, held.HoldSince, held.HoldUntil, held.HeldDeliveries}, nil
-		}
-		return c.did(now, "Event subscription %s of topic %s: %s.", c.Subscription, c.Topic, done)
-	})
-}
-
-// shownHold is what these verbs print as JSON: how the event subscription is held, as the view postrider.event_subscriptions has it. All of
-// its settings, which the API answers, take the service's key.
-type shownHold struct {
-	Topic             string     `json:"topic"`
-	Name              string     `json:"name"`
-	ProvisioningState string     `json:"provisioningState"`
-	Hold              *string    `json:"hold"`
-	HoldCause         *string    `json:"holdCause"`
-	HoldSince         *time.Time `json:"holdSince"`
-	HoldUntil         *time.Time `json:"holdUntil"`
-	HeldDeliveries    int64      `json:"heldDeliveries"`
+// hold changes a hold of the event subscription and prints what was done.
+func (c *oneSubscription) hold(ctx context.Context, action string, body any, done string) error {
+	return c.act(ctx, subscriptionURL(c.Topic, c.Subscription)+"/"+action, body,
+		"Event subscription %s of topic %s: %s.", c.Subscription, c.Topic, done)
 }
 
 type pauseCmd struct {
 	oneSubscription
-	StopTimeToLive *bool `help:"The pause does not count for the time to live of what it holds; --no-stop-time-to-live: it does. Neither leaves that as it is." negatable:""`
+	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count for the time to live of what it holds; --no-stop-time-to-live: it does. Neither leaves that as it is." negatable:""`
 }
 
 // Help is shown by subscription pause --help.
 func (pauseCmd) Help() string {
-	return `Nothing is lost: what is published meanwhile is held too. The next publish on every node obeys; attempts that are under way, or begin within
+	return `Nothing is lost: what is published meanwhile is held too. The next publish on every node obeys; attempts that are in progress, or begin within
 100 ms, finish.
 
 Examples:
@@ -61,32 +28,82 @@ Examples:
 }
 
 // Run executes subscription pause.
-func (c *pauseCmd) Run(ctx context.Context) error {
-	return c.change(ctx, "paused", func(ctx context.Context, o *store.Operator) error {
-		return o.Pause(ctx, c.Topic, c.Subscription, c.StopTimeToLive)
-	})
-}
+func (c *pauseCmd) Run(ctx context.Context) error { return c.hold(ctx, "pause", given(c), "paused") }
 
 type resumeCmd struct{ oneSubscription }
 
 // Help is shown by subscription resume --help.
 func (resumeCmd) Help() string {
-	return "What was held is released in waves by the service. Resuming what is not paused is nothing.\n\nExample:\n  postrider subscription resume orders billing"
+	return "What was held is released in waves by the service. Resuming what is not paused changes nothing.\n\nExample:\n  postrider subscription resume orders billing"
 }
 
 // Run executes subscription resume.
-func (c *resumeCmd) Run(ctx context.Context) error {
-	return c.change(ctx, "resumed", func(ctx context.Context, o *store.Operator) error { return o.Resume(ctx, c.Topic, c.Subscription) })
-}
+func (c *resumeCmd) Run(ctx context.Context) error { return c.hold(ctx, "resume", nil, "resumed") }
 
 type releaseCmd struct{ oneSubscription }
 
 // Help is shown by subscription release --help.
 func (releaseCmd) Help() string {
-	return "Where the policy rests the endpoint as a whole, it ends for all event subscriptions that share it.\n\nExample:\n  postrider subscription release orders billing"
+	return "If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it.\n\nExample:\n  postrider subscription release orders billing"
 }
 
 // Run executes subscription release.
-func (c *releaseCmd) Run(ctx context.Context) error {
-	return c.change(ctx, "released", func(ctx context.Context, o *store.Operator) error { return o.Release(ctx, c.Topic, c.Subscription) })
+func (c *releaseCmd) Run(ctx context.Context) error { return c.hold(ctx, "release", nil, "released") }
+
+type probeCmd struct{ oneSubscription }
+
+// Help is shown by subscription probe --help.
+func (probeCmd) Help() string {
+	return `Its success ends the probation, its failure begins the next hold. If the policy holds the endpoint as a whole, it is for all event
+subscriptions that share it. subscription release ends a probation without one.
+
+Example:
+  postrider subscription probe orders billing`
+}
+
+// Run executes subscription probe.
+func (c *probeCmd) Run(ctx context.Context) error {
+	return c.hold(ctx, "probe", nil, "one delivery is let through now")
+}
+
+type validateCmd struct{ oneSubscription }
+
+// Help is shown by subscription validate --help.
+func (validateCmd) Help() string {
+	return `At any time; after a failed validation it is the way on. An endpoint that fails is rejected, and nothing is changed.
+
+Example:
+  postrider subscription validate orders billing`
+}
+
+// Run executes subscription validate.
+func (c *validateCmd) Run(ctx context.Context) error {
+	var now object
+	err := waiting("the endpoint answers its validation handshake", func() error { return c.post(ctx, "validate", nil, &now) })
+	if err != nil {
+		return err
+	}
+	return c.print(now, func(w io.Writer) { printSubscription(w, now) })
+}
+
+type testDeliveryCmd struct{ oneSubscription }
+
+// Help is shown by subscription test-delivery --help.
+func (testDeliveryCmd) Help() string {
+	return `An event of type postrider.TestEvent is stored and delivered to this event subscription, whatever its filter says, and to no other.
+delivery show shows what the endpoint responds.
+
+Example:
+  postrider subscription test-delivery orders billing`
+}
+
+// Run executes subscription test-delivery.
+func (c *testDeliveryCmd) Run(ctx context.Context) error {
+	var sent object
+	if err := c.post(ctx, "testDelivery", nil, &sent); err != nil {
+		return err
+	}
+	return c.print(sent, func(w io.Writer) {
+		fmt.Fprintf(w, "A sample event is delivery %s; see postrider delivery show %[1]s.\n", textAt(sent, "deliveryId"))
+	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is stored is listed and shown from the command line as the REST API has it, without the service and its keys.
+// What is stored is listed and shown from the command line as the REST API has it.
 func TestListsFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -25,7 +25,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	db.exec("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) SELECT b.id, row_number() OVER (ORDER BY d.id), d.id FROM postrider_internal.batches b, postrider_internal.deliveries d")
 	run := func(code int, line string, args ...string) string {
 		t.Helper()
-		r := postrider(t, db.env(), append(strings.Fields(line), args...)...)
+		r := postrider(t, n.cliEnv(), append(strings.Fields(line), args...)...)
 		require.Equal(t, code, r.code, "%s %s", r.stdout, r.stderr)
 		return r.stdout + r.stderr
 	}
@@ -77,7 +77,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	require.Len(t, whole.MembersCut, 5)
 	require.Contains(t, run(0, "audit list"), "subscription_paused")
 
-	id := run(0, "deadletter purge --all --no-wait -o json")
+	id := run(0, "deadletter purge --all --yes --no-wait -o json")
 	var started struct{ OperationID string }
 	require.NoError(t, json.Unmarshal([]byte(id), &started))
 	require.Regexp(t, `(?m)^kind +purge$`, run(0, "operation show "+started.OperationID))
@@ -88,15 +88,19 @@ func TestListsFromTheCommandLine(t *testing.T) {
 		"audit list --limit 10001": "--limit 10001: must be 1 to 10000",
 		"event list --from 2026-11-20T00:00:00Z --until 2026-11-19T00:00:00Z":    "--from must be before --until",
 		"delivery list --from 2026-11-20T00:00:00Z --until 2026-11-20T00:00:00Z": "--from must be before --until",
-		"event show o-1":              "is no system id",
-		"batch show 4711":             "batch 4711 does not exist",
-		"delivery list --state dead":  "must be one of",
-		"operation show x":            "is no id of an operation",
-		"operation list --limit 1001": "must be 1 to 1000",
-		"event show " + zeroID:        "does not exist",
-		"operation show " + zeroID:    "does not exist",
+		"event show o-1":               "is no system id",
+		"delivery list --state dead":   "must be one of",
+		"operation show x":             "is no id of an operation",
+		"operation list --limit 10001": "must be 1 to 10000",
 	} {
 		require.Contains(t, run(2, line), says, line)
+	}
+	for line, says := range map[string]string{
+		"batch show 4711":          "batch 4711 does not exist",
+		"event show " + zeroID:     "does not exist",
+		"operation show " + zeroID: "does not exist",
+	} {
+		require.Contains(t, run(1, line), says, line)
 	}
 }
 

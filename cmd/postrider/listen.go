@@ -26,7 +26,7 @@ type listenCmd struct {
 	ForwardTo string   `help:"Hand each request on to this URL, and its answer back." xor:"answer" placeholder:"URL"`
 	Answer    []string `help:"Answer with these statuses, one request after another; the last one stays." xor:"answer" placeholder:"STATUS"`
 	Verbose   bool     `short:"v" help:"Print bodies, too."`
-	Output    string   `short:"o" help:"table (lines for a person), or json (one object for each event)." enum:"table,json" default:"table"`
+	Output    string   `short:"o" help:"table (lines for a person), json (one object for each event) or yaml (one document for each)." enum:"table,json,yaml" default:"table"`
 	ReadyFile string   `help:"Written (JSON) when it answers." placeholder:"FILE"`
 
 	Topic               string   `help:"Make an event subscription on this topic, and delete it at the end." placeholder:"NAME"`
@@ -57,7 +57,7 @@ func (c *listenCmd) Run(ctx context.Context) error {
 		return err
 	}
 	notes := io.Writer(os.Stdout)
-	if c.Output == "json" {
+	if c.Output != "table" {
 		notes = os.Stderr
 	}
 	socket, err := listenOrFree(ctx, c.Listen, notes)
@@ -101,7 +101,7 @@ func (c *listenCmd) behavior() string {
 }
 
 func (c *listenCmd) listener() (*listener, error) {
-	l := &listener{forwardTo: c.ForwardTo, verbose: c.Verbose, out: newPrinter(os.Stdout), asJSON: c.Output == "json", farewell: make(chan struct{})}
+	l := &listener{forwardTo: c.ForwardTo, verbose: c.Verbose, out: newPrinter(os.Stdout), form: c.Output, farewell: make(chan struct{})}
 	for _, text := range c.Answer {
 		status, err := strconv.Atoi(text)
 		if err != nil || status < 200 || status > 599 {
@@ -136,7 +136,7 @@ type listener struct {
 	forwardTo string
 	client    *http.Client // nil: nothing is forwarded
 	verbose   bool
-	asJSON    bool
+	form      string // of the output: table, json or yaml
 	out       *printer
 	requests  atomic.Int64 // without handshakes
 	// farewell is closed when the service has said that the event subscription was deleted.
@@ -172,7 +172,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if bench.AnswerHandshake(w, r, body) {
-		if !l.asJSON {
+		if l.form == "table" {
 			l.out.line(clock(began) + " <-> validation handshake answered")
 		}
 		return

@@ -68,7 +68,7 @@ func attemptOf(h http.Header) int {
 
 // arrived prints a line for each event.
 func (l *listener) arrived(got *receivedRequest) {
-	if l.asJSON {
+	if l.form != "table" {
 		return
 	}
 	var lines strings.Builder
@@ -117,7 +117,7 @@ type receivedEvent struct {
 
 // answered prints the answer: a line, or an object for each event.
 func (l *listener) answered(got *receivedRequest, answer listenAnswer, took time.Duration) {
-	if !l.asJSON {
+	if l.form == "table" {
 		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", clock(time.Now()), answer.status, http.StatusText(answer.status), millis(took))
 		if l.client != nil {
 			line += " from " + l.forwardTo
@@ -131,12 +131,12 @@ func (l *listener) answered(got *receivedRequest, answer listenAnswer, took time
 	var lines strings.Builder
 	for _, event := range got.events {
 		n := nameOf(event)
-		encoded, err := encodePlainly(receivedEvent{
+		text, err := encodeLine(l.form, receivedEvent{
 			At: got.at.UTC().Format(time.RFC3339Nano), Subscription: got.request.Header.Get("Aeg-Subscription-Name"), Attempt: attemptOf(got.request.Header),
 			EventID: n.ID, EventType: n.Type, Subject: n.Subject, Status: answer.status, DurationMs: millis(took), Event: event,
 		})
 		if err == nil {
-			lines.WriteString(escapeControls(string(encoded)) + "\n")
+			lines.WriteString(text)
 		}
 	}
 	_, _ = l.out.Write([]byte(lines.String()))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +68,7 @@ func ahead(s migrations.Status) string {
 type migrateStatusCmd struct {
 	databaseFlags
 	logFlags
-	Output string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+	outputFlag
 }
 
 // Help is shown by migrate status --help.
@@ -91,11 +90,9 @@ func (c *migrateStatusCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Output == "json" {
-		err = json.NewEncoder(os.Stdout).Encode(map[string]any{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()})
-	} else {
-		_, err = fmt.Printf("Schema: version %d, this build needs %d. River: version %d, needs %d.\n", status.Current, status.Target, status.River, migrations.RiverVersion)
-	}
+	shown := object{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()}
+	err = c.printOne(shown, fmt.Sprintf("Schema: version %d, this build needs %d. River: version %d, needs %d.",
+		status.Current, status.Target, status.River, migrations.RiverVersion))
 	if err == nil && !status.Ready() {
 		err = errors.New("the schema is too old: run `postrider migrate up`")
 	}

@@ -3,13 +3,15 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 )
 
-// moments have a flag that is a time take an RFC 3339 time, or a date, which is its beginning in UTC. Kong's own reader takes only the first, and
-// words what it refuses in Go's layout.
+// moments have a flag that is a time take an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it was. Kong's own reader
+// takes only the first, and its error is in Go's layout.
 func moments() []kong.Option {
 	read := func(ctx *kong.DecodeContext) (at time.Time, err error) {
 		var text string
@@ -38,5 +40,25 @@ func momentIn(text string) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: write 2026-11-20T09:30:00Z, or 2026-11-20 for the beginning of that day in UTC", text)
+	if ago, ok := agoIn(text); ok {
+		return time.Now().Add(-ago), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, or 2026-11-20 for the beginning of that day in UTC", text)
+}
+
+// agoIn reads a duration, which may begin with days: 1h30m, 7d, 1d12h.
+func agoIn(text string) (time.Duration, bool) {
+	var days int
+	if number, rest, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return 0, false
+		}
+		if days = int(n); rest == "" {
+			rest = "0s"
+		}
+		text = rest
+	}
+	ago, err := time.ParseDuration(text)
+	return ago + time.Duration(days)*24*time.Hour, err == nil && ago >= 0
 }

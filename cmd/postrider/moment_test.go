@@ -17,11 +17,16 @@ func TestMoments(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, at.UTC().Format(time.RFC3339Nano))
 	}
-	for _, text := range []string{"", "yesterday", "2026-13-01", "2026-11-20 09:30"} {
+	for _, text := range []string{"", "yesterday", "2026-13-01", "2026-11-20 09:30", "-1h", "1", "d", "1.5d", "-1d", "1d-2h"} {
 		_, err := momentIn(text)
 		require.ErrorContains(t, err, "is no time", text)
 	}
+	for text, ago := range map[string]time.Duration{"1h": time.Hour, "10m": 10 * time.Minute, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0} {
+		at, err := momentIn(text)
+		require.NoError(t, err, text)
+		require.WithinDuration(t, time.Now().Add(-ago), at, patience, text)
+	}
 	r := postrider(t, os.Environ(), "event", "list", "--from", "yesterday")
 	require.Equal(t, 2, r.code)
-	require.Contains(t, r.stderr, `--from: "yesterday" is no time: write 2026-11-20T09:30:00Z`)
+	require.Contains(t, r.stderr, `--from: "yesterday" is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, or 2026-11-20`)
 }

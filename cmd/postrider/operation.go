@@ -5,58 +5,90 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"postrider/server"
-	"postrider/store"
 )
 
-type deadletterEventsCmd struct {
-	databaseFlags
-	outputFlag
-	Topic        string     `arg:"" help:"Name of the topic."`
-	Subscription string     `arg:"" help:"Name of the event subscription that gets them."`
-	From         time.Time  `required:"" help:"Published at this time or later, such as 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until        *time.Time `help:"Published before this time (default: now)." placeholder:"TIME"`
-	Rate         int        `help:"At most so many in a second (default: as fast as it goes)." placeholder:"N"`
-	DryRun       bool       `help:"Count them, for five seconds at most, and do nothing."`
-	NoWait       bool       `help:"Start it and print its id; the service goes on."`
+type operationCmd struct {
+	List operationListCmd `cmd:"" help:"List redeliveries, purges and erasures of many, the newest first."`
+	Show operationShowCmd `cmd:"" help:"Show how far one of them has come."`
 }
 
-// Help is shown by deadletter events --help.
-func (deadletterEventsCmd) Help() string {
-	return `Those that its filter wants, as far as they are kept; each becomes a new delivery with a time to live of its own.
-
-Examples:
-  postrider deadletter events orders billing --from 2026-11-20T09:00:00Z --dry-run
-  postrider deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50`
+type operationListCmd struct {
+	restFlags
+	limitFlag
 }
 
-// Run executes deadletter events.
-func (c *deadletterEventsCmd) Run(ctx context.Context) error {
-	if c.Rate < 0 {
-		return usagef("--rate %d: must be 1 or more", c.Rate)
+// Help is shown by operation list --help.
+func (operationListCmd) Help() string {
+	return "Those that are over are kept for 30 days. deadletter cancel stops one.\n\nExample:\n  postrider operation list"
+}
+
+var operationColumns = []column{
+	{title: "OPERATION", path: "operationId"},
+	{title: "KIND", path: "kind"},
+	{title: "STATE", path: "state"},
+	{title: "HOW FAR", text: howFar},
+	{title: "STARTED", path: "createdAt"},
+	{title: "BY", path: "startedBy"},
+	{title: "ENDED", path: "finishedAt"},
+}
+
+// Run executes operation list.
+func (c *operationListCmd) Run(ctx context.Context) error {
+	return c.list(ctx, "/v1/operations", nil, c.Limit, operationColumns)
+}
+
+type operationShowCmd struct {
+	restFlags
+	ID string `arg:"" name:"id" help:"Id of the operation."`
+}
+
+// Help is shown by operation show --help.
+func (operationShowCmd) Help() string {
+	return "Example:\n  postrider operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+}
+
+var operationLines = []column{
+	{title: "operation", path: "operationId"},
+	{title: "kind", path: "kind"},
+	{title: "state", path: "state"},
+	{title: "how far", text: howFar},
+	{title: "topic", path: "topic"},
+	{title: "subscription", path: "subscription"},
+	{title: "started", path: "createdAt"},
+	{title: "by", path: "startedBy"},
+	{title: "ended", path: "finishedAt"},
+	{title: "last error", path: "lastError"},
+}
+
+// Run executes operation show.
+func (c *operationShowCmd) Run(ctx context.Context) error {
+	id, err := readID("an operation", c.ID)
+	if err != nil {
+		return err
 	}
-	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-		if c.DryRun {
-			found, err := letters.CountEvents(ctx, c.Topic, c.Subscription, c.From, c.Until)
-			return c.counted(found, "past event", err)
-		}
-		id, err := letters.RedeliverEvents(ctx, c.Topic, c.Subscription, c.From, c.Until, c.Rate)
-		if err != nil {
-			return err
-		}
-		return follow(ctx, letters, id, c.NoWait, c.outputFlag)
-	})
+	return c.show(ctx, idURL("/v1/operations", id), func(w io.Writer, o object) { printObject(w, operationLines, o) })
+}
+
+// readID reads the id of what, such as "a dead letter".
+func readID(what, text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return id, usagef("%q is no id of %s: it is a UUID", text, what)
+	}
+	return id, nil
 }
 
 type deadletterCancelCmd struct {
-	databaseFlags
-	outputFlag
-	Operation string `arg:"" help:"Id of the operation; postrider.operations lists them."`
+	restFlags
+	Operation string `arg:"" help:"Id of the operation; operation list shows them."`
 }
 
 // Help is shown by deadletter cancel --help.
@@ -66,123 +98,115 @@ func (deadletterCancelCmd) Help() string {
 
 // Run executes deadletter cancel.
 func (c *deadletterCancelCmd) Run(ctx context.Context) error {
-	id, err := readID("operation", c.Operation)
+	id, err := readID("an operation", c.Operation)
 	if err != nil {
 		return err
 	}
-	return c.withLetters(ctx, func(ctx context.Context, letters *store.DeadLetters) error {
-		canceled, err := letters.CancelOperation(ctx, id)
-		if err != nil {
-			return err
-		}
-		now := func() (any, error) {
-			operation, err := letters.Operation(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			return server.DescribeOperation(operation), nil
-		}
-		return c.did(now, "Operation %s %s.", id, either(canceled, "was canceled", "was over already"))
-	})
-}
-
-// inBulk counts what a filter matches, or starts an operation and follows it.
-func (c *chosenFlags) inBulk(ctx context.Context, letters *store.DeadLetters, filter *store.DeadLetterFilter, start func() (uuid.UUID, error)) error {
-	if c.DryRun {
-		found, err := letters.Count(ctx, filter)
-		return c.counted(found, "dead letter", err)
-	}
-	id, err := start()
-	if err != nil {
+	at := idURL("/v1/operations", id)
+	var before object
+	if err := c.call(ctx, http.MethodGet, at, nil, &before); err != nil {
 		return err
 	}
-	return follow(ctx, letters, id, c.NoWait, c.outputFlag)
-}
-
-// counted prints what a dry run found; thing is one of them.
-func (f outputFlag) counted(found store.Matched, thing string, err error) error {
-	if err != nil {
-		return err
-	}
-	return f.print(server.DescribeMatched(found), func(w io.Writer) {
-		text := plural(found.Matched, thing) + either(found.Matched == 1, " matches", " match")
-		fmt.Fprintf(w, "%s%s%s.\n", either(found.AtLeast, "At least ", ""), text, either(found.AtLeast, "; counting was stopped", ""))
-	})
+	return c.act(ctx, at+"/cancel", nil, "Operation %s %s.", id, either(before["state"] == running, "was canceled", "was over already"))
 }
 
 const (
+	running        = string(server.OperationStateRunning)
 	followInterval = 250 * time.Millisecond
-	// idlePatience is how long nothing may happen before somebody is told that a service is needed.
+	// idlePatience is how long nothing may happen before a hint says that a service must run.
 	idlePatience = 5 * time.Second
 )
 
-// follow waits until an operation is over and prints how it ended. On a terminal a line tells how far it is.
-func follow(ctx context.Context, letters *store.DeadLetters, id uuid.UUID, noWait bool, out outputFlag) error {
+// follow waits until an operation is over and prints how it ended. On a terminal a line shows how far it is.
+func follow(ctx context.Context, client *apiClient, id string, noWait bool, out outputFlag) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	told, line := false, newProgressLine()
+	hinted, line := false, newProgressLine()
 	defer line.end()
 	for began := time.Now(); ; {
-		o, err := letters.Operation(ctx, id)
-		if err != nil {
+		var o object
+		if err := client.call(ctx, http.MethodGet, idURL("/v1/operations", id), nil, &o); err != nil {
 			return err
 		}
-		if noWait || o.State != store.OperationRunning {
+		if noWait || o["state"] != running {
 			line.end()
-			return ended(o, out)
+			return printEnded(o, out)
 		}
-		if line.show(func() string { return progress(o) }); !told && o.Done+o.Skipped+o.Failed == 0 && o.ReachedAt == nil && time.Since(began) > idlePatience {
-			told = true
+		line.show(func() string { return progress(o) })
+		if !hinted && worked(o) == 0 && o["reachedAt"] == nil && time.Since(began) > idlePatience {
+			hinted = true
 			line.end()
-			fmt.Fprintln(os.Stderr, "postrider: nothing was done yet: is postrider serve running?")
+			fmt.Fprintln(os.Stderr, "postrider: nothing was done yet: does a node run that delivers (serve --role all or worker)?")
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("operation %s goes on without this; stop it with: postrider deadletter cancel %s", id, id)
+			return fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %s", id, id)
 		}
 	}
 }
 
-// ended prints an operation; one that did not do all of its work is an error.
-func ended(o *store.Operation, out outputFlag) error {
-	if err := out.print(server.DescribeOperation(o), func(w io.Writer) { fmt.Fprintf(w, "Operation %s: %s, %s.\n", o.OperationID, o.State, howFar(o)) }); err != nil {
+// printEnded prints an operation; one that did not do all of its work is an error.
+func printEnded(o object, out outputFlag) error {
+	if err := out.print(o, func(w io.Writer) {
+		fmt.Fprintf(w, "Operation %s: %s, %s.\n", textAt(o, "operationId"), textAt(o, "state"), howFar(o))
+	}); err != nil {
 		return err
 	}
 	switch {
-	case o.State == "failed" || o.Failed > 0:
-		return errors.New(*o.LastError)
-	case o.State == "canceled":
+	case o["state"] == string(server.OperationStateFailed) || integerAt(o, "failed") > 0:
+		return errors.New(textAt(o, "lastError"))
+	case o["state"] == string(server.OperationStateCanceled):
 		return errors.New("the operation was canceled")
 	default:
 		return nil
 	}
 }
 
-func howFar(o *store.Operation) string {
+// integerAt is a whole number of an object; 0 for none.
+func integerAt(o object, name string) (n int64) {
+	_, _ = fmt.Sscan(fmt.Sprint(o[name]), &n)
+	return n
+}
+
+// worked is how many an operation has looked at.
+func worked(o object) int64 {
+	return integerAt(o, "done") + integerAt(o, "skipped") + integerAt(o, "failed")
+}
+
+func howFar(o object) string {
 	of := ""
-	if o.Matched != nil {
-		of = fmt.Sprintf(" of %s%d", either(o.MatchedAtLeast, "more than ", ""), *o.Matched)
+	if o["matched"] != nil {
+		of = fmt.Sprintf(" of %s%v", either(o["matchedAtLeast"] == true, "more than ", ""), o["matched"])
 	}
 	verb := "redelivered"
-	switch o.Kind {
+	switch o["kind"] {
 	case "purge":
 		verb = "purged"
 	case "erase_subject":
 		verb = "erased"
 	}
-	return fmt.Sprintf("%d%s %s, %d skipped, %d failed", o.Done, of, verb, o.Skipped, o.Failed)
+	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
 }
 
-// progress is a line that says how far an operation is.
-func progress(o *store.Operation) string {
-	line := ""
-	if o.Matched != nil && !o.MatchedAtLeast {
-		line = bar(o.Done+o.Skipped+o.Failed, *o.Matched)
+// progress is a line that shows how far an operation is.
+func progress(o object) string {
+	var line strings.Builder
+	if o["matched"] != nil && o["matchedAtLeast"] != true {
+		line.WriteString(bar(worked(o), integerAt(o, "matched")))
 	}
-	line += o.State + ": " + howFar(o)
-	if o.ReachedAt != nil {
-		line += ", looked at until " + moment(*o.ReachedAt)
+	fmt.Fprintf(&line, "%v: %s", o["state"], howFar(o))
+	if o["reachedAt"] != nil {
+		fmt.Fprintf(&line, ", searched until %s", column{path: "reachedAt"}.cell(o))
 	}
-	return line
+	return line.String()
+}
+
+// printMatched prints what a dry run found; thing is one of them.
+func (f outputFlag) printMatched(found object, thing string) error {
+	return f.print(found, func(w io.Writer) {
+		n, stopped := integerAt(found, "matched"), found["atLeast"] == true
+		text := plural(n, thing) + either(n == 1, " matches", " match")
+		fmt.Fprintf(w, "%s%s%s.\n", either(stopped, "At least ", ""), text, either(stopped, "; counting was stopped", ""))
+	})
 }

@@ -70,7 +70,7 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	traces := newRawSpans(t)
 	n := startNodeWith(t, append(serveEnv(db), "OTEL_EXPORTER_OTLP_ENDPOINT="+traces.url, "OTEL_BSP_SCHEDULE_DELAY=50"),
 		"--log-level", "debug", "--log-attempts", "all")
-	tail := startProcess(t, db.env(), program, "tail")
+	tail := startProcess(t, n.cliEnv(), program, "tail")
 	eventually(t, "it follows", func() bool { return strings.Contains(tail.stderr.String(), "Following") })
 	base, closed := failing(t), httptest.NewServer(http.NotFoundHandler())
 	secure := httptest.NewTLSServer(http.NotFoundHandler())

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"postrider/policy"
@@ -18,79 +16,77 @@ import (
 )
 
 type policyCmd struct {
-	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones, and those of the database where one is named."`
+	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own."`
 	Show    policyShowCmd    `cmd:"" help:"Show one policy: schedule, limits and the status-code table."`
 	Explain policyExplainCmd `cmd:"" help:"Show every attempt a policy makes when an endpoint always answers the same, and how the delivery ends."`
 	Put     policyPutCmd     `cmd:"" help:"Make or replace a policy of your own, from a file."`
 	Delete  policyDeleteCmd  `cmd:"" help:"Delete a policy of your own that no event subscription uses."`
 }
 
-type outputFlag struct {
-	Output string `short:"o" help:"table or json." enum:"table,json" default:"table"`
-}
-
-func (f outputFlag) print(value any, table func(io.Writer)) error {
-	if f.Output == "json" {
-		encoded, err := json.MarshalIndent(value, "", "  ")
-		if err == nil {
-			_, err = fmt.Println(escapeControls(string(encoded)))
-		}
-		return err
-	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	table(w)
-	return w.Flush()
-}
-
-// did says what a verb has done: in a line, or as JSON, of what there is now. That is read only where it is asked for.
-func (f outputFlag) did(now func() (any, error), format string, args ...any) error {
-	if f.Output != "json" {
-		_, err := fmt.Printf(format+"\n", args...)
-		return err
-	}
-	value, err := now()
-	if err != nil {
-		return fmt.Errorf("it was done, but how things are now cannot be read: %w", err)
-	}
-	return f.print(value, nil)
-}
-
-// gone is what there is of something that was deleted.
-func gone(namesAndValues ...string) func() (any, error) {
-	return func() (any, error) {
-		o := object{"deleted": true}
-		for pair := range slices.Chunk(namesAndValues, 2) {
-			o[pair[0]] = pair[1]
-		}
-		return o, nil
-	}
-}
-
-type policyListCmd struct {
-	databaseFlags
-	outputFlag
-}
+type policyListCmd struct{ restFlags }
 
 // Help is shown by policy list --help.
 func (policyListCmd) Help() string { return "Example:\n  postrider policy list" }
 
 // Run executes policy list.
 func (c *policyListCmd) Run(ctx context.Context) error {
-	list, err := c.policies(ctx)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	described := make([]server.Policy, len(list))
-	for i := range list {
-		described[i] = server.DescribePolicy(&list[i].Policy, list[i].Version)
+	list, err := client.all(ctx, "/v1/policies")
+	if c.noServer(err) {
+		fmt.Fprintln(os.Stderr, "postrider: no server: only the built-in policies are listed;", err)
+		list, err = builtInPolicies()
 	}
-	return c.print(described, func(w io.Writer) {
+	if err != nil {
+		return err
+	}
+	policies := make([]*policy.Policy, len(list))
+	for i, o := range list {
+		if policies[i], err = readPolicy(o); err != nil {
+			return err
+		}
+	}
+	return c.print(list, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
-		for i := range list {
-			p := &list[i].Policy
+		for _, p := range policies {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), sourceOf(p))
 		}
 	})
+}
+
+// builtInPolicies are the built-in ones as the REST API has them.
+func builtInPolicies() (list []object, err error) {
+	for _, p := range policy.Builtins() {
+		text, err := encodePlainly(server.DescribePolicy(&p, 0))
+		if err != nil {
+			return nil, err
+		}
+		var o object
+		if err := decodeExactly(text, &o); err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// readPolicy is a retry policy of what the REST API responds of it.
+func readPolicy(o object) (*policy.Policy, error) {
+	name := fmt.Sprint(o["name"])
+	if p, ok := policy.Builtin(name); ok {
+		return &p, nil
+	}
+	text, err := encodePlainly(o)
+	if err != nil {
+		return nil, fmt.Errorf("read retry policy %s: %w", name, err)
+	}
+	p, err := server.ReadPolicy(name, text)
+	if err != nil {
+		return nil, fmt.Errorf("read retry policy %s as the server has it: %w", name, err)
+	}
+	return p, nil
 }
 
 func attempts(n int) string {
@@ -112,11 +108,7 @@ func span(d time.Duration) string {
 	return text
 }
 
-type policyShowCmd struct {
-	databaseFlags
-	outputFlag
-	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
-}
+type policyShowCmd struct{ policyFlags }
 
 // Help is shown by policy show --help.
 func (policyShowCmd) Help() string {
@@ -130,11 +122,11 @@ Examples:
 
 // Run executes policy show.
 func (c *policyShowCmd) Run(ctx context.Context) error {
-	p, err := c.find(ctx, c.Name)
+	p, shown, err := c.find(ctx)
 	if err != nil {
 		return err
 	}
-	return c.print(server.DescribePolicy(&p.Policy, p.Version), func(w io.Writer) { printPolicy(w, &p.Policy) })
+	return c.print(shown, func(w io.Writer) { printPolicy(w, p) })
 }
 
 func printPolicy(w io.Writer, p *policy.Policy) {
@@ -241,9 +233,7 @@ func basisWords(b policy.Basis) string {
 }
 
 type policyExplainCmd struct {
-	databaseFlags
-	outputFlag
-	Name         string         `arg:"" help:"Name of the policy, for example ga-2021."`
+	policyFlags
 	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
 	Status       *int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
 	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
@@ -266,7 +256,7 @@ Examples:
 
 // Run executes policy explain.
 func (c *policyExplainCmd) Run(ctx context.Context) error {
-	p, err := c.find(ctx, c.Name)
+	p, _, err := c.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -274,7 +264,7 @@ func (c *policyExplainCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	explanation, err := policy.Explain(&p.Policy, options)
+	explanation, err := policy.Explain(p, options)
 	if err != nil {
 		return usagef("%v", err)
 	}

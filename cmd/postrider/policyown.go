@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -15,17 +17,18 @@ import (
 	"postrider/store"
 )
 
+func policyURL(name string) string { return idURL("/v1/policies", name) }
+
 type policyPutCmd struct {
-	databaseFlags
-	outputFlag
-	Name string `arg:"" help:"Name of the policy; no built-in one's."`
+	restFlags
 	ifMatchFlag
+	Name string `arg:"" help:"Name of the policy; no built-in one's."`
 	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
 }
 
 // Help is shown by policy put --help.
 func (policyPutCmd) Help() string {
-	return `Makes or replaces a policy of your own in the database. Every node goes by it within a second, also for what is owed already.
+	return `Creates or replaces a policy of your own. Every node uses it within a second, also for pending deliveries.
 What the file leaves out takes its default, see docs/policies.md.
 
 Example:
@@ -44,79 +47,61 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := server.ReadPolicy(c.Name, body)
-	if err != nil {
+	if _, err := server.ReadPolicy(c.Name, body); err != nil {
 		return usagef("%s: %v", c.File, err)
 	}
-	when, err := c.conditions()
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		made, err := store.WritePolicy(asVerb(ctx), pool, p, when...)
-		if err != nil {
-			return policyError(c.Name, "batching must stay true: ", err)
-		}
-		now := func() (any, error) {
-			stored, err := c.find(ctx, c.Name)
-			if err != nil {
-				return nil, err
-			}
-			return server.DescribePolicy(&stored.Policy, stored.Version), nil
-		}
-		return c.did(now, "Retry policy %s was %s.", c.Name, either(made, "made", "replaced"))
+	before := client.call(ctx, http.MethodGet, policyURL(c.Name), nil, nil)
+	if before != nil && !isStatus(before, http.StatusNotFound) {
+		return before
+	}
+	var now object
+	if err := client.call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now, c.headers()...); err != nil {
+		return err
+	}
+	return c.print(now, func(w io.Writer) {
+		fmt.Fprintf(w, "Retry policy %s was %s.\n", c.Name, either(before != nil, "made", "replaced"))
 	})
 }
 
 type policyDeleteCmd struct {
-	databaseFlags
-	outputFlag
+	restFlags
 	ifMatchFlag
+	confirmFlag
 	Name string `arg:"" help:"Name of the policy."`
 }
 
 // Help is shown by policy delete --help.
 func (policyDeleteCmd) Help() string {
-	return "A policy that event subscriptions use is not deleted; they are named.\n\nExample:\n  postrider policy delete mine"
+	return `A policy that event subscriptions use is not deleted; they are named.
+
+Examples:
+  postrider policy delete mine
+  postrider policy delete mine --yes`
 }
 
 // Run executes policy delete.
 func (c *policyDeleteCmd) Run(ctx context.Context) error {
-	when, err := c.conditions()
-	if err != nil {
+	if _, builtIn := policy.Builtin(c.Name); builtIn {
+		return builtInError(c.Name)
+	}
+	if err := c.confirm(func() (string, error) {
+		err := c.call(ctx, http.MethodGet, policyURL(c.Name), nil, nil)
+		return fmt.Sprintf("Delete retry policy %s? Its settings are lost for good.", c.Name), err
+	}); err != nil {
 		return err
 	}
-	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		if err := store.RemovePolicy(asVerb(ctx), pool, c.Name, when...); err != nil {
-			return policyError(c.Name, "", err)
-		}
-		return c.did(gone("name", c.Name), "Retry policy %s was deleted.", c.Name)
-	})
-}
-
-// asVerb is for verbs that change the database themselves: whoever runs one is known only as somebody with its URL.
-func asVerb(ctx context.Context) context.Context {
-	return store.WithActor(ctx, store.Actor{Name: "cli"})
+	if err := c.call(ctx, http.MethodDelete, policyURL(c.Name), nil, nil, c.headers()...); err != nil {
+		return err
+	}
+	return c.did(gone("name", c.Name), "Retry policy %s was deleted.", c.Name)
 }
 
 func builtInError(name string) error {
 	return fmt.Errorf("retry policy %q is built in and never changes: copy it under another name", name)
-}
-
-func policyError(name, used string, err error) error {
-	var inUse *store.PolicyInUseError
-	switch {
-	case errors.As(err, &inUse):
-		return fmt.Errorf("%s%w", used, inUse)
-	case errors.Is(err, store.ErrBuiltIn):
-		return builtInError(name)
-	case errors.Is(err, store.ErrPrecondition):
-		return fmt.Errorf("retry policy %q is not in the version that --if-match names: somebody else has changed or deleted it; nothing was done", name)
-	case errors.Is(err, store.ErrNotFound):
-		return usagef("no policy %q in the database", name)
-	default:
-		return err
-	}
 }
 
 // maxFile is as much as a request may have.
@@ -168,40 +153,44 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 	return do(pool)
 }
 
-// policies are the built-in ones, and those of the database where there is one.
-func (f databaseFlags) policies(ctx context.Context) (list []store.StoredPolicy, err error) {
-	if f.DatabaseURL == "" {
-		for _, p := range policy.Builtins() {
-			list = append(list, store.StoredPolicy{Policy: p})
-		}
-		return list, nil
-	}
-	err = f.withPool(ctx, func(pool *pgxpool.Pool) error {
-		list, err = store.ReadPolicies(ctx, pool)
-		return err
-	})
-	return list, err
+// asVerb is for verbs that change the database themselves: whoever runs one is known only as somebody with its URL.
+func asVerb(ctx context.Context) context.Context {
+	return store.WithActor(ctx, store.Actor{Name: "cli"})
 }
 
-// find looks for a policy; the database is asked only for what is not built in.
-func (f databaseFlags) find(ctx context.Context, name string) (*store.StoredPolicy, error) {
-	if p, ok := policy.Builtin(name); ok {
-		return &store.StoredPolicy{Policy: p}, nil
+// access does something about who may use the service, in a database that may have no running one.
+func (f databaseFlags) access(ctx context.Context, do func(context.Context, *store.Access) error) error {
+	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), store.AccessOf(pool)) })
+	var no *store.FunctionError
+	if errors.As(err, &no) && errors.Is(err, store.ErrInvalid) {
+		return usagef("%s", no.Message)
 	}
-	list, err := f.policies(ctx)
-	if err != nil {
-		return nil, err
+	return err
+}
+
+// policyFlags are those of verbs that read one policy: a built-in one needs no server.
+type policyFlags struct {
+	restFlags
+	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
+}
+
+// find is the policy, with what the REST API responds of it.
+func (f policyFlags) find(ctx context.Context) (*policy.Policy, any, error) {
+	if p, ok := policy.Builtin(f.Name); ok {
+		return &p, server.DescribePolicy(&p, 0), nil
 	}
-	var names []string
-	for i := range list {
-		if list[i].Name == name {
-			return &list[i], nil
+	var shown object
+	err := f.call(ctx, http.MethodGet, policyURL(f.Name), nil, &shown)
+	if f.noServer(err) {
+		var names []string
+		for _, p := range policy.Builtins() {
+			names = append(names, p.Name)
 		}
-		names = append(names, list[i].Name)
+		return nil, nil, usagef("no policy %q: the policies are %s; for one of your own: %v", f.Name, strings.Join(names, ", "), err)
 	}
-	hint := ""
-	if f.DatabaseURL == "" {
-		hint = "; for one of your own, set POSTRIDER_DATABASE_URL or --database-url"
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil, usagef("no policy %q: the policies are %s%s", name, strings.Join(names, ", "), hint)
+	p, err := readPolicy(shown)
+	return p, shown, err
 }

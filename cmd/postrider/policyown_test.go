@@ -13,10 +13,10 @@ import (
 const patientFile = "../../examples/policies/patient.json"
 
 // policyVerbs runs one, and requires its exit code.
-func policyVerbs(t *testing.T, db *database) func(code int, args ...string) result {
+func policyVerbs(t *testing.T, n *node) func(code int, args ...string) result {
 	return func(code int, args ...string) result {
 		t.Helper()
-		r := postrider(t, db.env(), append([]string{"policy"}, args...)...)
+		r := postrider(t, n.cliEnv(), append([]string{"policy"}, args...)...)
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
@@ -25,7 +25,8 @@ func policyVerbs(t *testing.T, db *database) func(code int, args ...string) resu
 func TestPolicyPutExplainAndDelete(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	run := policyVerbs(t, db)
+	n := startNode(t, db, "--role", "api")
+	run := policyVerbs(t, n)
 	require.Equal(t, "Retry policy patient was made.\n", run(0, "put", "patient", "-f", patientFile).stdout)
 	require.Equal(t, "Retry policy patient was replaced.\n", run(0, "put", "patient", "-f", patientFile).stdout)
 
@@ -46,12 +47,12 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 
 	list := run(0, "list").stdout
 	require.Regexp(t, `(?s)\nnamespace-2023 .*\ncopied .*\npatient +no limit +96h `, list)
-	require.Contains(t, run(2, "explain", "nobody").stderr, "namespace-2023, copied, patient")
+	require.Contains(t, run(1, "explain", "none").stderr, `retry policy "none" does not exist`)
 
-	require.Equal(t, "Retry policy copied was deleted.\n", run(0, "delete", "copied").stdout)
-	require.Contains(t, run(2, "delete", "copied").stderr, `no policy "copied"`)
+	require.Equal(t, "Retry policy copied was deleted.\n", run(0, "delete", "copied", "--yes").stdout)
+	require.Contains(t, run(1, "delete", "copied", "--yes").stderr, `retry policy "copied" does not exist`)
 	require.Equal(t, []string{"policy_made patient", "policy_replaced patient", "policy_made copied", "policy_deleted copied"},
-		one[[]string](db, "SELECT array_agg(action || ' ' || (details ->> 'policy') ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli' AND address IS NULL"))
+		one[[]string](db, "SELECT array_agg(action || ' ' || (details ->> 'policy') ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' AND address = '127.0.0.1'"))
 	require.Contains(t, run(1, "delete", "ga-2021").stderr, "built in and never changes: copy it under another name")
 	require.Contains(t, run(1, "put", "ga-2021", "-f", file).stderr, "built in and never changes: copy it under another name")
 }
@@ -60,25 +61,26 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 func TestPolicyIfMatch(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	run := policyVerbs(t, db)
+	n := startNode(t, db, "--role", "api")
+	run := policyVerbs(t, n)
 	etag := func() string {
 		var shown struct{ Etag string }
 		require.NoError(t, json.Unmarshal([]byte(run(0, "show", "mine", "-o", "json").stdout), &shown))
 		return shown.Etag
 	}
-	require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", "*").stderr, "not in the version that --if-match names")
+	require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", "*").stderr, "is in none of the versions that If-Match names")
 	run(0, "put", "mine", "-f", patientFile)
 	first := etag()
 	run(0, "put", "mine", "-f", patientFile, "--if-match", first)
 	second := etag()
 	require.NotEqual(t, first, second)
 	for _, stale := range []string{first, strings.Trim(first, `"`)} {
-		require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", stale).stderr, "nothing was done")
-		require.Contains(t, run(1, "delete", "mine", "--if-match", stale).stderr, "nothing was done")
+		require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", stale).stderr, "is in none of the versions that If-Match names")
+		require.Contains(t, run(1, "delete", "mine", "--yes", "--if-match", stale).stderr, "is in none of the versions that If-Match names")
 	}
 	require.Equal(t, second, etag())
-	require.Contains(t, run(2, "delete", "mine", "--if-match", "x").stderr, "If-Match must be * or a list of entity tags")
-	run(0, "delete", "mine", "--if-match", strings.Trim(second, `"`))
+	require.Contains(t, run(1, "delete", "mine", "--yes", "--if-match", "x").stderr, "If-Match must be * or a list of entity tags")
+	run(0, "delete", "mine", "--yes", "--if-match", strings.Trim(second, `"`))
 }
 
 func shownWithout(t *testing.T, text string) map[string]any {
@@ -95,18 +97,18 @@ func shownWithout(t *testing.T, text string) map[string]any {
 // What show prints of a built-in policy, without a database, is what the file of a copy may hold.
 func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 	t.Parallel()
-	db := migratedDatabase(t)
+	n := startNode(t, migratedDatabase(t), "--role", "api")
 	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
 		original := postrider(t, nil, "policy", "show", name, "-o", "json")
 		file := filepath.Join(t.TempDir(), name+".json")
 		require.NoError(t, os.WriteFile(file, []byte(original.stdout), 0o600))
-		put := postrider(t, db.env(), "policy", "put", "own-"+name, "-f", file)
+		put := postrider(t, n.cliEnv(), "policy", "put", "own-"+name, "-f", file)
 		require.Zero(t, put.code, put.stderr)
-		asJSON := postrider(t, db.env(), "policy", "put", "own-"+name, "-f", file, "-o", "json")
-		require.Equal(t, postrider(t, db.env(), "policy", "show", "own-"+name, "-o", "json").stdout, asJSON.stdout)
+		asJSON := postrider(t, n.cliEnv(), "policy", "put", "own-"+name, "-f", file, "-o", "json")
+		require.Equal(t, postrider(t, n.cliEnv(), "policy", "show", "own-"+name, "-o", "json").stdout, asJSON.stdout)
 		var want, got map[string]any
 		require.NoError(t, json.Unmarshal([]byte(original.stdout), &want))
-		require.NoError(t, json.Unmarshal([]byte(postrider(t, db.env(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))
+		require.NoError(t, json.Unmarshal([]byte(postrider(t, n.cliEnv(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))
 		want["name"], want["builtIn"], want["isDefault"] = "own-"+name, false, false
 		delete(got, "etag") // of what the database has
 		require.Equal(t, want, got)
@@ -116,6 +118,7 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 func TestPolicyPutRefuses(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
+	n := startNode(t, db, "--role", "api")
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "policy.json")
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
@@ -127,24 +130,17 @@ func TestPolicyPutRefuses(t *testing.T) {
 		args []string
 		says string
 	}{
-		{"no database", nil, []string{"put", "mine", "-f", patientFile}, "no database: set POSTRIDER_DATABASE_URL"},
-		{"no database to delete from", nil, []string{"delete", "mine"}, "no database: set POSTRIDER_DATABASE_URL"},
-		{"no database to look in", nil, []string{"explain", "mine"}, "for one of your own, set POSTRIDER_DATABASE_URL"},
-		{"no file", db.env(), []string{"put", "mine"}, "--file"},
-		{"a file that is not there", db.env(), []string{"put", "mine", "-f", "nowhere.json"}, "nowhere.json"},
-		{"an empty file", db.env(), []string{"put", "mine", "-f", file("")}, "there is no JSON object"},
-		{"no JSON", db.env(), []string{"put", "mine", "-f", file("steps: 1")}, "not one JSON document"},
-		{"an unknown property", db.env(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not known here"},
-		{"two mistakes", db.env(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must be gap or offset\ntailInSeconds must be between 1 and 604800 (7 days)"},
-		{"a short name", db.env(), []string{"put", "m", "-f", patientFile}, "name must be 3 to 64 characters"},
+		{"no file", n.cliEnv(), []string{"put", "mine"}, "--file"},
+		{"a file that is not there", n.cliEnv(), []string{"put", "mine", "-f", "nowhere.json"}, "nowhere.json"},
+		{"an empty file", n.cliEnv(), []string{"put", "mine", "-f", file("")}, "there is no JSON object"},
+		{"no JSON", n.cliEnv(), []string{"put", "mine", "-f", file("steps: 1")}, "not one JSON document"},
+		{"an unknown property", n.cliEnv(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not known here"},
+		{"two mistakes", n.cliEnv(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must be gap or offset\ntailInSeconds must be between 1 and 604800 (7 days)"},
+		{"a short name", n.cliEnv(), []string{"put", "m", "-f", patientFile}, "name must be 3 to 64 characters"},
 	} {
 		r := postrider(t, row.env, append([]string{"policy"}, row.args...)...)
 		require.Equal(t, 2, r.code, "%s: %s", row.name, r.stderr)
 		require.Contains(t, r.stderr, row.says, row.name)
 	}
 	require.Equal(t, 5, one[int](db, "SELECT count(*)::int FROM postrider.retry_policies"))
-	empty := emptyDatabase(t)
-	r := postrider(t, empty.env(), "policy", "put", "mine", "-f", patientFile)
-	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "postrider migrate up")
 }

@@ -27,7 +27,7 @@ func newRemote(t *testing.T) *remote {
 	t.Helper()
 	db := migratedDatabase(t)
 	n := startNode(t, db)
-	return &remote{node: n, db: db, env: []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}}
+	return &remote{node: n, db: db, env: n.cliEnv()}
 }
 
 // of is the same service for a test that runs beside others: what fails there fails that one.
@@ -88,10 +88,10 @@ func topicVerbs(t *testing.T, r *remote) {
 	stale := textAt(r.object(t, "topic", "show", "topics-b"), "etag")
 	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all",
 		"--duplicate-detection-window-in-minutes", "5", "--if-match", stale)
-	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--if-match", stale).stderr, `"topics-b" is in none of the versions that If-Match names`)
-	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b", "--if-match", "*").stdout)
+	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--yes", "--if-match", stale).stderr, `"topics-b" is in none of the versions that If-Match names`)
+	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b", "--yes", "--if-match", "*").stdout)
 	r.topic("topics-c")
-	require.Equal(t, object{"name": "topics-c", "deleted": true}, r.object(t, "topic", "delete", "topics-c"))
+	require.Equal(t, object{"name": "topics-c", "deleted": true}, r.object(t, "topic", "delete", "topics-c", "--yes"))
 	require.Equal(t, "postrider: topic \"topics-b\" does not exist\n", r.run(t, 1, "topic", "show", "topics-b").stderr)
 }
 
@@ -137,7 +137,7 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	require.Equal(t, []any{"All"}, valueAt(replaced, "filter.includedEventTypes"))
 
 	stale := []string{"subscribed", "all-flags", "--if-match", strings.Trim(textAt(shown, "etag"), `"`)}
-	for _, args := range [][]string{{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete"}} {
+	for _, args := range [][]string{{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete", "--yes"}} {
 		require.Contains(t, r.run(t, 1, append(append([]string{"subscription", args[0]}, stale...), args[1:]...)...).stderr, "is in none of the versions that If-Match names")
 	}
 	latest := r.object(t, "subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match", textAt(replaced, "etag"))
@@ -145,7 +145,7 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 
 	require.Regexp(t, `(?m)^subscribed +all-flags +http`, r.run(t, 0, "subscription", "list", "subscribed").stdout)
 	require.Contains(t, r.run(t, 0, "subscription", "list").stdout, "all-flags")
-	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n", r.run(t, 0, "subscription", "delete", "subscribed", "all-flags").stdout)
+	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n", r.run(t, 0, "subscription", "delete", "subscribed", "all-flags", "--yes").stdout)
 	r.run(t, 1, "subscription", "show", "subscribed", "all-flags")
 }
 
@@ -307,8 +307,8 @@ func tailVerb(t *testing.T, r *remote) {
 	t.Helper()
 	key := r.topic("followed")
 	r.subscribe("followed", "refusing", busyEndpoint(t))
-	tail := startProcess(t, r.db.env(), program, "tail", "--topic", "followed")
-	filtered := startProcess(t, r.db.env(), program, "tail", "--state", "dead_lettered,dropped", "-o", "json")
+	tail := startProcess(t, r.env, program, "tail", "--topic", "followed")
+	filtered := startProcess(t, r.env, program, "tail", "--state", "dead_lettered,dropped", "-o", "json")
 	for _, p := range []*process{tail, filtered} {
 		eventually(t, "it follows", func() bool { return strings.Contains(p.stderr.String(), "Following") })
 	}

@@ -43,7 +43,10 @@ func (c *serverListCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	list := describedAs(saved.Servers, saved.show)
+	list := make([]shownServer, len(saved.Servers))
+	for i := range list {
+		list[i] = saved.show(&saved.Servers[i])
+	}
 	return c.print(list, func(w io.Writer) {
 		fmt.Fprintln(w, "  NAME\tURL\tUSER\tROLE\tKEY EXPIRES")
 		for _, one := range list {
@@ -51,7 +54,7 @@ func (c *serverListCmd) Run() error {
 			if one.Default {
 				mark = "* "
 			}
-			fmt.Fprint(w, tableRow(mark+one.Name, one.URL, one.User, one.Role, one.ExpiresAt))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(mark+one.Name), cell(one.URL), cell(one.User), cell(one.Role), moment(one.ExpiresAt))
 		}
 	})
 }

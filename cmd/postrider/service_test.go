@@ -94,6 +94,11 @@ type node struct {
 	name string // in the table of nodes
 }
 
+// cliEnv is the environment of verbs that call the node.
+func (n *node) cliEnv() []string {
+	return []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
+}
+
 // startNode starts a node on the database and waits until it is ready.
 func startNode(t *testing.T, db *database, flags ...string) *node {
 	t.Helper()

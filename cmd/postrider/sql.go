@@ -17,7 +17,7 @@ import (
 
 type sqlCmd struct {
 	databaseFlags
-	Output       string        `short:"o" help:"table, json (one object per row) or csv." enum:"table,json,csv" default:"table"`
+	Output       string        `short:"o" help:"table, json (one object per row), yaml (one document per row) or csv." enum:"table,json,yaml,csv" default:"table"`
 	Timeout      time.Duration `help:"Give the statement up after this long; 0 = never." default:"30s"`
 	Questions    bool          `help:"List the questions of docs/sql.md, which need no SQL of yours."`
 	Question     string        `help:"Ask one of them, by its name or number." placeholder:"NAME"`

@@ -94,7 +94,7 @@ func TestSQLRefuses(t *testing.T) {
 		"--question oldest --topic orders":  `question "oldest" (How long has the oldest event waited?) is not about one topic: leave --topic out`,
 		"--topic orders SELECT":             "--topic belongs to --question",
 		"--timeout=-1s SELECT":              "--timeout must not be negative",
-		"-o xml SELECT":                     `--output must be one of "table","json","csv"`,
+		"-o xml SELECT":                     `--output must be one of "table","json","yaml","csv"`,
 		"--question oldest --database-url=": "no database: set POSTRIDER_DATABASE_URL",
 	} {
 		t.Run(args, func(t *testing.T) {

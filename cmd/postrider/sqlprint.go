@@ -50,12 +50,12 @@ func (l *listedRows) Values() ([]any, error) { return l.rows[l.next-1], nil }
 // Err is nil.
 func (l *listedRows) Err() error { return nil }
 
-// printRows prints rows in one of the forms table, json and csv.
+// printRows prints rows in one of the forms table, json, yaml and csv.
 func printRows(out io.Writer, form string, names []string, rows someRows) error {
 	if len(names) == 0 && !rows.Next() { // refused before there was a column, or a statement that answers nothing
 		return rows.Err()
 	}
-	as := map[string]func(io.Writer, []string, someRows) error{"table": printTable, "json": printJSONRows, "csv": printCSV}[form]
+	as := map[string]func(io.Writer, []string, someRows) error{"table": printTable, "json": printObjects("json"), "yaml": printObjects("yaml"), "csv": printCSV}[form]
 	return as(out, names, rows)
 }
 
@@ -196,23 +196,25 @@ func jsonValue(value any) any {
 	}
 }
 
-func printJSONRows(out io.Writer, names []string, rows someRows) error {
-	for rows.Next() {
-		values, err := rows.Values()
-		if err != nil {
-			return fmt.Errorf("read a row: %w", err)
+func printObjects(form string) func(io.Writer, []string, someRows) error {
+	return func(out io.Writer, names []string, rows someRows) error {
+		for rows.Next() {
+			values, err := rows.Values()
+			if err != nil {
+				return fmt.Errorf("read a row: %w", err)
+			}
+			object := make(map[string]any, len(names))
+			for i, name := range names {
+				object[name] = jsonValue(values[i])
+			}
+			text, err := encodeLine(form, object)
+			if err == nil {
+				_, err = io.WriteString(out, text)
+			}
+			if err != nil {
+				return fmt.Errorf("print a row: %w", err)
+			}
 		}
-		object := make(map[string]any, len(names))
-		for i, name := range names {
-			object[name] = jsonValue(values[i])
-		}
-		encoded, err := json.Marshal(object)
-		if err == nil {
-			_, err = fmt.Fprintln(out, escapeControls(string(encoded)))
-		}
-		if err != nil {
-			return fmt.Errorf("print a row: %w", err)
-		}
+		return rows.Err()
 	}
-	return rows.Err()
 }

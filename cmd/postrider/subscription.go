@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"postrider/event"
-	"postrider/policy"
 	"postrider/server"
-	"postrider/store"
 )
 
 type subscriptionCmd struct {
@@ -19,7 +15,7 @@ type subscriptionCmd struct {
 	Update subscriptionUpdateCmd `cmd:"" help:"Change some settings of an event subscription."`
 	List   subscriptionListCmd   `cmd:"" help:"List a topic's event subscriptions, or all."`
 	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings."`
-	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel what it is owed."`
+	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel its pending deliveries."`
 
 	TestFilter testFilterCmd `cmd:"" help:"Show which events an event subscription's filter wants, and which clause decided."`
 	Pause      pauseCmd      `cmd:"" help:"Hold an event subscription's deliveries until it is resumed."`
@@ -33,20 +29,55 @@ type subscriptionCmd struct {
 	SigningSecrets signingSecretsCmd `cmd:"" help:"Show the secrets that deliveries are signed with, or replace the newest."`
 }
 
+// testedFlags say which events a filter is tested with.
+type testedFlags struct {
+	Event string `help:"Test with the one event in this file, in the topic's input schema; - reads it from standard input." xor:"events" placeholder:"FILE"`
+	Last  *int   `api:"last" help:"Test with as many of the topic's last events: 1 to 50 (default 50)." xor:"events" placeholder:"N"`
+}
+
+// test is the body of a request to test a filter; without a file, the filter that is stored.
+func (f testedFlags) test(filterFile string) (object, error) {
+	if f.Last != nil && (*f.Last < 1 || *f.Last > server.MaxTestedEvents) {
+		return nil, usagef("--last %d: must be 1 to %d", *f.Last, server.MaxTestedEvents)
+	}
+	if f.Event == "-" && filterFile == "-" {
+		return nil, usagef("--event and --filter cannot both be read from standard input")
+	}
+	test := given(&f)
+	for name, file := range map[string]string{"filter": filterFile, "event": f.Event} {
+		if file == "" {
+			continue
+		}
+		text, err := readFileOrInput(file)
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(text) {
+			return nil, usagef("%s: not one JSON document", file)
+		}
+		test[name] = json.RawMessage(text)
+	}
+	return test, nil
+}
+
+// testFilter tests a filter and prints what it says of each event.
+func (f restFlags) testFilter(ctx context.Context, path string, test object) error {
+	var tested server.FilterResults
+	if err := f.call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
+		return err
+	}
+	return f.print(tested, func(w io.Writer) { printTested(w, tested) })
+}
+
 type testFilterCmd struct {
-	databaseFlags
-	filterFlags
-	outputFlag
-	Topic        string `arg:"" help:"Name of the topic."`
-	Subscription string `arg:"" help:"Name of the event subscription."`
-	Event        string `help:"Test with the one event in this file, in the topic's input schema; - reads it from standard input." xor:"events" placeholder:"FILE"`
-	Last         *int   `help:"Test with as many of the topic's last events: 1 to 50 (default 50)." xor:"events" placeholder:"N"`
-	Filter       string `help:"Try the filter in this file, JSON as filter of an event subscription takes it, instead of the one that is stored; - reads it from standard input." placeholder:"FILE"`
+	oneSubscription
+	testedFlags
+	Filter string `help:"Try the filter in this file, JSON as filter of an event subscription takes it, instead of the one that is stored; - reads it from standard input." placeholder:"FILE"`
 }
 
 // Help is shown by subscription test-filter --help.
 func (testFilterCmd) Help() string {
-	return `Nothing is stored or delivered. Every clause that an event does not pass is told; JSON is what POST …/testFilter answers and tells of each clause.
+	return `Nothing is stored or delivered. Every clause that an event does not pass is shown; JSON has each clause.
 
 Examples:
   postrider subscription test-filter orders billing
@@ -56,89 +87,47 @@ Examples:
 
 // Run executes subscription test-filter.
 func (c *testFilterCmd) Run(ctx context.Context) error {
-	last, filter, event, err := c.read()
+	test, err := c.test(c.Filter)
 	if err != nil {
 		return err
 	}
-	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		stored, err := store.ReadFilter(ctx, pool, c.Topic, c.Subscription)
-		if errors.Is(err, store.ErrNotFound) {
-			return usagef("topic %q has no event subscription %q", c.Topic, c.Subscription)
-		}
-		if err != nil {
-			return err
-		}
-		if filter == nil {
-			filter = &stored.Filter
-		}
-		events, err := c.events(ctx, pool, &stored.Topic, event, last)
-		if err != nil {
-			return err
-		}
-		tested := server.TestFilter(stored.Topic.Name, filter, events)
-		return c.print(tested, func(w io.Writer) { printTested(w, events, tested) })
-	})
+	path := subscriptionURL(c.Topic, c.Subscription)
+	if c.Filter != "" { // only the topic's operation takes a filter
+		path = topicURL(c.Topic)
+	}
+	return c.testFilter(ctx, path, test)
 }
 
-// read judges what the command line brings; filter and event are nil where it brings none.
-func (c *testFilterCmd) read() (last int, filter *policy.Filter, event []byte, err error) {
-	last = server.MaxTestedEvents
-	if c.Last != nil {
-		last = *c.Last
-	}
-	if last < 1 || last > server.MaxTestedEvents {
-		return 0, nil, nil, usagef("--last %d: must be 1 to %d", last, server.MaxTestedEvents)
-	}
-	if c.Event == "-" && c.Filter == "-" {
-		return 0, nil, nil, usagef("--event and --filter cannot both be read from standard input")
-	}
-	limits, err := c.limits()
+type topicTestFilterCmd struct {
+	oneTopic
+	testedFlags
+	Filter string `required:"" help:"The filter is in this file, JSON as filter of an event subscription takes it; - reads it from standard input." placeholder:"FILE"`
+}
+
+// Help is shown by topic test-filter --help.
+func (topicTestFilterCmd) Help() string {
+	return `Nothing is stored or delivered. subscription test-filter tests the filter of an event subscription.
+
+Examples:
+  echo '{"includedEventTypes":["Shop.OrderPlaced"]}' | postrider topic test-filter orders --filter -
+  postrider topic test-filter orders --filter filter.json --event order.json -o json`
+}
+
+// Run executes topic test-filter.
+func (c *topicTestFilterCmd) Run(ctx context.Context) error {
+	test, err := c.test(c.Filter)
 	if err != nil {
-		return 0, nil, nil, err
+		return err
 	}
-	if c.Filter != "" {
-		text, err := readFileOrInput(c.Filter)
-		if err != nil {
-			return 0, nil, nil, err
-		}
-		read, err := server.ReadFilter(text, limits)
-		if err != nil {
-			return 0, nil, nil, usagef("%s: %v", c.Filter, err)
-		}
-		filter = &read
-	}
-	if c.Event != "" {
-		event, err = readFileOrInput(c.Event)
-	}
-	return last, filter, event, err
+	return c.testFilter(ctx, topicURL(c.Topic), test)
 }
 
-// events are the one that was brought, or the topic's last ones.
-func (c *testFilterCmd) events(ctx context.Context, pool *pgxpool.Pool, topic *store.Topic, brought []byte, last int) ([]event.Event, error) {
-	if c.Event == "" {
-		events, err := store.LastEvents(ctx, pool, topic.ID, last)
-		if errors.Is(err, store.ErrTooSlow) {
-			return nil, fmt.Errorf("%w: very many events of other topics are newer; bring one with --event", err)
-		}
-		return events, err
-	}
-	events, err := server.ReadTestedEvent(topic, brought)
-	if err != nil {
-		return nil, usagef("%s: %v", c.Event, err)
-	}
-	return events, nil
-}
-
-// printTested has a line for each event, and one for each further clause that it did not pass. events are nil where the server has looked at them.
-func printTested(w io.Writer, events []event.Event, tested server.FilterResults) {
-	known := events != nil || len(tested.Value) == 0
-	fmt.Fprintln(w, "EVENT ID\t"+either(known, "TYPE\tSUBJECT\t", "")+"WANTED\tCLAUSE\tWHY NOT")
+// printTested has a line for each event, and one for each further clause that it did not pass.
+func printTested(w io.Writer, tested server.FilterResults) {
+	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tWANTED\tCLAUSE\tWHY NOT")
 	wanted := 0
-	for i, result := range tested.Value {
-		line := cell(result.Id) + "\t"
-		if known {
-			line += fmt.Sprintf("%s\t%s\t", cell(events[i].Type), cell(events[i].Subject))
-		}
+	for _, result := range tested.Value {
+		line := fmt.Sprintf("%s\t%s\t%s\t", cell(result.Id), cell(result.EventType), cell(result.Subject))
 		if result.Matched {
 			wanted++
 			fmt.Fprintln(w, line+"yes\t\t")
@@ -147,7 +136,7 @@ func printTested(w io.Writer, events []event.Event, tested server.FilterResults)
 		for _, clause := range result.Clauses {
 			if !clause.Passed {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", line, clause.Clause, oneLine(*clause.Why))
-				line = either(known, "\t\t\t", "\t")
+				line = "\t\t\t"
 			}
 		}
 	}

@@ -56,11 +56,11 @@ func actionVerbs(t *testing.T, r *remote) {
 	require.Equal(t, "Event subscription billing of topic acted: one delivery is let through now.\n", r.run(t, 0, "subscription", "probe", "acted", "billing").stdout)
 	require.Contains(t, one[[]string](r.db, "SELECT array_agg(action) FROM postrider.audit WHERE topic = 'acted'"), "subscription_probed")
 
-	r.run(t, 0, "subscription", "release", "acted", "billing", "--database-url", r.db.url)
+	r.run(t, 0, "subscription", "release", "acted", "billing")
 	for _, verb := range []string{"probe", "validate", "test-delivery", "reveal", "signing-secrets"} {
 		require.Contains(t, r.run(t, 1, "subscription", verb, "acted", "none").stderr, `has no event subscription`, verb)
 	}
-	require.Equal(t, object{"topic": "acted", "name": "billing", "deleted": true}, r.object(t, "subscription", "delete", "acted", "billing"))
+	require.Equal(t, object{"topic": "acted", "name": "billing", "deleted": true}, r.object(t, "subscription", "delete", "acted", "billing", "--yes"))
 	topicFilterVerb(t, r)
 }
 

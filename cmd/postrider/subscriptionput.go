@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// oneRemoteSubscription is what these verbs take.
-type oneRemoteSubscription struct {
-	serverFlags
+// oneSubscription is a verb about one event subscription.
+type oneSubscription struct {
+	restFlags
 	Topic        string `arg:"" help:"Name of the topic."`
 	Subscription string `arg:"" help:"Name of the event subscription."`
 }
 
 type subscriptionCreateCmd struct {
-	oneRemoteSubscription
-	outputFlag
+	oneSubscription
 	settingFlags
 	azureFlags
 	ifMatchFlag
@@ -63,8 +62,7 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
 }
 
 type subscriptionUpdateCmd struct {
-	oneRemoteSubscription
-	outputFlag
+	oneSubscription
 	settingFlags
 	azureFlags
 	ifMatchFlag
@@ -133,8 +131,7 @@ func setNull(o object, path string) error {
 }
 
 type subscriptionListCmd struct {
-	serverFlags
-	outputFlag
+	restFlags
 	Topic string `arg:"" optional:"" help:"Name of the topic; all topics where it is left out."`
 }
 
@@ -153,13 +150,18 @@ func (c *subscriptionListCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "TOPIC\tSUBSCRIPTION\tENDPOINT\tPOLICY\tATTEMPTS\tTTL, MINUTES\tSTATE\tHOLD")
-		for _, s := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", textAt(s, "topic"), textAt(s, "name"), textAt(s, "endpointBaseUrl"), textAt(s, "retryPolicy.policy"),
-				textAt(s, "retryPolicy.maxDeliveryAttempts"), textAt(s, "retryPolicy.eventTimeToLiveInMinutes"), textAt(s, "provisioningState"), textAt(s, "hold.reason"))
-		}
-	})
+	return c.print(list, func(w io.Writer) { printColumns(w, subscriptionColumns, list) })
+}
+
+var subscriptionColumns = []column{
+	{title: "TOPIC", path: "topic"},
+	{title: "SUBSCRIPTION", path: "name"},
+	{title: "ENDPOINT", path: "endpointBaseUrl"},
+	{title: "POLICY", path: "retryPolicy.policy"},
+	{title: "ATTEMPTS", path: "retryPolicy.maxDeliveryAttempts"},
+	{title: "TTL, MINUTES", path: "retryPolicy.eventTimeToLiveInMinutes"},
+	{title: "STATE", path: "provisioningState"},
+	{title: "HOLD", path: "hold.reason"},
 }
 
 // subscriptionsOf lists the event subscriptions of a topic, or of all topics: "".
@@ -193,8 +195,7 @@ func (c *apiClient) topicNames(ctx context.Context) (names []string, err error) 
 }
 
 type subscriptionShowCmd struct {
-	oneRemoteSubscription
-	outputFlag
+	oneSubscription
 }
 
 // Help is shown by subscription show --help.
@@ -204,38 +205,44 @@ func (subscriptionShowCmd) Help() string {
 
 // Run executes subscription show.
 func (c *subscriptionShowCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	var shown object
-	if err := client.call(ctx, http.MethodGet, subscriptionURL(c.Topic, c.Subscription), nil, &shown); err != nil {
-		return err
-	}
-	return c.print(shown, func(w io.Writer) { printSubscription(w, shown) })
+	return c.show(ctx, subscriptionURL(c.Topic, c.Subscription), printSubscription)
 }
 
 type subscriptionDeleteCmd struct {
-	oneRemoteSubscription
-	outputFlag
+	oneSubscription
 	ifMatchFlag
+	confirmFlag
 }
 
 // Help is shown by subscription delete --help.
 func (subscriptionDeleteCmd) Help() string {
-	return "History and dead letters stay.\n\nExample:\n  postrider subscription delete orders billing"
+	return `Pending deliveries are canceled. History and dead letters stay.
+
+Examples:
+  postrider subscription delete orders billing
+  postrider subscription delete orders billing --yes`
 }
 
 // Run executes subscription delete.
 func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
+	at := subscriptionURL(c.Topic, c.Subscription)
+	if err := c.confirm(func() (string, error) { return c.question(ctx, at) }); err != nil {
 		return err
 	}
-	if err := client.call(ctx, http.MethodDelete, subscriptionURL(c.Topic, c.Subscription), nil, nil, c.headers()...); err != nil {
+	if err := c.call(ctx, http.MethodDelete, at, nil, nil, c.headers()...); err != nil {
 		return err
 	}
 	return c.did(gone("topic", c.Topic, "name", c.Subscription), "Event subscription %s of topic %s was deleted.", c.Subscription, c.Topic)
+}
+
+// question says what deleting it loses.
+func (c *subscriptionDeleteCmd) question(ctx context.Context, at string) (string, error) {
+	if err := c.call(ctx, http.MethodGet, at, nil, nil); err != nil {
+		return "", err
+	}
+	filter := object{"topic": c.Topic, "subscription": c.Subscription, "state": "pending"}
+	pending, err := c.howMany(ctx, "/v1/deliveries", filter, "pending delivery")
+	return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.", c.Subscription, c.Topic, pending), err
 }
 
 // printSubscription has a line for each setting; what there is none of has none.

@@ -4,27 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"postrider/store"
+	"postrider/server"
 )
 
 type tailCmd struct {
-	databaseFlags
-	outputFlag
-	Topic        string   `help:"Only what happens on this topic." placeholder:"NAME"`
-	Subscription string   `help:"Only attempts for this event subscription; say its --topic, too." placeholder:"NAME"`
+	restFlags
+	Topic        string   `api:"topic" help:"Only what happens on this topic." placeholder:"NAME"`
+	Subscription string   `api:"subscription" help:"Only attempts for this event subscription; say its --topic, too." placeholder:"NAME"`
 	State        []string `help:"Only attempts after which a delivery is pending, delivered, dead_lettered or dropped." enum:"pending,delivered,dead_lettered,dropped" placeholder:"STATE"`
 }
 
 // Help is shown by tail --help.
 func (tailCmd) Help() string {
-	return `Published events (-->) and attempts (<--), within about a second. Where more than 200 of either happen in a second, the newest 200 are told. Ctrl-C ends it.
+	return `Published events (-->) and attempts (<--), within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it.
 
 Examples:
   postrider tail
@@ -32,7 +31,7 @@ Examples:
   postrider tail --topic orders --subscription billing -o json`
 }
 
-// tailInterval is between two looks, and a person does not notice less.
+// tailInterval is between two requests; a person does not notice less.
 const tailInterval = time.Second
 
 // Run executes tail until ctx ends.
@@ -40,88 +39,110 @@ func (c *tailCmd) Run(ctx context.Context) error {
 	if c.Subscription != "" && c.Topic == "" {
 		return usagef("--subscription %s: of which topic? say --topic", c.Subscription)
 	}
-	return c.withPool(ctx, func(pool *pgxpool.Pool) error {
-		tail, err := store.TailOf(ctx, pool, store.TailFilter{Topic: c.Topic, Subscription: c.Subscription})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stderr, "Following. Ctrl-C ends it.")
-		for pause(ctx, tailInterval) == nil {
-			lines, err := tail.Next(ctx)
-			if err := c.tell(ctx, lines, err); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// tell prints what a look found. A database that is away for a while is waited for.
-func (c *tailCmd) tell(ctx context.Context, lines []store.TailLine, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrTooSlow):
-		fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
-		return nil
-	case err != nil:
+	client, err := c.client()
+	if err != nil {
 		return err
 	}
-	for i := range lines {
-		if !c.wanted(&lines[i]) {
+	query := url.Values{}
+	for name, value := range given(c) {
+		query.Set(name, fmt.Sprint(value))
+	}
+	var p activityPage
+	if err := client.call(ctx, http.MethodGet, "/v1/activity?"+query.Encode(), nil, &p); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "Following. Ctrl-C ends it.")
+	shown := shownPlaces{}
+	for pause(ctx, tailInterval) == nil {
+		next := activityPage{NextLink: p.NextLink}
+		err := client.call(ctx, http.MethodGet, p.NextLink, nil, &next)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case passes(err):
+			fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
 			continue
+		case err != nil:
+			return err
 		}
-		line := tailText(&lines[i])
-		if c.Output == "json" {
-			encoded, err := encodePlainly(tailObject(&lines[i]))
-			if err != nil {
-				return err
-			}
-			line = escapeControls(string(encoded))
-		}
-		if _, err := fmt.Println(line); err != nil {
+		p = next
+		if err := c.show(shown.fresh(p.Value)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stateAfter is the state that a delivery has after an attempt with this verdict; "" of a note.
-var stateAfter = map[string]string{"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped"}
-
-func (c *tailCmd) wanted(l *store.TailLine) bool {
-	return len(c.State) == 0 || l.Kind == "attempt" && slices.Contains(c.State, stateAfter[l.Verdict])
+// activityPage is one page of GET /v1/activity.
+type activityPage struct {
+	Value    []server.Activity `json:"value"`
+	NextLink string            `json:"nextLink"`
 }
 
-func tailText(l *store.TailLine) string {
+// passes reports whether a request that failed so may succeed in a moment: a restart, a failover of the database, a limit of requests.
+func passes(err error) bool {
+	var response *apiError
+	return err != nil && (!errors.As(err, &response) || response.status >= 500 || response.status == http.StatusTooManyRequests)
+}
+
+// shownPlaces are what was shown: the API may repeat it.
+type shownPlaces map[string]bool
+
+// fresh are the lines that were not shown yet.
+func (s *shownPlaces) fresh(lines []server.Activity) (fresh []server.Activity) {
+	const most = 20_000 // far more than what two pages have in common
+	next := *s
+	if len(next) > most {
+		next = shownPlaces{}
+	}
+	for i := range lines {
+		if !(*s)[lines[i].Place] {
+			fresh = append(fresh, lines[i])
+		}
+		next[lines[i].Place] = true
+	}
+	*s = next
+	return fresh
+}
+
+// show prints what happened.
+func (c *tailCmd) show(lines []server.Activity) error {
+	for i := range lines {
+		if !c.wanted(&lines[i]) {
+			continue
+		}
+		if c.Output == "table" {
+			fmt.Println(tailText(&lines[i]))
+			continue
+		}
+		text, err := encodeLine(c.Output, &lines[i])
+		if err == nil {
+			_, err = fmt.Print(text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *tailCmd) wanted(l *server.Activity) bool {
+	return len(c.State) == 0 || l.State != nil && slices.Contains(c.State, *l.State)
+}
+
+func tailText(l *server.Activity) string {
 	at := l.At.Local().Format("15:04:05.000")
 	if l.Kind == "published" {
-		return fmt.Sprintf("%s --> %s  %s (%s) %s", at, cell(l.Topic), cell(l.EventID), cell(l.Type), cell(l.Subject))
+		return fmt.Sprintf("%s --> %s  %s (%s) %s", at, cell(l.Topic), cell(l.EventId), cell(l.EventType), cell(l.Subject))
 	}
-	what := cell(l.EventID)
-	if l.BatchID != nil {
-		what = fmt.Sprintf("batch %d", *l.BatchID)
+	what := cell(l.EventId)
+	if l.BatchId != nil {
+		what = fmt.Sprintf("batch %d", *l.BatchId)
 	}
-	met := cell(l.Outcome)
+	met := cell(*l.Outcome)
 	if l.Status != nil {
 		met = fmt.Sprintf("%d %s", *l.Status, met)
 	}
-	return fmt.Sprintf("%s <-- %s/%s  %s attempt %d: %s in %.1f ms, %s", at, cell(l.Topic), cell(l.Subscription), what, l.Number, met, l.DurationMs, strings.ReplaceAll(cell(l.Verdict), "_", "-"))
-}
-
-// tailObject has the names that the views have, in JSON's spelling.
-func tailObject(l *store.TailLine) object {
-	o := object{"at": l.At.UTC().Format(time.RFC3339Nano), "kind": l.Kind, "topic": l.Topic, "eventId": l.EventID, "eventType": l.Type, "subject": l.Subject, "systemId": nil}
-	if l.SystemID != nil {
-		o["systemId"] = l.SystemID.String()
-	}
-	if l.Kind == "attempt" {
-		for name, value := range map[string]any{
-			"subscription": l.Subscription, "deliveryId": l.DeliveryID, "batchId": l.BatchID, "number": l.Number, "status": l.Status,
-			"outcome": l.Outcome, "verdict": l.Verdict, "durationMs": l.DurationMs, "state": stateAfter[l.Verdict],
-		} {
-			o[name] = value
-		}
-	}
-	return o
+	return fmt.Sprintf("%s <-- %s/%s  %s attempt %d: %s in %.1f ms, %s", at, cell(l.Topic), cell(*l.Subscription), what, *l.Number,
+		met, *l.DurationMs, strings.ReplaceAll(cell(*l.Verdict), "_", "-"))
 }

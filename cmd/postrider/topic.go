@@ -20,8 +20,7 @@ type topicCmd struct {
 }
 
 type topicCreateCmd struct {
-	serverFlags
-	outputFlag
+	restFlags
 	ifMatchFlag
 	Topic                string   `arg:"" help:"Name of the topic."`
 	Kind                 string   `help:"basic, or namespace." placeholder:"KIND"`
@@ -132,62 +131,40 @@ func printTopic(w io.Writer, topic object) {
 	}
 }
 
-type topicListCmd struct {
-	serverFlags
-	outputFlag
-}
+type topicListCmd struct{ restFlags }
 
 // Help is shown by topic list --help.
 func (topicListCmd) Help() string { return "Example:\n  postrider topic list -o json" }
 
-// Run executes topic list.
-func (c *topicListCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	list, err := client.all(ctx, "/v1/topics")
-	if err != nil {
-		return err
-	}
-	return c.print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "TOPIC\tKIND\tINPUT SCHEMA\tPUBLISH TO\tCREATED AT")
-		for _, t := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", textAt(t, "name"), textAt(t, "kind"), textAt(t, "inputSchema"), textAt(t, "endpoint"), textAt(t, "createdAt"))
-		}
-	})
+var topicColumns = []column{
+	{title: "TOPIC", path: "name"},
+	{title: "KIND", path: "kind"},
+	{title: "INPUT SCHEMA", path: "inputSchema"},
+	{title: "PUBLISH TO", path: "endpoint"},
+	{title: "CREATED AT", path: "createdAt"},
 }
 
-// oneTopic is what these verbs take.
+// Run executes topic list.
+func (c *topicListCmd) Run(ctx context.Context) error { return c.all(ctx, "/v1/topics", topicColumns) }
+
+// oneTopic is a verb about one topic.
 type oneTopic struct {
-	serverFlags
+	restFlags
 	Topic string `arg:"" help:"Name of the topic."`
 }
 
-type topicShowCmd struct {
-	oneTopic
-	outputFlag
-}
+type topicShowCmd struct{ oneTopic }
 
 // Help is shown by topic show --help.
 func (topicShowCmd) Help() string { return "Example:\n  postrider topic show orders" }
 
 // Run executes topic show.
 func (c *topicShowCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	var topic object
-	if err := client.call(ctx, http.MethodGet, topicURL(c.Topic), nil, &topic); err != nil {
-		return err
-	}
-	return c.print(topic, func(w io.Writer) { printTopic(w, topic) })
+	return c.show(ctx, topicURL(c.Topic), printTopic)
 }
 
 type topicKeysCmd struct {
 	oneTopic
-	outputFlag
 	Renew string `help:"Replace this one of the two; publishers that use it are refused from then on." enum:",key1,key2" default:"" placeholder:"KEY1|KEY2"`
 }
 
@@ -202,16 +179,12 @@ Examples:
 
 // Run executes topic keys.
 func (c *topicKeysCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
 	path, body := topicURL(c.Topic)+"/listKeys", any(nil)
 	if c.Renew != "" {
 		path, body = topicURL(c.Topic)+"/regenerateKey", object{"keyName": c.Renew}
 	}
 	var keys object
-	if err := client.call(ctx, http.MethodPost, path, body, &keys); err != nil {
+	if err := c.call(ctx, http.MethodPost, path, body, &keys); err != nil {
 		return err
 	}
 	return c.print(keys, func(w io.Writer) {
@@ -221,22 +194,28 @@ func (c *topicKeysCmd) Run(ctx context.Context) error {
 
 type topicDeleteCmd struct {
 	oneTopic
-	outputFlag
 	ifMatchFlag
+	confirmFlag
 }
 
 // Help is shown by topic delete --help.
 func (topicDeleteCmd) Help() string {
-	return "Its events stay until their day is dropped.\n\nExample:\n  postrider topic delete orders"
+	return `A topic with event subscriptions is not deleted. Its events stay until their day is dropped.
+
+Examples:
+  postrider topic delete orders
+  postrider topic delete orders --yes`
 }
 
 // Run executes topic delete.
 func (c *topicDeleteCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
+	if err := c.confirm(func() (string, error) {
+		err := c.call(ctx, http.MethodGet, topicURL(c.Topic), nil, nil)
+		return fmt.Sprintf("Delete topic %s? Its settings and access keys are lost for good.", c.Topic), err
+	}); err != nil {
 		return err
 	}
-	if err := client.call(ctx, http.MethodDelete, topicURL(c.Topic), nil, nil, c.headers()...); err != nil {
+	if err := c.call(ctx, http.MethodDelete, topicURL(c.Topic), nil, nil, c.headers()...); err != nil {
 		return err
 	}
 	return c.did(gone("name", c.Topic), "Topic %s was deleted.", c.Topic)

@@ -269,17 +269,27 @@ func (f databaseFlags) setDisabled(ctx context.Context, out outputFlag, name str
 type userRemoveCmd struct {
 	databaseFlags
 	outputFlag
+	confirmFlag
 	Name string `arg:"" help:"Name of the user."`
 }
 
 // Help is shown by user remove --help.
 func (userRemoveCmd) Help() string {
-	return "The audit keeps the name.\n\nExample:\n  postrider user remove anna"
+	return "The audit keeps the name.\n\nExamples:\n  postrider user remove anna\n  postrider user remove anna --yes"
 }
 
 // Run executes user remove.
 func (c *userRemoveCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+		if err := c.confirm(func() (string, error) {
+			u, err := a.User(ctx, c.Name)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("Remove user %s (%s)? Name, role and password are lost, and %s will end.", c.Name, u.Role, plural(u.Sessions, "session")), nil
+		}); err != nil {
+			return err
+		}
 		if err := a.DeleteUser(ctx, c.Name); err != nil {
 			return err
 		}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 
@@ -91,7 +89,7 @@ func (versionFlag) BeforeReset(app *kong.Kong) error { //nolint:unparam // the s
 }
 
 type versionCmd struct {
-	Output string `short:"o" help:"table or json." enum:"table,json" default:"table"`
+	outputFlag
 }
 
 // Help is shown by version --help.
@@ -99,9 +97,5 @@ func (versionCmd) Help() string { return "Example:\n  postrider version -o json"
 
 // Run executes version.
 func (c versionCmd) Run() error {
-	if c.Output == "json" {
-		return json.NewEncoder(os.Stdout).Encode(buildOf())
-	}
-	_, err := fmt.Fprintln(os.Stdout, buildOf())
-	return err
+	return c.printOne(buildOf(), buildOf().String())
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// onTerminalOf runs the program on a terminal where a person types the answer.
+func onTerminalOf(t *testing.T, env []string, answer string, args ...string) (code int, shown string) {
+	t.Helper()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminals here: ", err)
+	}
+	defer func() { _ = terminal.Close() }()
+	require.NoError(t, unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	keyboard, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	defer func() { _ = keyboard.Close() }()
+	_, err = terminal.WriteString(answer + "\n")
+	require.NoError(t, err)
+	var output strings.Builder
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, keyboard, &output, &output
+	_ = cmd.Run()
+	return cmd.ProcessState.ExitCode(), output.String()
+}
+
+// Verbs that cannot be undone say what will be lost, and do it only after yes; without a terminal they require --yes.
+func TestIrreversibleVerbsAskForConfirmation(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	n := startNode(t, db, "--role", "api")
+	n.topic("empty")
+	key := n.topic("orders")
+	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
+	n.publish("orders", key, cloudEvent("1"))
+	ids := db.deadLetters(3)
+	event := one[string](db, "SELECT system_id::text FROM postrider.events")
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/policies/mine", `{"stepsInSeconds":[1]}`)
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`)
+	env := append(n.cliEnv(), db.env()...)
+	for _, row := range []struct{ args, asks, count, gone string }{
+		{"deadletter purge " + ids[0], "Purge 1 dead letter? They are lost for good, with their events. [y/N]", "postrider.dead_letters", "2"},
+		{"deadletter purge --topic orders --no-wait", "Purge 2 dead letters? ", "postrider.operations", "1"},
+		{"event erase " + event, "Erase event 1 of topic orders (type shop.order.placed)? Its body and subject are lost for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "0"},
+		{"subscription delete orders billing", "Delete event subscription billing of topic orders? Its settings are lost, and 0 pending deliveries will be canceled.", "postrider.event_subscriptions WHERE subscription = 'billing'", "0"},
+		{"topic delete empty", "Delete topic empty? Its settings and access keys are lost for good.", "postrider.topics WHERE topic = 'empty'", "0"},
+		{"policy delete mine", "Delete retry policy mine? ", "postrider.retry_policies WHERE name = 'mine'", "0"},
+		{"user remove anna", "Remove user anna (viewer)? Name, role and password are lost, and 0 sessions will end.", "postrider_internal.users", "0"},
+	} {
+		args := strings.Fields(row.args)
+		count := func() string { return one[string](db, "SELECT count(*)::text FROM "+row.count) }
+		before := count()
+		r := postrider(t, env, args...)
+		require.Equal(t, 2, r.code, "%s: %s", row.args, r.stderr)
+		require.Contains(t, r.stderr, "add --yes", row.args)
+		for _, answer := range []string{"", "n", "never"} {
+			code, shown := onTerminalOf(t, env, answer, args...)
+			require.Equal(t, 1, code, "%s: %s", row.args, shown)
+			require.Contains(t, shown, row.asks, row.args)
+			require.Contains(t, shown, "nothing was changed")
+		}
+		require.Equal(t, before, count(), row.args)
+		code, shown := onTerminalOf(t, env, "y", args...)
+		require.Zero(t, code, "%s: %s", row.args, shown)
+		require.Equal(t, row.gone, count(), row.args)
+	}
+	code, shown := onTerminalOf(t, env, "y", "topic", "delete", "empty")
+	require.Equal(t, 1, code)
+	require.Contains(t, shown, `topic "empty" does not exist`)
+	require.NotContains(t, shown, "[y/N]", "nothing is asked about what does not exist")
+}
