@@ -1,10 +1,12 @@
 # `make dev` and `make test` need Go and make, nothing else: PostgreSQL is found or installed by the programs themselves.
 .DEFAULT_GOAL := help
-.PHONY: help build dev test test-race test-faults test-long lint fmt generate bench screenshots clean
+.PHONY: help build dev test test-race test-faults test-long lint lint-openapi vulncheck fmt generate bench screenshots clean
 
 GO ?= go
 BIN := bin/postrider
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,6 +41,13 @@ test-long: ## Feed every parser made-up input, FUZZ_TIME (60s) each: most of an 
 
 lint: ## Check style, imports and common mistakes
 	$(GO) run $(GOLANGCI) run ./...
+	$(GO) run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yaml
+
+lint-openapi: ## Check server/openapi.yaml with Redocly's and Spectral's rules, which needs Node.js
+	POSTRIDER_CI=1 $(GO) test ./cmd/postrider -run TestOpenAPIFilePassesLinters -count=1
+
+vulncheck: ## Look for known vulnerabilities in what is called
+	$(GO) run $(GOVULNCHECK) ./...
 
 fmt: ## Format the code
 	$(GO) run $(GOLANGCI) fmt ./...

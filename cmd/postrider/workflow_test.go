@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+var pinnedAction = regexp.MustCompile(`^\s*-? ?uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+
+// TestWorkflowRunsWhatExists: the workflow runs the checks, and no action in it can change without a commit.
+func TestWorkflowRunsWhatExists(t *testing.T) {
+	t.Parallel()
+	text := fromRoot(t, ".github/workflows/ci.yaml")
+	var workflow struct {
+		On          map[string]any
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			Steps []struct{ Uses, Run string }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &workflow))
+	require.Contains(t, workflow.On, "pull_request")
+	require.Equal(t, map[string]string{"contents": "read"}, workflow.Permissions)
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "uses:") {
+			require.Regexp(t, pinnedAction, strings.TrimRight(line, "\n"))
+		}
+	}
+	var runs []string
+	for _, job := range workflow.Jobs {
+		for _, step := range job.Steps {
+			runs = append(runs, step.Run)
+			if target, makes := strings.CutPrefix(step.Run, "make "); makes {
+				require.Contains(t, fromRoot(t, "Makefile"), "\n"+target+": ", "of `%s`", step.Run)
+			}
+		}
+	}
+	require.Subset(t, runs, []string{`sudo env "PATH=$PATH" .ci/run`, "make lint-openapi", "make vulncheck"})
+}
+
+// TestRenovateCoversWhatIsPinned: renovate.json is JSON, and its own pattern finds each Go tool that is run at a version.
+func TestRenovateCoversWhatIsPinned(t *testing.T) {
+	t.Parallel()
+	var renovate struct {
+		Extends         []string
+		EnabledManagers []string
+		CustomManagers  []struct {
+			ManagerFilePatterns, MatchStrings []string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(fromRoot(t, "renovate.json")), &renovate))
+	require.Contains(t, renovate.Extends, "docker:pinDigests")
+	require.ElementsMatch(t, renovate.EnabledManagers,
+		[]string{"gomod", "dockerfile", "docker-compose", "github-actions", "npm", "custom.regex"})
+	require.Len(t, renovate.CustomManagers, 1)
+	tools := renovate.CustomManagers[0]
+	pattern := regexp.MustCompile(tools.MatchStrings[0])
+	for _, file := range []string{"Makefile", "server/doc.go"} {
+		at := regexp.MustCompile(`\.(com|org)/\S+@v\d`)
+		require.NotEmpty(t, at.FindString(fromRoot(t, file)), file)
+		require.Len(t, pattern.FindAllString(fromRoot(t, file), -1), len(at.FindAllString(fromRoot(t, file), -1)), file)
+		covered := false
+		for _, of := range tools.ManagerFilePatterns {
+			covered = covered || regexp.MustCompile(strings.Trim(of, "/")).MatchString(file)
+		}
+		require.True(t, covered, file)
+	}
+}
