@@ -82,20 +82,28 @@ type operationOutcome struct {
 	Label string
 	Count int64
 	Href  string
+	Tone  string
 }
 
-func outcomesOf(o *store.Operation) []operationOutcome {
+func outcomesOf(o *store.Operation) (outcomes []operationOutcome) {
 	if o.Pending == nil {
 		return nil
 	}
-	path := "/ui/deliveries?operation=" + o.OperationID.String() + "&state="
-	return []operationOutcome{
-		{"Pending", *o.Pending, path + "pending"},
-		{"Delivered", *o.Delivered, path + "delivered"},
-		{"Dead-lettered again", *o.DeadLettered, path + "dead_lettered"},
-		{"Dropped", *o.Dropped, path + "dropped"},
-		{"Canceled", *o.Canceled, path + "canceled"},
+	add := func(label, state string, count *int64, failed bool) {
+		outcome := operationOutcome{
+			Label: label, Count: *count, Href: "/ui/deliveries?operation=" + o.OperationID.String() + "&state=" + state,
+		}
+		if failed && *count > 0 {
+			outcome.Tone = "bad"
+		}
+		outcomes = append(outcomes, outcome)
 	}
+	add("Pending", "pending", o.Pending, false)
+	add("Delivered", "delivered", o.Delivered, false)
+	add("Dead-lettered again", "dead_lettered", o.DeadLettered, true)
+	add("Dropped", "dropped", o.Dropped, true)
+	add("Canceled", "canceled", o.Canceled, false)
+	return outcomes
 }
 
 func (p *pages) operation(c echo.Context) error {

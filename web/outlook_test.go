@@ -6,11 +6,14 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/store"
 )
 
 // A retry is scheduled already when the event subscription is paused: its page must not promise that time.
@@ -117,4 +120,19 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 	}
 	require.Len(t, commands, 2)
 	return commands
+}
+
+// "Done" says that dead letters were redelivered; what became of them is another question.
+func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
+	t.Parallel()
+	b := seeded(t, "e-1", "e-2")
+	_, err := b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{Topic: ptr("orders")}, store.Target{}, 0)
+	require.NoError(t, err)
+	b.eventually(t, 2, "SELECT dead_lettered FROM postrider.operations")
+	page := b.page(t, "/ui/operations/"+b.value(t, "SELECT operation_id FROM postrider.operations"))
+	require.Contains(t, text(page), "Pending 0 of its redeliveries Delivered 0 of its redeliveries Dead-lettered again 2")
+	link := regexp.MustCompile(`href="(/ui/deliveries\?operation=[^"]*state=dead_lettered)"`).FindStringSubmatch(page)
+	require.NotNil(t, link)
+	list := b.page(t, html.UnescapeString(link[1]))
+	require.Equal(t, 2, strings.Count(list, "UndeliverableDueToClientError"), "the list behind the number")
 }

@@ -54,6 +54,13 @@ func demo(t *testing.T) *bundle {
 	require.NoError(t, err)
 	require.NoError(t, b.store.EnsurePartitions(t.Context()))
 	require.NoError(t, b.store.Reload(t.Context()))
+	const newest = `SELECT id FROM postrider_internal.deliveries
+		WHERE subscription_id = 11 AND event_day = (now() AT TIME ZONE 'UTC')::date ORDER BY id DESC LIMIT 1`
+	var delivery int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), newest).Scan(&delivery))
+	_, err = b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.delivery_attempts WHERE delivery_id = $1", delivery)
+	require.NoError(t, err)
+	b.insertDemoAttempts(t, delivery)
 	return b
 }
 

@@ -42,19 +42,3 @@ UPDATE postrider_internal.rollup_sums r SET detail = pg_temp.other(detail, begin
 UPDATE postrider_internal.rollups SET count = greatest(1, (count * (1.6 + sin(extract(epoch FROM minute) / 86400 * 2 * pi() - 2) + 0.25 * sin(extract(epoch FROM minute) / 611)))::bigint);
 UPDATE postrider_internal.rollup_sums SET count = greatest(1, (count * (1.6 + sin(extract(epoch FROM begins) / 86400 * 2 * pi() - 2) + 0.25 * sin(extract(epoch FROM begins) / 611)))::bigint);
 UPDATE postrider_internal.rollups SET count = count * 9 WHERE subscription_id IN (1, 11) AND detail = 'Busy' AND minute > now() - interval '25 minutes';
-
--- One delivery with a course to look at: refused, timed out, and it waits for its fifth attempt.
-CREATE TEMPORARY TABLE one AS SELECT d.* FROM postrider_internal.deliveries d WHERE subscription_id = 11 AND event_day = (now() AT TIME ZONE 'UTC')::date ORDER BY id DESC LIMIT 1;
-DELETE FROM postrider_internal.delivery_attempts WHERE delivery_id = (SELECT id FROM one);
-INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, due_at, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, node, response_headers, response_excerpt)
-SELECT event_day, id, 11, id, v.number, now() - v.ago, now() - v.ago, v.total, v.dns, v.connect, v.tls, v.first, v.status, v.outcome, v.error, 'retry', now() - v.ago + v.next, v.rule, v.step, v.floor, v.jitter, 'node-1',
-       convert_to(v.headers, 'UTF8'), convert_to(v.answer, 'UTF8')
-  FROM one, (VALUES
-       (1, interval '2 minutes 52 seconds', 412000, 9400, 21800, 46100, 331700, 503, 'Busy', NULL, interval '30.7 seconds', '503: no sooner than 30 s; step 1 is 10 s after the failure; jitter 742 ms', 10000, 30000, 742, E'Content-Type: application/json\r\nRetry-After: 20\r\n', '{"error":"the search index is being rebuilt"}'),
-       (2, interval '2 minutes 21 seconds', 30000000, NULL, 20400, 44900, NULL, NULL, 'TimedOut', 'no answer within 30 s', interval '61.9 seconds', 'step 2 is 30 s after the failure; jitter 1.9 s', 30000, NULL, 1900, NULL, NULL),
-       (3, interval '1 minute 19 seconds', 96000, NULL, NULL, NULL, 95000, 503, 'Busy', NULL, interval '1 minute 5.2 seconds', '503: no sooner than 30 s; step 3 is 1 min after the failure; jitter 5.2 s', 60000, 30000, 5200, E'Content-Type: application/json\r\n', '{"error":"the search index is being rebuilt"}'),
-       (4, interval '14 seconds', 31000, NULL, NULL, NULL, 30000, 503, 'Busy', NULL, interval '5 minutes 22 seconds', '503: no sooner than 30 s; step 4 is 5 min after the failure; jitter 22 s', 300000, 30000, 22000, E'Content-Type: application/json\r\n', '{"error":"the search index is being rebuilt"}'))
-       AS v(number, ago, total, dns, connect, tls, first, status, outcome, error, next, rule, step, floor, jitter, headers, answer);
-UPDATE postrider_internal.deliveries SET attempts = 4, next_attempt_at = now() + interval '5 minutes 8 seconds', owed_since = now() - interval '2 minutes 52 seconds', first_attempt_at = now() - interval '2 minutes 52 seconds', last_attempt_at = now() - interval '14 seconds',
-       last_outcome = 'Busy', last_status = 503 WHERE id = (SELECT id FROM one);
-UPDATE postrider_internal.events SET published_at = now() - interval '2 minutes 52 seconds' WHERE id = (SELECT event_uuid FROM one);
