@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -149,9 +150,9 @@ func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notifi
 			return nil, err
 		case <-ctx.Done():
 			l.stop()
-			<-l.reading
+			err := <-l.reading
 			l.reading = nil
-			return nil, ctx.Err()
+			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }

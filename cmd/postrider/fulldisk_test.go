@@ -1,10 +1,19 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/pgdev"
 )
 
 // PostgreSQL's disk is full: publishers, managers, load balancers and operators learn that, in plain words, and when it is over.
@@ -52,4 +61,46 @@ func TestFullDiskIsReported(t *testing.T) {
 	eventually(t, "the node is ready again", readyz(http.StatusOK))
 	require.Contains(t, n.scrape(), "postrider_database_disk_full 0")
 	publishes(http.StatusOK)
+}
+
+// The tables are on a disk of their own, which fills up and is freed. PostgreSQL itself goes on.
+func TestDiskOfTheTablesIsFull(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t)
+	server, err := pgdev.Start(t.Context(), pgdev.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	owner, err := os.Stat(filepath.Join(server.Dir(), "data"))
+	require.NoError(t, err)
+	tables := filepath.Join(disk, "tables")
+	require.NoError(t, os.Mkdir(tables, 0o700))
+	require.NoError(t, os.Chown(tables, int(owner.Sys().(*syscall.Stat_t).Uid), -1)) //nolint:forcetypeassert // on Linux it is
+	admin := openDatabaseAt(t, server.URL("postgres"))
+	admin.exec("CREATE TABLESPACE small LOCATION '" + tables + "'")
+	admin.exec("CREATE DATABASE postrider TABLESPACE small")
+	db := openDatabaseAt(t, server.URL("postrider"))
+	db.migrate()
+	n := startNode(t, db)
+	key := n.topic("orders")
+	random := make([]byte, 400_000) // PostgreSQL compresses what it can
+	_, err = rand.Read(random)
+	require.NoError(t, err)
+	large := `{"specversion":"1.0","id":"a","source":"/shop","type":"t","data":"` + hex.EncodeToString(random) + `"}`
+	n.publish("orders", key, large)
+
+	filler := filepath.Join(disk, "filler")
+	fillDisk(t, filler)
+	eventually(t, "publishes are refused", func() bool {
+		status, text, err := publish(t.Context(), n.api, "orders", key, large)
+		require.NoError(t, err)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "the database's disk is full; nothing was stored")
+	})
+	require.False(t, n.isReady())
+	doctor := postrider(t, serveEnv(db), "doctor")
+	require.Equal(t, 1, doctor.code)
+	require.Contains(t, doctor.stdout, "PostgreSQL's disk is full")
+
+	require.NoError(t, os.Remove(filler))
+	eventually(t, "the node is ready again", n.isReady)
+	n.publish("orders", key, large)
 }
