@@ -103,7 +103,7 @@ func doneText(done string) string {
 		"user-added":       "Added. Tell the person the password; it can be changed after signing in.",
 		"user-changed":     "Changed. Where the role, the password or the access changed, all sessions have ended.",
 		"user-removed":     "Removed, with all sessions.",
-		"sessions-ended":   "All sessions have ended.",
+		"sessions-ended":   "All sessions and personal keys have ended.",
 		"key-revoked":      "Revoked. No node takes it any more after a second.",
 	}[done]
 }
