@@ -124,9 +124,9 @@ func (s *Server) lookUp(ctx context.Context, c *credential, topic string) error 
 	case key.Publishes(topic):
 		return nil
 	case key.Scope != store.ScopePublish:
-		return forbidden("API key %s has scope %s: publishing needs scope publish, or admin", key.Name, key.Scope)
+		return forbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin", key.Name, key.Scope)
 	default:
-		return forbidden("API key %s publishes to topic %q alone", key.Name, *key.Topic)
+		return forbidden(key.Actor("").Name, "API key %s publishes to topic %q alone", key.Name, *key.Topic)
 	}
 }
 

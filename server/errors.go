@@ -44,6 +44,8 @@ type refusal struct {
 	status        int
 	code, message string
 	details       []ErrorDetail
+	// actor is whose credential was right and is not allowed this; "" for none.
+	actor string
 	// retryAfter is sent with 429, in whole seconds.
 	retryAfter time.Duration
 }
@@ -60,8 +62,10 @@ func unauthorized(message string) error {
 }
 
 // forbidden answers a right credential that is not allowed what it asks for.
-func forbidden(format string, args ...any) error {
-	return refuse(http.StatusForbidden, codeForbidden, format, args...)
+func forbidden(actor, format string, args ...any) error {
+	r := refuse(http.StatusForbidden, codeForbidden, format, args...)
+	r.actor = actor
+	return r
 }
 
 // conflict answers what contradicts the state of things; openapi.yaml lists the codes.

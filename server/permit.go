@@ -82,7 +82,7 @@ func (s *Server) bearerOf(c echo.Context, token string, shown *digest) (store.Ac
 // tooLittle says what is missing.
 func tooLittle(who store.Actor, needed store.Role) error {
 	if who.Role == "" {
-		return forbidden("this needs the role %s; %s has none: its scope is publish", needed, who.Name)
+		return forbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
 	}
-	return forbidden("this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
+	return forbidden(who.Name, "this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
 }

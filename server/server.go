@@ -100,6 +100,8 @@ type Server struct {
 	begun   *rate // logins that begin, by address
 	polled  *rate // polls of logins, by address
 	stats   *stats
+
+	rejections *rejections
 }
 
 // New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a
@@ -128,7 +130,8 @@ func New(o Options) (*Server, error) {
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)
 	}
-	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats()}
+	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats(),
+		rejections: &rejections{counts: map[rejection]int{}}}
 	s.begun, s.polled = rateOf(loginsBegun), rateOf(loginsPolled)
 	s.setUp()
 	return s, nil

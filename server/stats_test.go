@@ -31,7 +31,7 @@ func TestAnswersAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("e1")+","+gridEvent("e2")+"]").status)
 	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, "{").status)
 	require.Equal(t, http.StatusUnauthorized, b.publish("orders", "wrong", gridEvent("e1")).status)
-	require.Equal(t, http.StatusNotFound, b.publish("nobodys", key, gridEvent("e1")).status)
+	require.Equal(t, http.StatusNotFound, b.send(http.MethodPost, "/topics/nobodys/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).status)
 	for _, path := range []string{"/nothing/here", "/nothing/there", "/v1/topics/orders/nothing"} {
 		b.manage(http.MethodGet, path, "").refused(http.StatusNotFound, "NotFound")
 	}

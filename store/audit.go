@@ -98,6 +98,7 @@ const (
 	auditSignInFailed         auditAction = "sign_in_failed"
 	auditSignedOut            auditAction = "signed_out"
 	auditSessionsEnded        auditAction = "sessions_ended"
+	auditRejected             auditAction = "requests_rejected"
 )
 
 // auditEntry is one row of the audit. No secret may be in it.
@@ -169,4 +170,33 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 func (s *Store) NotePublished(ctx context.Context, topic string, events int) error {
 	e := auditEntry{action: auditPublished, topic: topic, details: map[string]any{"events": events}}
 	return s.audited(ctx, e, func(pgx.Tx) error { return nil })
+}
+
+// Rejection is how many requests the API rejected for one reason, within a minute.
+type Rejection struct {
+	// Actor whose credential may not do what was requested; "unauthenticated" without a right one.
+	Actor string
+	// Address of the client, or its IPv6 /64; "" for many.
+	Address string
+	// Topic that the requests named; "" for none.
+	Topic         string
+	Status, Times int
+}
+
+// NoteRejections writes them into the audit, a row for each. ErrUnavailable.
+func (s *Store) NoteRejections(ctx context.Context, rejected []Rejection) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		for _, r := range rejected {
+			by := WithActor(ctx, Actor{Name: r.Actor, Address: r.Address})
+			e := auditEntry{action: auditRejected, topic: r.Topic, details: map[string]any{"status": r.Status, "times": r.Times}}
+			if err := audit(by, tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && isOutage(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
 }

@@ -169,6 +169,7 @@ func (a *app) listen(run context.Context, o appOptions) error {
 		return err
 	}
 	m.server = srv
+	a.running.Go(func() { srv.Run(run) })
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {

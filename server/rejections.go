@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+const (
+	// rejectionsEvery is how often rejected requests are written down, and the span that one row counts.
+	rejectionsEvery = time.Minute
+	// mostRejections bounds the rows of one span. Rejections beyond it are counted by their status alone.
+	mostRejections = 100
+	// unauthenticated is what the audit calls a client without a right credential.
+	unauthenticated = "unauthenticated"
+)
+
+// rejection is one kind of rejected requests: 401, 403 or 429.
+type rejection struct {
+	from         netip.Prefix // an address, or an IPv6 /64; zero for the rest
+	actor, topic string       // topic only where it exists: a name that a client made up may be anything
+	status       int
+}
+
+// rejections counts the rejected requests of the current span. It never has a credential.
+type rejections struct {
+	mu     sync.Mutex
+	counts map[rejection]int
+}
+
+// noteRejection counts a request that was rejected for its credential, its role or its rate.
+func (s *Server) noteRejection(c echo.Context, err error) {
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		return
+	}
+	switch refused.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+	default:
+		return
+	}
+	kind := rejection{from: sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.status}
+	if refused.actor != "" {
+		kind.actor = refused.actor
+	} else if who := store.ActorOf(c.Request().Context()); who.Role != "" {
+		kind.actor = who.Name
+	}
+	s.rejections.add(kind)
+}
+
+// topicOf is the topic that a request names, if it exists.
+func (s *Server) topicOf(c echo.Context) string {
+	name, publishes := publishTopic(c)
+	if !publishes {
+		name = pathValue(c, "topic")
+	}
+	topic, exists := s.store.Catalogue().Topic(name)
+	if !exists {
+		return ""
+	}
+	return topic.Name
+}
+
+func (r *rejections) add(kind rejection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.counts[kind]; !known && len(r.counts) >= mostRejections {
+		kind = rejection{actor: unauthenticated, status: kind.status}
+	}
+	r.counts[kind]++
+}
+
+func (r *rejections) take() map[rejection]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.counts
+	r.counts = map[rejection]int{}
+	return taken
+}
+
+// Run writes the rejected requests of each minute into the log and the audit until ctx ends, and then those that are left.
+func (s *Server) Run(ctx context.Context) {
+	ticks := time.NewTicker(rejectionsEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			s.writeRejections(ctx)
+		case <-ctx.Done():
+			s.writeRejections(context.WithoutCancel(ctx))
+			return
+		}
+	}
+}
+
+// rejectionsTime bounds the writing: the next span, or the end of the program, does not wait for a database.
+const rejectionsTime = 5 * time.Second
+
+func (s *Server) writeRejections(ctx context.Context) {
+	taken := s.rejections.take()
+	if len(taken) == 0 {
+		return
+	}
+	rows := make([]store.Rejection, 0, len(taken))
+	for _, kind := range slices.Collect(maps.Keys(taken)) {
+		row := store.Rejection{Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: taken[kind]}
+		s.log.Warn("requests rejected", "client", row.Address, "actor", row.Actor, "topic", row.Topic, "status", row.Status, "times", row.Times)
+		rows = append(rows, row)
+	}
+	ctx, cancel := context.WithTimeout(ctx, rejectionsTime)
+	defer cancel()
+	if err := s.store.NoteRejections(ctx, rows); err != nil {
+		s.log.Error("rejected requests are missing in the audit", "error", err)
+	}
+}
+
+// addressText is the address alone for IPv4, and the /64 for IPv6; "" for many addresses.
+func addressText(from netip.Prefix) string {
+	switch {
+	case !from.IsValid():
+		return ""
+	case from.IsSingleIP():
+		return from.Addr().String()
+	default:
+		return from.String()
+	}
+}
