@@ -17,6 +17,10 @@ func (a *attempt) send(header http.Header, sent *payload) (met answer, late *cal
 }
 
 func (a *attempt) call(header http.Header, sent *payload) (met answer, late *call, err error) {
+	if header["User-Agent"] == nil { // a custom header may name another one
+		header.Set("User-Agent", a.engine.endpoint.userAgent)
+	}
+	a.posted = header
 	k := newCall(a.sub.EndpointURL, header, sent)
 	k.by = &a.sub.Connection
 	if a.policy.LateAnswerWindow > a.policy.AckTimeout {

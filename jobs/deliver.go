@@ -99,6 +99,7 @@ type attempt struct {
 	rules  policy.Rules
 	policy *policy.Policy // that of rules
 	token  string         // that its request carried; "" = none
+	posted http.Header    // the headers of its request; nil = none was made
 	leave  func()         // gives the place at the endpoint back, once
 	events int            // of a batch
 	ids    []string       // of the first few of them
@@ -372,6 +373,9 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answe
 	r.Status, r.Error = met.result.Status, met.errText
 	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
+	if !met.boring() {
+		r.RequestHeaders = a.sentHeaders()
+	}
 	if secrets := a.secrets(&r); secrets != nil {
 		redact(&r, secrets)
 	}
@@ -397,7 +401,7 @@ func (a *attempt) secrets(r *store.Result) *policy.Secrets {
 // redact takes out what the endpoint, or an error that quotes it, repeats of what must not be kept.
 func redact(r *store.Result, secrets *policy.Secrets) {
 	r.Error = secrets.Redact(r.Error)
-	for _, kept := range []*[]byte{&r.ResponseHeaders, &r.ResponseExcerpt} {
+	for _, kept := range []*[]byte{&r.RequestHeaders, &r.ResponseHeaders, &r.ResponseExcerpt} {
 		if len(*kept) > 0 {
 			*kept = []byte(secrets.Redact(string(*kept)))
 		}

@@ -147,6 +147,7 @@ CREATE TABLE postrider_internal.delivery_attempts (
     skipped_marks   integer NOT NULL DEFAULT 0,
     late            boolean NOT NULL DEFAULT false,
     node            text NOT NULL,
+    request_headers bytea, -- without secrets; NULL of a success without a response body
     response_headers bytea,
     response_excerpt bytea
 ) PARTITION BY RANGE (day);

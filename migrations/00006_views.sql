@@ -231,7 +231,8 @@ SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.num
        round(a.first_byte_us / 1000.0, 3) AS first_byte_ms,
        a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late,
        postrider.try_text(a.response_headers) AS response_headers, postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day,
-       round(extract(epoch FROM a.started_at - a.due_at) * 1000, 3) AS waited_ms, a.subscription_id
+       round(extract(epoch FROM a.started_at - a.due_at) * 1000, 3) AS waited_ms, a.subscription_id,
+       postrider.try_text(a.request_headers) AS request_headers
   FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id;
@@ -262,6 +263,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'What the endpoi
 COMMENT ON COLUMN postrider.delivery_attempts.hold IS 'Hold that this attempt had to wait for after its turn had come; NULL = none. Its wait is started_at - due_at.';
 COMMENT ON COLUMN postrider.delivery_attempts.skipped_marks IS 'Marks of an offset schedule that have passed unused so far, during a hold or a slow answer.';
 COMMENT ON COLUMN postrider.delivery_attempts.late IS 'An answer that came after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a success that canceled the queued retry; note: a failure, or a success that found no retry in the queue, because it was under way or the delivery had ended; it changed nothing.';
+COMMENT ON COLUMN postrider.delivery_attempts.request_headers IS 'Headers of the request, first 2 KiB, with *** for the values of secret delivery attributes, of Authorization and of signatures. NULL of a success whose response had no body, and where erased.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that made it.';

@@ -344,7 +344,7 @@ BEGIN
     -- Dead letters and attempts may be kept longer than deliveries.
     SELECT array_agg(id) INTO made FROM (SELECT h.id FROM postrider_internal.delivery_history h WHERE h.event_uuid = ANY (ids)
                                           UNION SELECT l.delivery_id FROM postrider_internal.dead_letters l WHERE l.event_uuid = ANY (ids)) d(id);
-    UPDATE postrider_internal.delivery_attempts a SET error = NULL, response_headers = NULL, response_excerpt = NULL
+    UPDATE postrider_internal.delivery_attempts a SET error = NULL, request_headers = NULL, response_headers = NULL, response_excerpt = NULL
      WHERE a.delivery_id = ANY (made) OR a.batch_id = ANY (ARRAY (SELECT m.batch_id FROM postrider_internal.batch_members m WHERE m.delivery_id = ANY (made)));
     RETURN (SELECT count(DISTINCT e) FROM unnest(erased) e);
 END $$;

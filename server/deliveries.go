@@ -186,7 +186,7 @@ func DescribeAttempt(a *store.AttemptLine) DeliveryAttempt {
 		DnsMs: a.DNSMs, ConnectMs: a.ConnectMs, TlsMs: a.TLSMs, FirstByteMs: a.FirstByteMs,
 		Status: a.Status, Outcome: a.Outcome, Error: a.Error, Verdict: a.Verdict, NextAttemptAt: utcOrNull(a.NextAttemptAt), Why: a.Why,
 		StepMs: a.StepMs, FloorMs: a.FloorMs, JitterMs: a.JitterMs, RetryAfterMs: a.RetryAfterMs, Hold: a.Hold, SkippedMarks: a.SkippedMarks, Late: a.Late,
-		ResponseHeaders: a.ResponseHeaders, ResponseExcerpt: a.ResponseExcerpt, Node: a.Node,
+		RequestHeaders: a.RequestHeaders, ResponseHeaders: a.ResponseHeaders, ResponseExcerpt: a.ResponseExcerpt, Node: a.Node,
 	}
 }
 

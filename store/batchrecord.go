@@ -91,7 +91,7 @@ func fitsBatchFlush() func(*batchRequest) bool {
 // on, a member with another fate leaves it: it ends, or gets a job of its own. batch_members keeps when and why.
 const recordBatchStatement = `
 WITH input AS (
-    SELECT r.*, r.owner_id AS batch_id, b.bytes FROM (` + resultInput + `) r JOIN unnest($1::bigint[], $33::bigint[]) AS b(job_id, bytes) ON b.job_id = r.job_id
+    SELECT r.*, r.owner_id AS batch_id, b.bytes FROM (` + resultInput + `) r JOIN unnest($1::bigint[], $34::bigint[]) AS b(job_id, bytes) ON b.job_id = r.job_id
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING input WHERE j.id = ANY (ARRAY (SELECT job_id FROM input WHERE verdict <> 'leave')) AND j.id = input.job_id AND j.created_at = input.job_made RETURNING j.id
 ), kept AS MATERIALIZED (
@@ -110,7 +110,7 @@ WITH input AS (
            CASE coalesce(f.verdict, r.verdict) WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
       FROM result r
      CROSS JOIN LATERAL (SELECT d.id, d.attempts FROM postrider_internal.deliveries d WHERE d.batch_id = r.batch_id OFFSET 0) d
-      LEFT JOIN unnest($34::bigint[], $35::bigint[], $36::text[], $37::timestamptz[], $38::timestamptz[], $39::text[], $40::uuid[]) AS f(job_id, delivery_id, verdict, next_at, not_before, reason, dead_letter_id)
+      LEFT JOIN unnest($35::bigint[], $36::bigint[], $37::text[], $38::timestamptz[], $39::timestamptz[], $40::text[], $41::uuid[]) AS f(job_id, delivery_id, verdict, next_at, not_before, reason, dead_letter_id)
              ON f.job_id = r.job_id AND f.delivery_id = d.id
      WHERE f.delivery_id IS NOT NULL OR r.verdict NOT IN ('hold', 'leave')
 ), attempts AS (` + recordedAttempts + "NULL, batch_id" + recordedAttemptsFrom + `

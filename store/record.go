@@ -151,6 +151,7 @@ func resultColumns(node string, group []*recordRequest) []any {
 		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.LastHold) }),
 		column(group, func(q *recordRequest) time.Time { return q.JobMade }),
 		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.Verdict.NotBefore) }),
+		column(group, func(q *recordRequest) []byte { return q.RequestHeaders }),
 	}
 }
 

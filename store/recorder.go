@@ -43,6 +43,7 @@ type Result struct {
 	Status          int // 0 = no answer
 	Outcome         policy.Outcome
 	Error           string
+	RequestHeaders  []byte // without secrets; nil = not kept
 	ResponseHeaders []byte
 	ResponseExcerpt []byte
 
@@ -249,7 +250,7 @@ func byJob[T recordable](a, b T) int { return cmp.Compare(a.single().JobID, b.si
 func (r *recorder[T]) blame(blamed T, err error) error {
 	req := blamed.single()
 	r.store.log.Error("a response could not be stored and is left out", "delivery", req.DeliveryID, "batch", req.BatchID, "subscription", req.SubscriptionID, "error", err)
-	req.ResponseHeaders, req.ResponseExcerpt = nil, []byte("(postrider: the response could not be stored)")
+	req.RequestHeaders, req.ResponseHeaders, req.ResponseExcerpt = nil, nil, []byte("(postrider: the response could not be stored)")
 	req.Error, req.Verdict.Why = "", policy.Why{}
 	err = r.write([]T{blamed})
 	if !isPoison(err) {

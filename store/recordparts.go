@@ -11,18 +11,21 @@ const (
 	resultInput = `
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::int[], $6::int[], $7::timestamptz[], $8::bigint[],
                          $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::int[], $14::text[], $15::text[], $16::bytea[], $17::bytea[],
-                         $18::text[], $19::timestamptz[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::uuid[], $29::timestamptz[], $30::text[], $31::timestamptz[], $32::timestamptz[])
+                         $18::text[], $19::timestamptz[], $20::int[], $21::text[], $22::text[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::uuid[], $29::timestamptz[], $30::text[], $31::timestamptz[], $32::timestamptz[],
+                         $33::bytea[])
            AS i(job_id, owner_id, subscription_id, retry_policy, number, reruns, started_at, duration_us,
                 dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, headers, excerpt,
-                verdict, next_at, skipped_marks, reason, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, dead_letter_id, due_at, last_hold, job_made, not_before)`
+                verdict, next_at, skipped_marks, reason, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, dead_letter_id, due_at, last_hold, job_made, not_before,
+                request_headers)`
 
 	// recordedAttempts and recordedAttemptsFrom write one row for each request; between them stand whose it was.
 	recordedAttempts = `
     INSERT INTO postrider_internal.delivery_attempts (delivery_id, batch_id, day, subscription_id, job_id, number, reruns, due_at, started_at, duration_us, dns_us, connect_us, tls_us,
-           first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_marks, node, response_headers, response_excerpt)
+           first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_marks, node, response_headers, response_excerpt,
+           request_headers)
     SELECT `
 	recordedAttemptsFrom = `, (now() AT TIME ZONE 'UTC')::date, subscription_id, job_id, number, reruns, due_at, started_at, duration_us, dns_us, connect_us, tls_us,
-           first_byte_us, status, outcome, error, verdict, next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, last_hold, skipped_marks, $28, headers, excerpt
+           first_byte_us, status, outcome, error, verdict, next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, last_hold, skipped_marks, $28, headers, excerpt, request_headers
       FROM result WHERE number > 0`
 
 	// endedColumns are what a finished delivery d takes along, with what its last request r met, if there was one.

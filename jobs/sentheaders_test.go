@@ -1,0 +1,39 @@
+package jobs_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// An attempt that failed keeps what was sent, without a secret.
+func TestAnAttemptKeepsTheHeadersOfItsRequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) {
+		s.Signed = true
+		s.DeliveryAttributes = []policy.DeliveryAttribute{
+			staticHeader("X-Open", "open"), staticHeader("X-Repeats", "of hush-hush"), secretHeader("X-Secret", "hush-hush"),
+			secretHeader("Authorization", "Bearer token-1234"), staticHeader("X-Long", strings.Repeat("l", 3000)),
+		}
+	})
+	b.start(t, nil)
+	b.publishOne(t, "1")
+	b.attemptsMade(t, 1)
+	var kept string
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT request_headers FROM postrider.delivery_attempts").Scan(&kept))
+	for _, line := range []string{
+		"Aeg-Delivery-Count: 0", "Aeg-Event-Type: Notification", "Aeg-Subscription-Name: ALL", "Authorization: ***", "Content-Type: application/json",
+	} {
+		require.Contains(t, kept, line)
+	}
+	require.NotContains(t, kept, "hush")
+	require.NotContains(t, kept, "token-1234")
+	require.LessOrEqual(t, len(kept), 2048)
+}
