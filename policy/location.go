@@ -46,6 +46,8 @@ func ParseLocation(raw string) (Location, error) {
 		return l, errors.New("must have no empty part in its path, none of . and .., no backslash and no control character")
 	case u.Scheme != "file" && (u.Hostname() == "" || u.Port() != ""):
 		return l, fmt.Errorf("must name a bucket or container after %s://", u.Scheme)
+	case u.Scheme == "azblob":
+		return l, checkContainer(u.Host)
 	case u.Scheme != "file":
 		return l, nil
 	case l.Bucket != "" || l.Path == "" || l.Query != "":
@@ -107,10 +109,10 @@ type ExportLocations struct {
 }
 
 // storageAccount is a storage account's resource id; it may be a container's.
-var storageAccount = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/([A-Za-z0-9]{3,24})(?:/blobServices/default/containers/([A-Za-z0-9-]{3,63}))?$`)
+var storageAccount = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/([A-Za-z0-9]{3,24})(?:/blobServices/default/containers/([^/]+))?$`)
 
 // namedContainer is a container as AddContainer takes it.
-var namedContainer = regexp.MustCompile(`(?i)^(?:(/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[A-Za-z0-9]{3,24})|([A-Za-z0-9]{3,24}))(?:/blobServices/default/containers)?/([A-Za-z0-9-]{3,63})$`)
+var namedContainer = regexp.MustCompile(`(?i)^(?:(/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[A-Za-z0-9]{3,24})|([A-Za-z0-9]{3,24}))(?:/blobServices/default/containers)?/([^/]+)$`)
 
 // AddContainer reads "ACCOUNT/CONTAINER=URL". ACCOUNT is the name of a storage account or its resource id; the resource id of a container
 // will do, too.
@@ -119,6 +121,9 @@ func (l *ExportLocations) AddContainer(text string) error {
 	parts := namedContainer.FindStringSubmatch(container)
 	if !found || parts == nil {
 		return errors.New("must be ACCOUNT/CONTAINER=URL, for example mystorage/deadletters=s3://bucket?region=eu-west-1")
+	}
+	if err := checkContainer(parts[3]); err != nil {
+		return err
 	}
 	location, err := ParseLocation(target)
 	if err != nil {
@@ -216,13 +221,23 @@ func (p DeadLetterProperties) Container() (account, container string, err error)
 		container = parts[2]
 	}
 	account, _, _ = cutFold(p.ResourceID, "/blobServices/")
-	if !containerName.MatchString(container) {
-		return "", "", propertyError("blobContainerName", "must be a container's name: 3 to 63 letters, digits and '-'")
+	if err := checkContainer(container); err != nil {
+		if parts[2] != "" {
+			return "", "", propertyError("resourceId", "%s", err)
+		}
+		return "", "", propertyError("blobContainerName", "%s", err)
 	}
 	return account, container, nil
 }
 
 var containerName = regexp.MustCompile(`^[A-Za-z0-9-]{3,63}$`)
+
+func checkContainer(name string) error {
+	if containerName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("must name a container: 3 to 63 letters, digits and '-', not %q", name)
+}
 
 // cutFold is strings.Cut without regard to case.
 func cutFold(s, sep string) (before, after string, found bool) {

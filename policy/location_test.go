@@ -68,6 +68,7 @@ func TestLocationsThatAreRefused(t *testing.T) {
 		{"s3://bucket/dead?region=eu-west-1&endpoint=http://evil.example", "", "url", "no query"},
 		{"s3://bucket/dead?endpoint=http://evil.example", "", "url", "no query"},
 		{"azblob://bucket/dead", "", "url", "not allowed"},
+		{"azblob://Bad_name/dead", "", "url", `must name a container: 3 to 63 letters, digits and '-', not "Bad_name"`},
 		{"", "x", "url", "must begin with"},
 		{"file:///var/dead", "../x", "prefix", "must be a path"},
 		{"file:///var/dead", "/x", "prefix", "must be a path"},
@@ -111,7 +112,8 @@ func TestContainersOfEventGrid(t *testing.T) {
 		}{
 			{policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "other"}, "blobContainerName", "--dead-letter-container mystorage/other=URL"},
 			{policy.DeadLetterProperties{ResourceID: accountID}, "blobContainerName", "3 to 63"},
-			{policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"}, "blobContainerName", "3 to 63"},
+			{policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"}, "blobContainerName", `3 to 63 letters, digits and '-', not "../x"`},
+			{policy.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/bad_name"}, "resourceId", `not "bad_name"`},
 			{policy.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/dead", BlobContainerName: "other"}, "blobContainerName", "must be dead"},
 			{policy.DeadLetterProperties{ResourceID: "mystorage", BlobContainerName: "dead"}, "resourceId", "resource id"},
 			{policy.DeadLetterProperties{BlobContainerName: "dead"}, "resourceId", "resource id"},
@@ -132,6 +134,8 @@ func TestContainersThatCannotBeConfigured(t *testing.T) {
 		require.Error(t, l.AddContainer(text), text)
 		require.Empty(t, l.Containers)
 	}
+	var l policy.ExportLocations
+	require.ErrorContains(t, l.AddContainer("mystorage/bad_name=s3://b"), `not "bad_name"`)
 }
 
 func TestDeadLetterPath(t *testing.T) {

@@ -101,6 +101,8 @@ func (p *problems) object(raw []byte, path string, known func(string) (reflect.T
 		var value json.RawMessage
 		_ = d.Decode(&value)
 		switch member, ok := known(name); {
+		case !ok && name == "destination" && slices.Contains(names, "endpointUrl"):
+			p.add(codeUnknownMember, path+name, "%s", destinationHint(value))
 		case !ok:
 			p.add(codeUnknownMember, path+name, "is not known here; what is: %s", strings.Join(names, ", "))
 		case seen[name]:
@@ -110,6 +112,15 @@ func (p *problems) object(raw []byte, path string, known func(string) (reflect.T
 		}
 		seen[name] = true
 	}
+}
+
+// destinationHint says what stands here for Event Grid's destination of an event subscription.
+func destinationHint(value []byte) string {
+	var given struct{ EndpointType *string }
+	if json.Unmarshal(value, &given) == nil && given.EndpointType != nil && *given.EndpointType != "WebHook" {
+		return fmt.Sprintf("has endpointType %q, and WebHook is the only endpoint type: state its URL as endpointUrl", shorten(*given.EndpointType))
+	}
+	return "is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the only endpoint type"
 }
 
 func (p *problems) entries(raw []byte, t reflect.Type, path string) {

@@ -20,7 +20,15 @@ func TestDecodeStrictly(t *testing.T) {
 	require.Equal(t, "before", got.EndpointUrl)
 
 	for name, row := range map[string]struct{ body, target, says string }{
-		"a name's case":          {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, certificateAuthorities, clientCertificate, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
+		"a name's case": {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, certificateAuthorities, clientCertificate, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
+		"Event Grid's destination of another type": {
+			`{"destination":{"endpointType":"StorageQueue","properties":{}}}`, "destination",
+			`has endpointType "StorageQueue", and WebHook is the only endpoint type`,
+		},
+		"Event Grid's destination": {
+			`{"destination":{"endpointType":"WebHook","properties":{"endpointUrl":"u"}}}`, "destination",
+			"is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the only endpoint type",
+		},
 		"an empty name":          {`{"":1}`, "", "is not known here"},
 		"a long name":            {`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here"},
 		"an escaped name":        {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},

@@ -14,6 +14,7 @@ import (
 type azureFlags struct {
 	Name             azureOnly `hidden:"" short:"n" instead:"the topic and the event subscription are the verb's two arguments"`
 	SourceResourceID azureOnly `hidden:"" name:"source-resource-id" instead:"the topic is the verb's first argument"`
+	ResourceID       azureOnly `hidden:"" name:"resource-id" instead:"the topic is the verb's first argument"`
 	TopicName        azureOnly `hidden:"" instead:"the topic is the verb's first argument"`
 	SystemTopicName  azureOnly `hidden:"" instead:"the topic is the verb's first argument"`
 	ResourceGroup    azureOnly `hidden:"" short:"g" instead:"there are none here: leave it out"`

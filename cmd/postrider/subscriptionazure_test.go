@@ -61,6 +61,7 @@ func TestAzureCommandLinesAreHelped(t *testing.T) {
 	for _, row := range []struct{ flags, says string }{
 		{"--name billing --source-resource-id /subscriptions/1", "the topic and the event subscription are the verb's two arguments"},
 		{"orders billing --source-resource-id /subscriptions/1", "the topic is the verb's first argument"},
+		{"orders billing --resource-id /subscriptions/1", "--resource-id: a flag of the Azure CLI; here, the topic is the verb's first argument"},
 		{"orders billing --delivery-identity systemassigned", "--oauth2-token-url"},
 		{"orders billing --included-event-types A B", "--included-event-types takes its values as one argument: --included-event-types Shop.OrderPlaced,Shop.OrderPaid"},
 		{"orders billing --labels a b --endpoint https://x", "--labels takes its values as one argument"},
