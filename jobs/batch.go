@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
 	"postrider/event"
@@ -89,7 +88,7 @@ func (a *batchAttempt) run(ctx context.Context) error {
 		}
 		a.batch, a.work = batch, &batch.Work
 		a.holdUnvalidated()
-		ready, err := a.turn()
+		ready, err := a.turn(batch.Now())
 		if ready && (batch.Fresh() || try == loadTries) {
 			defer batch.Release()
 			return a.post()
@@ -124,7 +123,7 @@ func (a *batchAttempt) cancel(ctx context.Context) error {
 }
 
 // turn says whether the batch may be sent now. Members whose turn has ended leave it first; a hold keeps the rest.
-func (a *batchAttempt) turn() (ready bool, err error) {
+func (a *batchAttempt) turn(now time.Time) (ready bool, err error) {
 	hold := policy.Verdict{Action: store.Hold, Reason: policy.Reason(a.work.Hold)}
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return false, a.record(hold, nil)
@@ -132,7 +131,7 @@ func (a *batchAttempt) turn() (ready bool, err error) {
 	var fates []store.Fate
 	alone := len(a.batch.Members) == 1
 	a.batch.Keep(func(m *store.Member) bool {
-		verdict, stays := a.stays(m, alone)
+		verdict, stays := a.stays(m, alone, now)
 		if !stays {
 			fates = append(fates, store.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
 		}
@@ -149,16 +148,16 @@ func (a *batchAttempt) turn() (ready bool, err error) {
 	if a.work.Hold != "" {
 		return false, a.record(hold, nil)
 	}
-	if at, off := a.putOffAll(); off {
+	if at, off := a.putOffAll(now); off {
 		return false, a.record(waitUntil(at), nil)
 	}
 	return true, nil
 }
 
 // putOffAll is putOff for the members: the next turn is at the end of the first one's time to live, if that is sooner.
-func (a *batchAttempt) putOffAll() (first time.Time, off bool) {
+func (a *batchAttempt) putOffAll(now time.Time) (first time.Time, off bool) {
 	for i := range a.batch.Members {
-		at, early := a.putOff(a.batch.Members[i].OwedSince)
+		at, early := a.putOff(a.batch.Members[i].OwedSince, now)
 		if early && (!off || at.Before(first)) {
 			first, off = at, true
 		}
@@ -177,19 +176,19 @@ func (a *batchAttempt) end(fates []store.Fate) error {
 
 // stays says whether a member may be sent with the others, and else what becomes of it. One event whose delivery kills the
 // process must not take all that it was cut with along: after too many re-runs each goes alone, and has re-runs of its own.
-func (a *batchAttempt) stays(m *store.Member, alone bool) (verdict policy.Verdict, stays bool) {
+func (a *batchAttempt) stays(m *store.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
 	switch {
 	case m.EventMissing:
 		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
 	case a.reruns >= maxReruns && alone:
 		return a.giveUp(policy.ReasonTooManyReruns), false
 	case a.reruns >= maxReruns:
-		return policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: policy.ReasonTooManyReruns}, false
+		return policy.Verdict{Action: policy.Retry, At: now, Reason: policy.ReasonTooManyReruns}, false
 	}
-	if verdict, due := policy.Due(a.policy, m.OwedSince, a.work.Now(), a.rules.Limits, a.rules.DeadLetter); !due {
+	if verdict, due := policy.Due(a.policy, a.due(m.OwedSince, now)); !due {
 		return verdict, false
 	}
-	if a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.rules.DeadLetter) {
+	if a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
 		return a.giveUp(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true
@@ -369,12 +368,7 @@ func together(verdicts []policy.Verdict) (batch policy.Verdict, apart []int) {
 // attempted and record are as for a single delivery, in the batch's name.
 func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
 	r := a.named(a.attempt.attempted(verdict, started, met))
-	if a.testifies(&r) {
-		r.FailedEvents = make([]uuid.UUID, len(a.batch.Members))
-		for i := range a.batch.Members {
-			r.FailedEvents[i] = a.batch.Members[i].SystemID
-		}
-	}
+	r.FirstEvent = a.batch.Members[0].SystemID
 	return r
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
@@ -141,7 +140,7 @@ func (a *attempt) run(ctx context.Context) error {
 	case a.reruns >= maxReruns:
 		return a.record(a.giveUp(policy.ReasonTooManyReruns))
 	}
-	if verdict, due := a.turn(); !due {
+	if verdict, due := a.turn(work.Now()); !due {
 		return a.record(verdict)
 	}
 	return a.post()
@@ -163,32 +162,39 @@ func (a *attempt) load(ctx context.Context) (*store.Work, error) {
 
 // turn says whether an attempt may be made now, and else what becomes of the delivery. A hold may have begun after the
 // publish, or while this job waited for its time.
-func (a *attempt) turn() (verdict policy.Verdict, due bool) {
+func (a *attempt) turn(now time.Time) (verdict policy.Verdict, due bool) {
 	hold := policy.Verdict{Action: store.Hold, Reason: policy.Reason(a.work.Hold)}
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return hold, false
 	}
-	if verdict, due := policy.Due(a.policy, a.work.OwedSince, a.work.Now(), a.rules.Limits, a.rules.DeadLetter); !due {
+	if verdict, due := policy.Due(a.policy, a.due(a.work.OwedSince, now)); !due {
 		return verdict, false
 	}
 	switch {
-	case a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Cause, a.rules.DeadLetter):
+	case a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter):
 		return a.giveUp(policy.ReasonProbation), false
 	case a.work.Hold != "":
 		return hold, false
 	}
-	if at, off := a.putOff(a.work.OwedSince); off {
+	if at, off := a.putOff(a.work.OwedSince, now); off {
 		return waitUntil(at), false
 	}
 	return policy.Verdict{}, true
 }
 
+// due is the turn of what is pending since then.
+func (a *attempt) due(owedSince, now time.Time) policy.Turn {
+	return policy.Turn{
+		Attempts: a.work.Attempts, OwedSince: owedSince, Now: now, Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
+	}
+}
+
 // putOff says whether a turn that was to end what is owed since then comes too early for an attempt, and when the next one is.
-func (a *attempt) putOff(owedSince time.Time) (at time.Time, off bool) {
+func (a *attempt) putOff(owedSince, now time.Time) (at time.Time, off bool) {
 	if a.work.NotBefore == nil {
 		return time.Time{}, false
 	}
-	return a.policy.PutOff(*a.work.NotBefore, owedSince, a.work.Now(), a.rules.Limits)
+	return a.policy.PutOff(*a.work.NotBefore, owedSince, now, a.rules.Limits)
 }
 
 // waitUntil gives the token back: the next wave makes a new one, for that time.
@@ -370,7 +376,7 @@ func (a *attempt) judged(started, now time.Time, met answer) policy.Attempt {
 func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
 	r := a.result(verdict)
 	r.Number, r.StartedAt, r.Duration, r.Timings = a.work.Attempts+1, started, met.duration, met.timings
-	r.Status, r.Error = met.result.Status, met.errText
+	r.Status, r.Err, r.Error = met.result.Status, met.result.Err, met.errText
 	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
 	if !met.boring() {
@@ -379,15 +385,8 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answe
 	if secrets := a.secrets(&r); secrets != nil {
 		redact(&r, secrets)
 	}
-	if a.testifies(&r) {
-		r.FailedEvents = []uuid.UUID{a.work.SystemID}
-	}
+	r.FirstEvent = a.work.SystemID
 	return r
-}
-
-// testifies: the result speaks against the endpoint, and somebody listens.
-func (a *attempt) testifies(r *store.Result) bool {
-	return r.Rest.Policy != nil && r.Outcome != policy.OutcomeDelivered
 }
 
 // secrets are what this result must not be kept with. Most have nothing to look through.

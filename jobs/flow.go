@@ -128,7 +128,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Wait
 	}
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
-	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, catalogue.RestOf(t, sub).Cause, rules.DeadLetter) {
+	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, catalogue.RestOf(t, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.store.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)

@@ -49,6 +49,7 @@ CREATE TABLE postrider_internal.retry_policies (
     min_max_attempts       integer NOT NULL,
     max_max_attempts       integer NOT NULL,
     honor_retry_after      boolean NOT NULL DEFAULT false,
+    retry_after_cap        interval NOT NULL DEFAULT '1 hour',
     retry_transport_errors boolean NOT NULL DEFAULT true,
     dead_letter_default    text NOT NULL CHECK (dead_letter_default IN ('none', 'rows')),
     dead_letter_delay      interval NOT NULL DEFAULT '0',
@@ -206,13 +207,15 @@ CREATE TABLE postrider_internal.event_subscription_states (
 -- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019 and
 -- 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which; rest_key names it. since is
 -- set while deliveries are held. A row exists only from a failure to the next success. failed_events are those that failures_in_a_row
--- counts, until the hold begins: one event that is owed to many event subscriptions of an endpoint is one.
+-- counts, until the hold begins: one event that is owed to many event subscriptions of an endpoint is one. condition is what the
+-- attempt behind cause met, as the status table spells it: "404", "timeout". "other" while nothing is held.
 CREATE TABLE postrider_internal.probations (
     rest_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,
     since                timestamptz,
     until                timestamptz,
     cause                text,
+    condition            text,
     step                 integer NOT NULL DEFAULT 0,
     failures_in_a_row    integer NOT NULL DEFAULT 0,
     failed_events        uuid[],

@@ -7,7 +7,7 @@
 INSERT INTO postrider_internal.retry_policies (
     name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
     default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
     probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'preview-2017',          -- name
@@ -29,6 +29,7 @@ INSERT INTO postrider_internal.retry_policies (
     1,                       -- min_max_attempts
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
+    '3600 seconds',          -- retry_after_cap
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '0 seconds',             -- dead_letter_delay
@@ -82,7 +83,7 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 INSERT INTO postrider_internal.retry_policies (
     name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
     default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
     probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'ga-2018',               -- name
@@ -104,6 +105,7 @@ INSERT INTO postrider_internal.retry_policies (
     1,                       -- min_max_attempts
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
+    '3600 seconds',          -- retry_after_cap
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '0 seconds',             -- dead_letter_delay
@@ -159,7 +161,7 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 INSERT INTO postrider_internal.retry_policies (
     name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
     default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
     probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'ga-2019',               -- name
@@ -181,6 +183,7 @@ INSERT INTO postrider_internal.retry_policies (
     1,                       -- min_max_attempts
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
+    '3600 seconds',          -- retry_after_cap
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
@@ -238,7 +241,7 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 INSERT INTO postrider_internal.retry_policies (
     name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
     default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
     probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'ga-2021',               -- name
@@ -260,6 +263,7 @@ INSERT INTO postrider_internal.retry_policies (
     1,                       -- min_max_attempts
     30,                      -- max_max_attempts
     false,                   -- honor_retry_after
+    '3600 seconds',          -- retry_after_cap
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
@@ -317,7 +321,7 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 INSERT INTO postrider_internal.retry_policies (
     name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
     default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
     probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'namespace-2023',        -- name
@@ -339,6 +343,7 @@ INSERT INTO postrider_internal.retry_policies (
     1,                       -- min_max_attempts
     10,                      -- max_max_attempts
     false,                   -- honor_retry_after
+    '3600 seconds',          -- retry_after_cap
     false,                   -- retry_transport_errors
     'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay

@@ -59,7 +59,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
        s.labels, s.created_at, s.updated_at,
        coalesce(s.honor_retry_after, s.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
        coalesce(s.probation_action, CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
-       coalesce(s.retry_transport_errors, p.retry_transport_errors) AS retry_transport_errors,
+       coalesce(s.retry_transport_errors, s.behavior = 'safe' OR p.retry_transport_errors) AS retry_transport_errors,
        s.expiration_time_utc,
        coalesce(s.connection ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed, coalesce(s.connection ? 'certificateAuthorities', false) AS own_certificate_authorities,
        coalesce(s.connection ? 'clientCertificate', false) AS client_certificate, s.connection #>> '{oauth2,tokenUrl}' AS oauth2_token_url,
@@ -369,7 +369,8 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) A
        postrider_internal.seconds(p.tail) AS tail_seconds, postrider_internal.seconds(p.retry_window) AS retry_window_seconds, p.jitter_fraction,
        postrider_internal.seconds(p.jitter_cap) AS jitter_cap_seconds, p.expiry, postrider_internal.seconds(p.default_ttl) / 60 AS default_ttl_minutes,
        postrider_internal.seconds(p.min_ttl) / 60 AS min_ttl_minutes, postrider_internal.seconds(p.max_ttl) / 60 AS max_ttl_minutes,
-       p.default_max_attempts, p.min_max_attempts, p.max_max_attempts, p.honor_retry_after, p.retry_transport_errors, p.dead_letter_default,
+       p.default_max_attempts, p.min_max_attempts, p.max_max_attempts, p.honor_retry_after,
+       postrider_internal.seconds(p.retry_after_cap) AS retry_after_cap_seconds, p.retry_transport_errors, p.dead_letter_default,
        postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay_seconds, postrider_internal.seconds(p.dead_letter_give_up) AS dead_letter_give_up_seconds,
        postrider_internal.seconds(p.late_answer_window) AS late_answer_window_seconds, p.batching, p.probation_scope, p.probation_trigger, p.probation_action,
        postrider_internal.seconds(p.probation_first) AS probation_first_seconds, postrider_internal.seconds(p.probation_max) AS probation_max_seconds,
@@ -396,7 +397,10 @@ COMMENT ON COLUMN postrider.retry_policies.default_max_attempts IS 'Limit of att
 COMMENT ON COLUMN postrider.retry_policies.min_max_attempts IS 'Least limit that may be set.';
 COMMENT ON COLUMN postrider.retry_policies.max_max_attempts IS 'Highest limit that may be set.';
 COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS 'Whether the page says that Retry-After is honoured; behavior safe honours it always.';
-COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS 'Whether timeouts and socket errors are retried.';
+COMMENT ON COLUMN postrider.retry_policies.retry_after_cap_seconds IS 'Longest wait that Retry-After can cause.';
+COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS
+    'Under behavior documented: whether an attempt without a response, such as a timeout, is retried even where the table says never; '
+    'behavior safe retries it always.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS 'rows or none: what becomes of events that are given up under behavior documented, where no destination is named; behavior safe keeps them as rows.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS 'Delay between the last attempt and the first try to write a dead letter to an outside location.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried; 0 = once.';

@@ -7,8 +7,8 @@ type Behavior string
 
 // The behaviors. The zero value is BehaviorSafe.
 const (
-	// BehaviorSafe loses nothing that nobody gave up: Retry-After is honoured, probation holds, and what is given up becomes a
-	// row. It is the same under every policy: a copy of a built-in one carries columns that nobody decided on.
+	// BehaviorSafe loses no event silently: Retry-After is honoured, an attempt without a response is retried, probation
+	// holds events and starts only after failures that concern the endpoint, and an undeliverable event becomes a row. It is the same under every policy: a copy of a built-in one carries columns that nobody decided on.
 	BehaviorSafe Behavior = "safe"
 	// BehaviorDocumented takes the policy's columns literally. Those of the built-in policies are what Event Grid's pages say.
 	BehaviorDocumented Behavior = "documented"
@@ -35,8 +35,6 @@ type Rules struct {
 	Limits Limits
 	// DeadLetter: a delivery that is given up becomes a dead letter; else it is dropped.
 	DeadLetter bool
-
-	scale int // what Scaled made shorter by
 }
 
 // Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside p's
@@ -46,7 +44,8 @@ func (p *Policy) Resolve(w Wishes) Rules {
 	own := *p
 	safe := w.Behavior != BehaviorDocumented
 	if safe {
-		own.HonorRetryAfter, own.Probation.Action = true, ProbationHold
+		own.HonorRetryAfter, own.RetryTransportErrors = true, true
+		own.Probation.Action, own.Probation.endpointFailuresOnly = ProbationHold, true
 	}
 	own.HonorRetryAfter = wished(w.HonorRetryAfter, own.HonorRetryAfter)
 	own.RetryTransportErrors = wished(w.RetryTransportErrors, own.RetryTransportErrors)

@@ -30,8 +30,8 @@ func TestResolve(t *testing.T) {
 		{builtin(t, "ga-2018"), "true hold true true", "false hold true false"},
 		{builtin(t, "ga-2019"), "true hold true true", "false hold true false"},
 		{builtin(t, "ga-2021"), "true hold true true", "false hold true false"},
-		{builtin(t, "namespace-2023"), "true hold false true", "false documented false false"},
-		{literal, "true hold false true", "false documented false false"},
+		{builtin(t, "namespace-2023"), "true hold true true", "false documented false false"},
+		{literal, "true hold true true", "false documented false false"},
 		{generous, "true hold true true", "true hold true true"},
 	} {
 		before := row.policy.Clone()
@@ -78,8 +78,17 @@ func TestResolvedRulesDecide(t *testing.T) {
 	require.Equal(t, policy.Drop, decide("ga-2021", documented, status(404), 0).Action)
 	require.Equal(t, time.Unix(120, 0), decide("ga-2021", safe, status(503), 2*time.Minute).At)
 	require.Equal(t, time.Unix(30, 0), decide("ga-2021", documented, status(503), 2*time.Minute).At)
-	require.Equal(t, policy.DeadLetter, decide("namespace-2023", safe, failure(policy.ErrorTimeout), 0).Action)
-	require.Equal(t, policy.Retry, decide("namespace-2023", policy.Wishes{RetryTransportErrors: ptr(true)}, failure(policy.ErrorTimeout), 0).Action)
+	literal, retried := documented, documented
+	literal.RetryTransportErrors, retried.RetryTransportErrors = ptr(false), ptr(true)
+	for _, row := range errorTable {
+		require.Equal(t, policy.Retry, decide("namespace-2023", safe, row.met, 0).Action, row.met)
+		require.Equal(t, time.Unix(10, 0), decide("namespace-2023", safe, row.met, 0).At, row.met)
+		require.Equal(t, policy.Drop, decide("namespace-2023", documented, row.met, 0).Action, row.met)
+		require.Equal(t, policy.Drop, decide("namespace-2023", literal, row.met, 0).Action, row.met)
+		require.Equal(t, policy.Retry, decide("namespace-2023", retried, row.met, 0).Action, row.met)
+	}
+	never := policy.Wishes{RetryTransportErrors: ptr(false)}
+	require.Equal(t, policy.DeadLetter, decide("namespace-2023", never, failure(policy.ErrorTimeout), 0).Action, "its own property wins")
 }
 
 func TestResolvedLimits(t *testing.T) {

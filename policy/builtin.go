@@ -41,6 +41,7 @@ func classic(name, source string) Policy {
 		Expiry:     ExpiryAtTTL,
 		DefaultTTL: day, MinTTL: time.Minute, MaxTTL: day,
 		DefaultMaxAttempts: 30, MinMaxAttempts: 1, MaxMaxAttempts: 30,
+		RetryAfterCap:        time.Hour,
 		RetryTransportErrors: true,
 		DeadLetterDefault:    DeadLetterNone,
 		Probation:            Probation{Scope: ProbationNone, Action: ProbationHold},
@@ -126,8 +127,8 @@ func since2019(p *Policy) {
 
 // namespace2023 is the push delivery of namespace topics. Its worked example (20 minutes, 10 attempts) lists 0 s, 10 s,
 // 30 s, 1 min, 5 min, 10 min, 15 min, 20 min and calls the last one #8: marks, not waits, with the first attempt as "0".
-// Its list of errors "never retried" includes timeouts and broken sockets and is taken at its word; their MinDelay serves
-// a copy that sets RetryTransportErrors. 413 is missing in that list, but the page's text and table end it; 401 and 404
+// Its list of errors "never retried" includes timeouts and broken sockets. BehaviorDocumented takes it literally;
+// BehaviorSafe retries them after their MinDelay: a receiver that restarts refuses connections for a moment. 413 is missing in that list, but the page's text and table end it; 401 and 404
 // are in the list, but the table gives Azure's own endpoints another chance.
 func namespace2023() Policy {
 	p := classic("namespace-2023", "Microsoft, Event Grid namespace push delivery and retry, 2023-11")

@@ -20,12 +20,13 @@ const (
 
 // ExplainOptions say which delivery to explain.
 type ExplainOptions struct {
-	Kind        EndpointKind // "" = webhook
-	Result      Result       // what every attempt meets; the zero Result = status 500
-	MaxAttempts *int         // nil = the policy's default
-	TTLMinutes  *int         // nil = the policy's default
-	Behavior    Behavior     // "" = safe
-	DeadLetter  *bool        // nil = what Behavior says
+	Kind        EndpointKind  // "" = webhook
+	Result      Result        // what every attempt meets; the zero Result = status 500
+	MaxAttempts *int          // nil = the policy's default
+	TTLMinutes  *int          // nil = the policy's default
+	Behavior    Behavior      // "" = safe
+	DeadLetter  *bool         // nil = what Behavior says
+	RetryAfter  time.Duration // what the Retry-After of every response requests; 0 = none
 }
 
 // Explanation is the course of a delivery, in seconds from publishing.
@@ -50,8 +51,8 @@ type ExplainedEnd struct {
 	Reason    Reason  `json:"reason,omitempty"`
 }
 
-// Explain returns every attempt that p would make if each met the same result at once, with jitter, Retry-After, delayed
-// delivery and probation left out. It asks Due and Decide themselves, so it cannot say anything the engine does not do.
+// Explain returns every attempt that p would make if each met the same result at once, with jitter, delayed delivery and
+// probation left out. It asks Due and Decide themselves, so it cannot say anything the engine does not do.
 // An unknown kind or result, and limits outside the policy's ranges, are a *ValidationError; more than 100,000 attempts
 // are an error.
 func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
@@ -68,7 +69,8 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
 	for why := "published"; a.Number <= maxExplained; a.Number++ {
 		seconds := a.ScheduledAt.Sub(published).Round(time.Microsecond).Seconds()
-		if v, ok := Due(p, a.OwedSince, a.ScheduledAt, limits, a.DeadLetter); !ok {
+		turn := Turn{a.Number - 1, a.OwedSince, a.ScheduledAt, limits, a.DeadLetter}
+		if v, ok := Due(p, turn); !ok {
 			x.End = explainedEnd(seconds, v)
 			return x, nil
 		}
@@ -95,6 +97,8 @@ func (o ExplainOptions) validate() error {
 		return &ValidationError{"error", "must be one of " + strings.Join(errorConditions, ", ")}
 	case o.Result.Err != ErrorNone && answered:
 		return &ValidationError{"status", "must not be set beside an error"}
+	case o.RetryAfter < 0:
+		return &ValidationError{"retryAfter", "must not be negative"}
 	case answered && !exactStatus(strconv.Itoa(o.Result.Status)):
 		return &ValidationError{"status", "must be between 200 and 599"}
 	default:
@@ -106,7 +110,7 @@ func (o ExplainOptions) attempt(r Rules, at time.Time) Attempt {
 	a := Attempt{
 		Result: o.Result, Kind: o.Kind, Number: 1, Limits: r.Limits,
 		OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
-		DeadLetter: r.DeadLetter,
+		DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: o.RetryAfter,
 	}
 	if a.Result == (Result{}) {
 		a.Result.Status = 500

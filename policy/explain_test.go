@@ -182,9 +182,35 @@ var explainVectors = []struct {
 	},
 	{
 		"a timeout in the namespace", "namespace-2023", nil,
-		policy.ExplainOptions{Result: failure(policy.ErrorTimeout), DeadLetter: ptr(false)},
+		policy.ExplainOptions{Result: failure(policy.ErrorTimeout), Behavior: policy.BehaviorDocumented},
 		[]float64{0},
 		policy.ExplainedEnd{State: "dropped", Reason: "UndeliverableDueToClientError"},
+	},
+	{
+		"a timeout in the namespace, under safe", "namespace-2023", nil,
+		policy.ExplainOptions{Result: failure(policy.ErrorTimeout), MaxAttempts: ptr(3)},
+		[]float64{0, 10, 30},
+		policy.ExplainedEnd{AtSeconds: 30, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"Retry-After of a day, capped at 1 h", "ga-2021", nil,
+		policy.ExplainOptions{Result: status(503), RetryAfter: 24 * time.Hour, MaxAttempts: ptr(3)},
+		[]float64{0, 3600, 7200},
+		policy.ExplainedEnd{AtSeconds: 7200, State: "dead_lettered", Reason: exhausted},
+	},
+	{
+		"Retry-After of a day, in an hour to live", "ga-2019", nil,
+		policy.ExplainOptions{Result: status(503), RetryAfter: 24 * time.Hour, TTLMinutes: ptr(60)},
+		[]float64{0, 3570},
+		policy.ExplainedEnd{AtSeconds: 3600, State: "dead_lettered", Reason: expired},
+	},
+	{
+		"Retry-After under documented", "ga-2021", nil,
+		policy.ExplainOptions{
+			Result: status(503), RetryAfter: 24 * time.Hour, MaxAttempts: ptr(2), Behavior: policy.BehaviorDocumented,
+		},
+		[]float64{0, 30},
+		policy.ExplainedEnd{AtSeconds: 30, State: "dropped", Reason: exhausted},
 	},
 	{
 		"delivered", "ga-2021", nil,
@@ -248,6 +274,7 @@ func TestExplainRefuses(t *testing.T) {
 		{"too long a life", policy.ExplainOptions{TTLMinutes: ptr(1441)}, "retryPolicy.eventTimeToLiveInMinutes"},
 		{"an unknown kind", policy.ExplainOptions{Kind: "pigeon"}, "endpointKind"},
 		{"a status that is no answer", policy.ExplainOptions{Result: status(100)}, "status"},
+		{"a wait into the past", policy.ExplainOptions{RetryAfter: -1}, "retryAfter"},
 		{"an unknown error", policy.ExplainOptions{Result: failure("gremlins")}, "error"},
 		{"both a status and an error", policy.ExplainOptions{Result: policy.Result{Status: 500, Err: policy.ErrorDNS}}, "status"},
 	}

@@ -71,8 +71,11 @@ type Policy struct {
 	DefaultMaxAttempts             int // attempts of an event subscription that sets none; 0 = no limit
 	MinMaxAttempts, MaxMaxAttempts int // range of what one may set
 
-	HonorRetryAfter      bool // for BehaviorDocumented; no page mentions Retry-After, so no built-in policy sets it
-	RetryTransportErrors bool // true: where there is no answer, even a never-retried cell is retried after its MinDelay
+	HonorRetryAfter bool          // for BehaviorDocumented; no page mentions Retry-After, so no built-in policy sets it
+	RetryAfterCap   time.Duration // no wait for Retry-After is longer than this; 0 = no such bound
+	// RetryTransportErrors is for BehaviorDocumented. true: where there is no response, even a never-retried cell is retried
+	// after its MinDelay.
+	RetryTransportErrors bool
 
 	DeadLetterDefault string        // for BehaviorDocumented, where no destination is set: DeadLetterNone or DeadLetterRows
 	DeadLetterDelay   time.Duration // from the last attempt to the dead letter's export
@@ -81,6 +84,8 @@ type Policy struct {
 	Batching  bool // may an event subscription ask for more than one event per call?
 	Probation Probation
 	Cells     []Cell // exact conditions and, for each kind of endpoint, "other"
+
+	scale int // by which Scaled divided its waits; 0 or 1 = none
 }
 
 // Cell is one entry of a policy's status table.
@@ -118,6 +123,9 @@ type Probation struct {
 	Max       time.Duration             // longest hold
 	ByOutcome map[Outcome]time.Duration // holds that depend on the cause instead; other outcomes start none
 	Action    ProbationAction
+	// No column: Resolve sets it for BehaviorSafe. Without ByOutcome, only failures that say something about the endpoint
+	// count.
+	endpointFailuresOnly bool
 }
 
 // Cell returns the entry that answers r at an endpoint of this kind: the exact status or error, else "other". A policy

@@ -10,6 +10,7 @@ type Rest struct {
 	Since          time.Time // when the hold began; zero = open. A failed probe does not move it
 	Until          time.Time // when the next probe is due
 	Cause          Outcome   // of the failure that began the hold, or of the last probe
+	Met            Result    // what that attempt met; zero while open
 	Step           int       // holds since the last success: 1 is the first, each failed probe adds one
 	FailuresInARow int       // different events that have failed since the last success; it stops counting at the hold
 }
@@ -26,8 +27,12 @@ func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Un
 // fails ten times, or at ten event subscriptions of one endpoint, is no sign of a bad endpoint. The caller remembers which
 // were counted, changed telling it so. The first failure after a success is counted whatever differentEvent says.
 //
+// A failed request is one failure, however many events it carried: a batch stands for its first event. So a failure is
+// counted for at most one event, and an event for at most one failure.
+//
 // Where the policy lists holds by outcome, an outcome outside the list neither counts nor breaks the row. Otherwise every
-// failure counts, 400 too, for the page speaks of events that fail. Attempts that no endpoint was asked in, or that were
+// failure counts under BehaviorDocumented, 400 too, for the page speaks of events that fail; BehaviorSafe counts those that
+// say something about the endpoint, see Result.concernsEndpoint. Attempts that no endpoint was asked in, or that were
 // given up on our side, never do. During a hold nothing counts: those calls were under way when it began. A policy
 // without probation changes nothing, for its event subscriptions may share their endpoint with some that have one.
 //
@@ -35,9 +40,9 @@ func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Un
 // further retries and new deliveries, up to several hours (Microsoft, Event Grid message delivery and retry, 2019-05-15;
 // 5 minutes, doubled up to 4 hours, are ours); and the probation table of Microsoft, Event Grid namespace push delivery and
 // retry, 2023-11.
-func (p *Policy) AfterFailure(r Rest, o Outcome, differentEvent bool, now time.Time) (next Rest, changed bool) {
+func (p *Policy) AfterFailure(r Rest, o Outcome, met Result, differentEvent bool, now time.Time) (next Rest, changed bool) {
 	rule := &p.Probation
-	if rule.Scope == ProbationNone || r.Held() || !o.blamesEndpoint() || rule.hold(o, 1) <= 0 {
+	if rule.Scope == ProbationNone || r.Held() || !o.blamesEndpoint() || rule.hold(o, met, 1) <= 0 {
 		return r, false
 	}
 	if !differentEvent && r.FailuresInARow > 0 {
@@ -45,7 +50,7 @@ func (p *Policy) AfterFailure(r Rest, o Outcome, differentEvent bool, now time.T
 	}
 	r.FailuresInARow++
 	if r.FailuresInARow >= rule.Trigger {
-		r = r.held(rule, o, now)
+		r = r.held(rule, o, met, now)
 	}
 	return r, true
 }
@@ -64,7 +69,7 @@ func (p *Policy) AfterSuccess(r Rest, now time.Time) (next Rest, changed bool) {
 // begins the next one, twice as long or as long as the policy says for its outcome. A probe that failed with an outcome
 // that the policy holds nothing for ends the hold as well. A probe without an answer (canceled, aborted) changes
 // nothing: the next one is due.
-func (p *Policy) AfterProbe(r Rest, o Outcome, now time.Time) (next Rest, changed bool) {
+func (p *Policy) AfterProbe(r Rest, o Outcome, met Result, now time.Time) (next Rest, changed bool) {
 	switch {
 	case !r.Held():
 		return r, false // released by a person meanwhile
@@ -72,52 +77,66 @@ func (p *Policy) AfterProbe(r Rest, o Outcome, now time.Time) (next Rest, change
 		return Rest{}, true
 	case !o.blamesEndpoint():
 		return r, false
-	case p.Probation.hold(o, r.Step+1) <= 0:
+	case p.Probation.hold(o, met, r.Step+1) <= 0:
 		return Rest{}, true
 	default:
-		return r.held(&p.Probation, o, now), true
+		return r.held(&p.Probation, o, met, now), true
 	}
 }
 
-// EndsInProbation reports whether a delivery whose turn comes during a probation of this cause is ended without an attempt,
-// for ReasonProbation, instead of held. The page allows it for some causes and does not name them. Taken are not found,
-// unauthorized and forbidden, where the status table never retries them at this kind of endpoint: what waits would meet the
-// same end. 410 shares the word NotFound and is judged as 404, for a probation knows its cause, not its status. Where the
-// policy's action is ProbationHold, nothing is ended.
+// EndsInProbation reports whether a delivery whose turn comes during a probation is ended without an attempt, for
+// ReasonProbation, instead of held. met is what started the probation. The page allows it for some causes and does not
+// name them; here they are NotFound, Unauthorized and Forbidden. It applies only where the status table never retries
+// what was met at this kind of endpoint: the waiting delivery would meet the same end. ProbationHold ends nothing.
 //
 // Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
-func (p *Policy) EndsInProbation(kind EndpointKind, cause Outcome, deadLetter bool) bool {
-	status, ok := endingCauses[cause]
-	if !ok || p.Probation.Action != ProbationDocumented {
+func (p *Policy) EndsInProbation(kind EndpointKind, met Result, deadLetter bool) bool {
+	if p.Probation.Action != ProbationDocumented {
 		return false
 	}
-	met := Result{Status: status}
-	return p.neverRetried(p.Cell(kind, met), Attempt{Result: met, DeadLetter: deadLetter})
+	switch p.Classify(kind, met) {
+	case OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound:
+		return p.neverRetried(p.Cell(kind, met), Attempt{Result: met, DeadLetter: deadLetter})
+	default:
+		return false
+	}
 }
 
-var endingCauses = map[Outcome]int{OutcomeUnauthorized: 401, OutcomeForbidden: 403, OutcomeNotFound: 404}
-
 // held begins the next hold.
-func (r Rest) held(rule *Probation, cause Outcome, now time.Time) Rest {
+func (r Rest) held(rule *Probation, cause Outcome, met Result, now time.Time) Rest {
 	if !r.Held() {
 		r.Since = now
 	}
 	r.Step++
-	r.Cause = cause
-	r.Until = now.Add(rule.hold(cause, r.Step))
+	r.Cause, r.Met = cause, met
+	r.Until = now.Add(rule.hold(cause, met, r.Step))
 	return r
 }
 
-// hold returns how long the step-th hold lasts; 0 = this outcome starts none.
-func (r *Probation) hold(o Outcome, step int) time.Duration {
-	if len(r.ByOutcome) > 0 {
+// hold returns how long the step-th hold lasts; 0 = this failure starts none.
+func (r *Probation) hold(o Outcome, met Result, step int) time.Duration {
+	switch {
+	case len(r.ByOutcome) > 0:
 		return r.ByOutcome[o]
+	case r.endpointFailuresOnly && !met.concernsEndpoint():
+		return 0
 	}
 	d := r.First
 	for i := 1; i < step && d < r.Max; i++ {
 		d *= 2
 	}
 	return min(d, r.Max)
+}
+
+// concernsEndpoint reports whether a failure says something about the endpoint: there was no response, or its status is
+// 401, 403, 404, 408, 429 or 5xx. Any other status, such as 400 or 413, may concern the one event that was sent.
+func (r Result) concernsEndpoint() bool {
+	switch r.Status {
+	case 401, 403, 404, 408, 429:
+		return true
+	default:
+		return r.Err != ErrorNone || r.Status >= 500 && r.Status <= 599
+	}
 }
 
 // blamesEndpoint reports whether an outcome is a failure of the endpoint's.

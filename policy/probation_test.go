@@ -14,7 +14,7 @@ import (
 // failDifferent lets n different events fail with 500, one a second from `from` on.
 func failDifferent(p *policy.Policy, r policy.Rest, n int, from time.Time) policy.Rest {
 	for i := range n {
-		r, _ = p.AfterFailure(r, policy.OutcomeGenericError, true, from.Add(time.Duration(i)*time.Second))
+		r, _ = p.AfterFailure(r, policy.OutcomeGenericError, status(500), true, from.Add(time.Duration(i)*time.Second))
 	}
 	return r
 }
@@ -30,10 +30,10 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 			require.Equal(t, policy.Rest{FailuresInARow: 9}, r)
 			require.False(t, r.Held())
 			tenth := seconds(9)
-			r, changed := p.AfterFailure(r, policy.OutcomeBusy, true, tenth)
+			r, changed := p.AfterFailure(r, policy.OutcomeBusy, status(503), true, tenth)
 			require.True(t, changed)
 			require.Equal(t, policy.Rest{
-				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Step: 1, FailuresInARow: 10,
+				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Met: status(503), Step: 1, FailuresInARow: 10,
 			}, r)
 			require.True(t, r.Held())
 		})
@@ -59,10 +59,10 @@ func TestSuccessResetsOnlyWhereThereIsSomething(t *testing.T) {
 func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2019")
-	r, changed := p.AfterFailure(policy.Rest{}, policy.OutcomeTimedOut, false, published)
+	r, changed := p.AfterFailure(policy.Rest{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, published)
 	require.True(t, changed, "the first failure in a row is an event of its own, retried or not")
 	for i := range 50 {
-		r, changed = p.AfterFailure(r, policy.OutcomeTimedOut, false, seconds(i))
+		r, changed = p.AfterFailure(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, seconds(i))
 		require.False(t, changed)
 	}
 	require.Equal(t, policy.Rest{FailuresInARow: 1}, r)
@@ -93,7 +93,7 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 		{policy.OutcomeDelivered, false, false},
 	}
 	counts := func(name string, o policy.Outcome) bool {
-		r, changed := builtin(t, name).AfterFailure(policy.Rest{}, o, true, published)
+		r, changed := builtin(t, name).AfterFailure(policy.Rest{}, o, policy.Result{}, true, published)
 		require.Equal(t, r.FailuresInARow == 1, changed)
 		return changed
 	}
@@ -106,6 +106,32 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 			require.False(t, counts("preview-2017", tt.outcome))
 			require.False(t, counts("ga-2018", tt.outcome))
 		})
+	}
+}
+
+// Under safe a failure counts only if it says something about the endpoint; under documented every failure counts.
+func TestSafeCountsWhatConcernsTheEndpoint(t *testing.T) {
+	t.Parallel()
+	counted := map[int]bool{401: true, 403: true, 404: true, 408: true, 429: true}
+	for _, name := range []string{"ga-2019", "ga-2021"} {
+		safe := builtin(t, name).Resolve(policy.Wishes{}).Policy
+		documented := builtin(t, name).Resolve(policy.Wishes{Behavior: policy.BehaviorDocumented}).Policy
+		for _, met := range everyResult()[1:] {
+			o := safe.Classify(policy.KindWebhook, met)
+			if o == policy.OutcomeDelivered || o == policy.OutcomeCanceled {
+				continue
+			}
+			_, counts := documented.AfterFailure(policy.Rest{}, o, met, true, published)
+			require.True(t, counts, met)
+			_, counts = safe.AfterFailure(policy.Rest{}, o, met, true, published)
+			require.Equal(t, met.Err != "" || counted[met.Status] || met.Status >= 500, counts, met)
+		}
+		held := failDifferent(safe, policy.Rest{}, 10, published)
+		require.True(t, held.Held())
+		r, _ := safe.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
+		require.Zero(t, r, "the endpoint responds again, though not to this event")
+		r, _ = documented.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
+		require.True(t, r.Held())
 	}
 }
 
@@ -123,7 +149,7 @@ func TestProbationTable(t *testing.T) {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
 			for _, differentEvent := range []bool{true, false} {
-				r, changed := p.AfterFailure(policy.Rest{}, outcome, differentEvent, published)
+				r, changed := p.AfterFailure(policy.Rest{}, outcome, policy.Result{}, differentEvent, published)
 				require.True(t, changed)
 				require.Equal(t, policy.Rest{
 					Since: published, Until: after(duration), Cause: outcome, Step: 1, FailuresInARow: 1,
@@ -141,14 +167,15 @@ func TestFailedProbesDoubleTheHold(t *testing.T) {
 	for i, minutes := range []int{10, 20, 40, 80, 160, 240, 240, 240} {
 		now := r.Until
 		require.True(t, r.ProbeDue(now))
-		next, changed := p.AfterProbe(r, policy.OutcomeTimedOut, now)
+		next, changed := p.AfterProbe(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), now)
 		require.True(t, changed)
 		require.Equal(t, policy.Rest{
-			Since: began, Until: now.Add(time.Duration(minutes) * time.Minute), Cause: policy.OutcomeTimedOut, Step: i + 2, FailuresInARow: 10,
+			Since: began, Until: now.Add(time.Duration(minutes) * time.Minute), Cause: policy.OutcomeTimedOut,
+			Met: failure(policy.ErrorTimeout), Step: i + 2, FailuresInARow: 10,
 		}, next)
 		r = next
 	}
-	r, changed := p.AfterProbe(r, policy.OutcomeDelivered, r.Until)
+	r, changed := p.AfterProbe(r, policy.OutcomeDelivered, status(200), r.Until)
 	require.True(t, changed)
 	require.Zero(t, r)
 	require.Equal(t, 5*time.Minute, failDifferent(p, r, 10, seconds(0)).Until.Sub(seconds(9)), "after a success it begins anew")
@@ -181,8 +208,8 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := p.AfterFailure(policy.Rest{}, policy.OutcomeBusy, true, published)
-			r, changed := p.AfterProbe(r, tt.probe, seconds(20))
+			r, _ := p.AfterFailure(policy.Rest{}, policy.OutcomeBusy, policy.Result{}, true, published)
+			r, changed := p.AfterProbe(r, tt.probe, policy.Result{}, seconds(20))
 			require.Equal(t, tt.changed, changed)
 			require.Equal(t, tt.want, r)
 		})
@@ -193,7 +220,7 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 func TestProbeAfterARelease(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []policy.Outcome{policy.OutcomeDelivered, policy.OutcomeTimedOut} {
-		r, changed := builtin(t, "ga-2021").AfterProbe(policy.Rest{}, outcome, published)
+		r, changed := builtin(t, "ga-2021").AfterProbe(policy.Rest{}, outcome, policy.Result{}, published)
 		require.False(t, changed)
 		require.Zero(t, r)
 	}
@@ -205,7 +232,7 @@ func TestAnswersDuringAHold(t *testing.T) {
 	p := builtin(t, "ga-2021")
 	held := failDifferent(p, policy.Rest{}, 10, published)
 	for _, now := range []time.Time{held.Since, held.Until.Add(-time.Nanosecond), held.Until, held.Until.Add(time.Hour)} {
-		r, changed := p.AfterFailure(held, policy.OutcomeSocketError, true, now)
+		r, changed := p.AfterFailure(held, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, now)
 		require.False(t, changed)
 		require.Equal(t, held, r)
 	}
@@ -251,7 +278,7 @@ func TestPolicyWithoutProbationLeavesTheStateAlone(t *testing.T) {
 	copied.Probation.Scope = policy.ProbationNone
 	for _, p := range []*policy.Policy{builtin(t, "ga-2018"), copied} {
 		for _, shared := range []policy.Rest{{FailuresInARow: 9}, held} {
-			r, changed := p.AfterFailure(shared, policy.OutcomeBusy, true, seconds(9999))
+			r, changed := p.AfterFailure(shared, policy.OutcomeBusy, status(503), true, seconds(9999))
 			require.False(t, changed)
 			require.Equal(t, shared, r)
 			r, changed = p.AfterSuccess(shared, seconds(9999))
@@ -268,17 +295,19 @@ func TestTriggerWithHoldsByOutcome(t *testing.T) {
 	p.Probation.Trigger = 3
 	var r policy.Rest
 	for i, o := range []policy.Outcome{policy.OutcomeBusy, policy.OutcomeGenericError, policy.OutcomeTimedOut, policy.OutcomeBadRequest} {
-		r, _ = p.AfterFailure(r, o, true, seconds(i))
+		r, _ = p.AfterFailure(r, o, policy.Result{}, true, seconds(i))
 	}
 	require.Equal(t, policy.Rest{FailuresInARow: 2}, r, "what the table does not list neither counts nor breaks the row")
-	r, _ = p.AfterFailure(r, policy.OutcomeSocketError, true, seconds(4))
+	r, _ = p.AfterFailure(r, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, seconds(4))
 	require.Equal(t, seconds(34), r.Until)
 }
 
 func TestEndsInProbation(t *testing.T) {
 	t.Parallel()
-	ends := []policy.Outcome{policy.OutcomeNotFound, policy.OutcomeUnauthorized, policy.OutcomeForbidden}
-	forbidden := []policy.Outcome{policy.OutcomeForbidden}
+	credentials := failure(policy.ErrorUnauthorized)
+	ends := []policy.Result{status(401), status(403), status(404)}
+	endsToo := append(slices.Clone(ends), credentials)
+	forbidden := []policy.Result{status(403)}
 	hold := func(p *policy.Policy) { p.Probation.Action = policy.ProbationHold }
 	documented := func(p *policy.Policy) { p.Probation.Action = policy.ProbationDocumented }
 	tests := []struct {
@@ -287,11 +316,15 @@ func TestEndsInProbation(t *testing.T) {
 		change     func(*policy.Policy)
 		kind       policy.EndpointKind
 		deadLetter bool
-		want       []policy.Outcome
+		want       []policy.Result
 	}{
-		{"namespace-2023, webhook", "namespace-2023", nil, policy.KindWebhook, true, ends},
-		{"namespace-2023, webhook, no dead-letter destination", "namespace-2023", nil, policy.KindWebhook, false, ends},
-		{"namespace-2023, Azure resource: 401 and 404 are retried", "namespace-2023", nil, policy.KindAzureResource, true, forbidden},
+		{"namespace-2023, webhook", "namespace-2023", nil, policy.KindWebhook, true, endsToo},
+		{"namespace-2023, webhook, no dead-letter destination", "namespace-2023", nil, policy.KindWebhook, false, endsToo},
+		{
+			"namespace-2023, Azure resource: 401 and 404 are retried, missing credentials are not", "namespace-2023", nil,
+			policy.KindAzureResource, true, []policy.Result{status(403), credentials},
+		},
+		{"a cell of its own for 410 is not that of 404", "namespace-2023", neverForGone, policy.KindWebhook, true, endsToo},
 		{"namespace-2023 with probation_action hold", "namespace-2023", hold, policy.KindWebhook, true, nil},
 		{"ga-2021 holds", "ga-2021", nil, policy.KindWebhook, true, nil},
 		{"ga-2021 with probation_action documented", "ga-2021", documented, policy.KindWebhook, true, ends},
@@ -306,10 +339,10 @@ func TestEndsInProbation(t *testing.T) {
 			if tt.change != nil {
 				tt.change(p)
 			}
-			var got []policy.Outcome
-			for _, cause := range everyOutcome() {
-				if p.EndsInProbation(tt.kind, cause, tt.deadLetter) {
-					got = append(got, cause)
+			var got []policy.Result
+			for _, met := range everyResult() {
+				if p.EndsInProbation(tt.kind, met, tt.deadLetter) {
+					got = append(got, met)
 				}
 			}
 			require.ElementsMatch(t, tt.want, got)
@@ -326,6 +359,22 @@ func neverIfDeadLetter(condition string) func(*policy.Policy) {
 			}
 		}
 	}
+}
+
+func neverForGone(p *policy.Policy) {
+	p.Cells = append(p.Cells, policy.Cell{EndpointKind: policy.KindWebhook, Condition: "410", Action: policy.ActionNever})
+}
+
+// everyResult is every status from 100 to 599, every error, and no result at all.
+func everyResult() []policy.Result {
+	all := []policy.Result{{}}
+	for code := 100; code <= 599; code++ {
+		all = append(all, status(code))
+	}
+	for _, row := range errorTable {
+		all = append(all, row.met)
+	}
+	return all
 }
 
 // everyOutcome is every word there is, and one that is none.
@@ -388,13 +437,13 @@ func (m *probationModel) step(what byte, o policy.Outcome) {
 	switch what {
 	case 0, 3:
 		m.failures++
-		m.rest, changed = m.policy.AfterFailure(before, o, what == 0, m.now)
+		m.rest, changed = m.policy.AfterFailure(before, o, policy.Result{}, what == 0, m.now)
 		require.True(m.t, !before.Held() || m.rest == before, "a failure beside the probe changes no hold")
 	case 1:
 		m.rest, changed = m.policy.AfterSuccess(before, m.now)
 		require.True(m.t, !m.rest.Held() || m.now.Before(m.rest.Until) || m.policy.Probation.Scope == policy.ProbationNone)
 	case 2:
-		m.rest, changed = m.policy.AfterProbe(before, o, m.now)
+		m.rest, changed = m.policy.AfterProbe(before, o, policy.Result{}, m.now)
 		require.True(m.t, before.Held() || m.rest == before)
 		require.True(m.t, o != policy.OutcomeDelivered || !m.rest.Held())
 	}

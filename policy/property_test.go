@@ -35,7 +35,7 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	held, slow := time.Duration(met[1])*time.Minute, time.Duration(met[2])*time.Second
 	a.Result, a.RetryAfter, a.Jitter = fuzzResult(met[0]), time.Duration(met[3])*time.Minute, float64(met[3])/256
 	now := a.ScheduledAt.Add(held)
-	if _, due := policy.Due(p, a.OwedSince, now, a.Limits, a.DeadLetter); !due {
+	if _, due := policy.Due(p, policy.Turn{a.Number - 1, a.OwedSince, now, a.Limits, a.DeadLetter}); !due {
 		return true
 	}
 	if a.Number == 1 {
@@ -44,6 +44,7 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	a.FinishedAt = now.Add(slow)
 	v := policy.Decide(p, *a)
 	require.Equal(t, v, policy.Decide(p, *a))
+	requireRetryAfter(t, p, *a, v)
 	require.NotEmpty(t, v.Why.String())
 	require.GreaterOrEqual(t, v.SkippedMarks, a.SkippedMarks)
 	if v.Action != policy.Retry {
@@ -58,6 +59,20 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	require.True(t, a.Limits.MaxAttempts == 0 || a.Number < a.Limits.MaxAttempts, "retried after the last allowed attempt")
 	a.ScheduledAt, a.SkippedMarks = v.At, v.SkippedMarks
 	return false
+}
+
+// requireRetryAfter: Retry-After only delays, by the cap at most, and never costs the delivery its last attempt.
+func requireRetryAfter(t *testing.T, p *policy.Policy, a policy.Attempt, v policy.Verdict) {
+	t.Helper()
+	a.RetryAfter = 0
+	without, deadline := policy.Decide(p, a), p.Deadline(a.OwedSince, a.Limits.TTL)
+	require.Equal(t, without.Action, v.Action)
+	require.Equal(t, without.NotBefore, v.NotBefore)
+	if !v.At.Equal(without.At) {
+		require.True(t, v.At.After(without.At), "sooner than the schedule")
+		require.False(t, v.At.After(a.FinishedAt.Add(p.RetryAfterCap)), "later than the cap")
+		require.False(t, v.At.Add(p.AckTimeout).After(deadline), "no room for the attempt before the delivery ends")
+	}
 }
 
 // fuzzPolicy is one of the built-in policies, or a copy that reads its schedule the other way and retries all errors.

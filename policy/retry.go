@@ -22,7 +22,7 @@ type Attempt struct {
 	DeadLetter bool // a dead-letter destination is set
 
 	HonorRetryAfter bool
-	RetryAfter      time.Duration // what the endpoint's Retry-After asked for; 0 = nothing
+	RetryAfter      time.Duration // what the endpoint's Retry-After requests; 0 = nothing
 
 	Jitter float64 // a random number in [0,1); 0 switches jitter off
 }
@@ -70,16 +70,30 @@ func Decide(p *Policy, a Attempt) Verdict {
 	}
 }
 
-// Due is asked when a delivery's turn has come, before its attempt. It returns true when the attempt may be made, and
-// else the verdict that ends the delivery. The test is inclusive: an event of 20 minutes to live whose turn comes at
-// minute 20 is expired (the worked example of Microsoft's namespace page, 2023-11).
-func Due(p *Policy, owedSince, now time.Time, l Limits, deadLetter bool) (Verdict, bool) {
-	deadline := p.Deadline(owedSince, l.TTL)
-	if now.Before(deadline) {
+// Turn is a delivery whose next attempt is due.
+type Turn struct {
+	Attempts   int       // attempts made
+	OwedSince  time.Time // as in Attempt
+	Now        time.Time
+	Limits     Limits
+	DeadLetter bool // a dead-letter destination is set
+}
+
+// Due decides before an attempt. It returns true when the attempt may be made, and else the verdict that ends the
+// delivery: the limit of attempts is used up, because it was lowered after the last one, or the time to live is over.
+// The latter test is inclusive: an event of 20 minutes to live whose turn comes at minute 20 is expired (the worked
+// example of Microsoft's namespace page, 2023-11).
+func Due(p *Policy, t Turn) (Verdict, bool) {
+	if t.Limits.MaxAttempts > 0 && t.Attempts >= t.Limits.MaxAttempts {
+		why := Why{Rule: RuleMaxAttempts, Number: t.Limits.MaxAttempts}
+		return end(t.DeadLetter, 0, ReasonMaxDeliveryAttemptsExceeded, why), false
+	}
+	deadline := p.Deadline(t.OwedSince, t.Limits.TTL)
+	if t.Now.Before(deadline) {
 		return Verdict{}, true
 	}
-	why := Why{Rule: RuleExpired, Limit: deadline.Sub(owedSince)}
-	return end(deadLetter, 0, ReasonTimeToLiveExceeded, why), false
+	why := Why{Rule: RuleExpired, Limit: deadline.Sub(t.OwedSince)}
+	return end(t.DeadLetter, 0, ReasonTimeToLiveExceeded, why), false
 }
 
 // PutOff is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from: it was to end
@@ -129,8 +143,8 @@ func end(deadLetter bool, skippedMarks int, r Reason, why Why) Verdict {
 
 func (p *Policy) retry(a Attempt, why Why) Verdict {
 	at, skipped, why := p.next(a, why)
-	wanted := later(at, a.asked())
-	at, why = a.retryAfter(at, p.Deadline(a.OwedSince, a.Limits.TTL), why)
+	at, why = p.retryAfter(a, at, why)
+	wanted := at // by the schedule: Retry-After alone never moves an attempt to the delivery's end
 	last, bounded := p.lastWake(a)
 	switch {
 	case bounded && !a.FinishedAt.Before(last):
@@ -169,26 +183,24 @@ func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	return at.Add(why.Jitter), skipped, why
 }
 
-// asked is the time that the endpoint asks for; zero where it asks for none, or nobody listens.
-func (a Attempt) asked() time.Time {
-	if !a.HonorRetryAfter || a.RetryAfter <= 0 {
-		return time.Time{}
-	}
-	return a.FinishedAt.Add(a.RetryAfter)
-}
-
-// retryAfter lets an endpoint ask for a later attempt, never for an earlier one, and never for one past the deadline:
-// else a Retry-After of a year would keep an expired event for a year where nothing but the next attempt ends it.
-func (a Attempt) retryAfter(at, deadline time.Time, why Why) (time.Time, Why) {
-	asked := a.asked()
-	if asked.After(deadline) {
-		asked = deadline
-	}
-	if !asked.After(at) {
+// retryAfter lets an endpoint request a later attempt, never an earlier one. The wait is bounded by RetryAfterCap, and it
+// ends early enough for one more attempt, with its ack timeout, before the delivery ends by its time to live or by the
+// retry window. Without room for that attempt the schedule's time stands.
+func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
+	if !a.HonorRetryAfter || !a.FinishedAt.Add(a.RetryAfter).After(at) {
 		return at, why
 	}
 	why.RetryAfter = a.RetryAfter
-	return asked, why
+	wait := a.RetryAfter
+	if p.RetryAfterCap > 0 && wait > p.RetryAfterCap {
+		wait, why.RetryAfterCap = p.RetryAfterCap, p.RetryAfterCap
+	}
+	requested := a.FinishedAt.Add(wait)
+	last := p.Deadline(a.OwedSince, a.Limits.TTL).Add(-scaled(p.AckTimeout, p.scale))
+	if requested.After(last) {
+		requested, why.LastAttempt = last, true
+	}
+	return later(at, requested), why
 }
 
 // lastWake returns the moment after which the delivery need not be looked at again, if there is one. Ending at the time

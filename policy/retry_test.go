@@ -92,13 +92,13 @@ func TestExpiryIsInclusive(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{TTL: 20 * time.Minute}
 	for _, p := range policy.Builtins() {
-		_, due := policy.Due(&p, published, after(20*time.Minute-time.Nanosecond), limits, true)
+		_, due := policy.Due(&p, policy.Turn{OwedSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits, DeadLetter: true})
 		require.True(t, due, p.Name)
-		v, due := policy.Due(&p, published, after(20*time.Minute), limits, true)
+		v, due := policy.Due(&p, policy.Turn{OwedSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.DeadLetter, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
-		v, due = policy.Due(&p, published, after(time.Hour), limits, false)
+		v, due = policy.Due(&p, policy.Turn{OwedSince: published, Now: after(time.Hour), Limits: limits, DeadLetter: false})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.Drop, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
@@ -108,9 +108,9 @@ func TestExpiryIsInclusive(t *testing.T) {
 func TestDueKeepsTheRetryWindow(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{TTL: 72 * time.Hour}
-	_, due := policy.Due(builtin(t, "ga-2021"), published, after(24*time.Hour), limits, true)
+	_, due := policy.Due(builtin(t, "ga-2021"), policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.False(t, due, "no mark later than 24 hours")
-	_, due = policy.Due(builtin(t, "namespace-2023"), published, after(24*time.Hour), limits, true)
+	_, due = policy.Due(builtin(t, "namespace-2023"), policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.True(t, due)
 }
 
@@ -157,7 +157,7 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 	v := policy.Decide(p, a)
 	require.Equal(t, policy.Retry, v.Action)
 	require.Equal(t, after(24*time.Hour), v.At, "not 34 h 46 m")
-	_, due := policy.Due(p, published, v.At, a.Limits, true)
+	_, due := policy.Due(p, policy.Turn{OwedSince: published, Now: v.At, Limits: a.Limits, DeadLetter: true})
 	require.False(t, due)
 
 	a.FinishedAt = after(24 * time.Hour)
@@ -168,13 +168,14 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 func TestTurnAtTheEndIsPutOff(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ga-2019", "ga-2021"} {
-		p := builtin(t, name)
-		a := firstAttempt(p, status(503)) // no sooner than 30 s
-		a.Limits.TTL, a.HonorRetryAfter, a.RetryAfter = time.Minute, true, 5*time.Minute
+		p := copyOf(t, name, func(p *policy.Policy) { p.RetryWindow = time.Minute })
+		a := firstAttempt(p, status(408)) // no sooner than 2 min
+		a.Limits.TTL = time.Minute
 		v := policy.Decide(p, a)
 		require.Equal(t, after(time.Minute), v.At, name)
-		require.Equal(t, after(5*time.Minute), v.NotBefore, "what Retry-After asks for")
+		require.Equal(t, after(2*time.Minute), v.NotBefore, "the floor")
 
+		p.RetryWindow = 0
 		at, off := p.PutOff(v.NotBefore, published, v.At, policy.Limits{TTL: 24 * time.Hour})
 		require.True(t, off)
 		require.Equal(t, v.NotBefore, at)
@@ -314,6 +315,7 @@ func TestJitterOfMarksIsAShareOfTheirDistance(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
+	const ack = 30 * time.Second // an attempt before the end has so long to succeed
 	tests := []struct {
 		name   string
 		policy string
@@ -327,8 +329,13 @@ func TestRetryAfter(t *testing.T) {
 		{"sooner than the policy's time", "ga-2021", 24 * time.Hour, true, 20 * time.Second, 30 * time.Second},
 		{"later than the policy's time", "ga-2021", 24 * time.Hour, true, time.Hour, time.Hour},
 		{"later, on marks", "namespace-2023", 24 * time.Hour, true, time.Hour, time.Hour},
-		{"past the time to live", "ga-2019", time.Hour, true, 2 * time.Hour, time.Hour},
-		{"past the time to live, where only the next attempt looks", "namespace-2023", time.Hour, true, math.MaxInt64, time.Hour},
+		{"past the time to live", "ga-2019", time.Hour, true, 2 * time.Hour, time.Hour - ack},
+		{"past the time to live, where only the next attempt looks", "namespace-2023", time.Hour, true, math.MaxInt64, time.Hour - ack},
+		{"past the retry window", "ga-2021", 48 * time.Hour, true, math.MaxInt64, time.Hour},
+		{"past the cap", "ga-2021", 24 * time.Hour, true, 24 * time.Hour, time.Hour},
+		{"past the cap, on marks", "namespace-2023", 7 * 24 * time.Hour, true, 24 * time.Hour, time.Hour},
+		{"no room before the end for an attempt later than the policy's time", "ga-2019", time.Minute, true, time.Hour, 30 * time.Second},
+		{"no room at all", "ga-2018", time.Minute, true, time.Hour, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -340,6 +347,28 @@ func TestRetryAfter(t *testing.T) {
 			require.Equal(t, policy.Retry, v.Action)
 			require.Equal(t, after(tt.want), v.At)
 		})
+	}
+}
+
+func TestRetryAfterCapIsThePolicys(t *testing.T) {
+	t.Parallel()
+	p := copyOf(t, "ga-2021", func(p *policy.Policy) { p.RetryAfterCap = 10 * time.Hour })
+	a := firstAttempt(p, status(503))
+	a.HonorRetryAfter, a.RetryAfter = true, 24*time.Hour
+	require.Equal(t, after(10*time.Hour), policy.Decide(p, a).At)
+	p.RetryAfterCap = 0
+	require.Equal(t, after(24*time.Hour-30*time.Second), policy.Decide(p, a).At, "the retry window, less the ack timeout")
+}
+
+// Under a time scale Retry-After is still honoured: the cap and the room for the last attempt shrink with the time to live.
+func TestRetryAfterUnderATimeScale(t *testing.T) {
+	t.Parallel()
+	rules := builtin(t, "ga-2021").Resolve(policy.Wishes{}).Scaled(8640) // a day in 10 s, less than the ack timeout
+	a := firstAttempt(rules.Policy, status(503))
+	a.Limits, a.HonorRetryAfter = rules.Limits, true
+	for requested, want := range map[time.Duration]time.Duration{30 * time.Minute: 30 * time.Minute, 24 * time.Hour: time.Hour} {
+		a.RetryAfter = rules.Wait(requested)
+		require.InDelta(t, want.Seconds()/8640, policy.Decide(rules.Policy, a).At.Sub(published).Seconds(), 1e-5)
 	}
 }
 

@@ -2,7 +2,7 @@ package policy
 
 import "time"
 
-// Scaled returns p with every wait n times as short: steps and tail, floors, jitter, retry window, times to live, probations, and
+// Scaled returns p with every wait n times as short: steps and tail, floors, jitter, retry window, Retry-After cap, times to live, probations, and
 // what a dead letter's export waits. Nothing that waits becomes 0, which would mean something else: a microsecond is the least, and
 // all that a database's timestamp tells apart. What is waited for over the network stays as it is (AckTimeout, LateAnswerWindow): an
 // endpoint does not answer faster because a day is shorter. n of 1 or less is p itself.
@@ -11,8 +11,9 @@ func (p *Policy) Scaled(n int) *Policy {
 		return p
 	}
 	c := p.Clone()
+	c.scale = n
 	for _, wait := range []*time.Duration{
-		&c.Tail, &c.RetryWindow, &c.JitterCap, &c.DefaultTTL, &c.MinTTL, &c.MaxTTL,
+		&c.Tail, &c.RetryWindow, &c.JitterCap, &c.RetryAfterCap, &c.DefaultTTL, &c.MinTTL, &c.MaxTTL,
 		&c.DeadLetterDelay, &c.DeadLetterGiveUp, &c.Probation.First, &c.Probation.Max,
 	} {
 		*wait = scaled(*wait, n)
@@ -34,12 +35,12 @@ func (r Rules) Scaled(n int) Rules {
 	if n <= 1 {
 		return r
 	}
-	r.Policy, r.Limits.TTL, r.scale = r.Policy.Scaled(n), scaled(r.Limits.TTL, n), n
+	r.Policy, r.Limits.TTL = r.Policy.Scaled(n), scaled(r.Limits.TTL, n)
 	return r
 }
 
 // Wait is how long a wait that somebody else asked for, as an endpoint by Retry-After, takes under these rules.
-func (r Rules) Wait(asked time.Duration) time.Duration { return scaled(asked, r.scale) }
+func (r Rules) Wait(asked time.Duration) time.Duration { return scaled(asked, r.Policy.scale) }
 
 func scaled(d time.Duration, n int) time.Duration {
 	if d <= 0 || n <= 1 {

@@ -21,6 +21,7 @@ func TestScaledShortensWhatWaits(t *testing.T) {
 	require.Equal(t, []time.Duration{12 * time.Minute, 24 * time.Minute, 24 * time.Minute}, []time.Duration{fast.Tail, fast.RetryWindow, fast.DefaultTTL})
 	require.Equal(t, []time.Duration{50 * time.Millisecond, 5 * time.Second, 4 * time.Minute}, []time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterGiveUp})
 	require.Equal(t, []time.Duration{5 * time.Second, 4 * time.Minute}, []time.Duration{fast.Probation.First, fast.Probation.Max})
+	require.Equal(t, time.Minute, fast.RetryAfterCap)
 	require.Equal(t, 2*time.Second, fast.Cell(policy.KindWebhook, status(408)).MinDelay)
 	require.Equal(t, []time.Duration{p.AckTimeout, p.LateAnswerWindow}, []time.Duration{fast.AckTimeout, fast.LateAnswerWindow}, "the network is no faster")
 
@@ -96,7 +97,7 @@ func courseOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
 			return course
 		}
 		course = append(course, v.At.Sub(a.OwedSince))
-		if _, due := policy.Due(rules.Policy, a.OwedSince, v.At, a.Limits, true); !due {
+		if _, due := policy.Due(rules.Policy, policy.Turn{OwedSince: a.OwedSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
 			return course
 		}
 		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedMarks = a.Number+1, v.At, v.At, v.SkippedMarks

@@ -122,6 +122,7 @@ func limitColumns(p policy.Policy) [][2]string {
 func optionColumns(p policy.Policy) [][2]string {
 	return [][2]string{
 		{"honor_retry_after", strconv.FormatBool(p.HonorRetryAfter)},
+		{"retry_after_cap", interval(p.RetryAfterCap)},
 		{"retry_transport_errors", strconv.FormatBool(p.RetryTransportErrors)},
 		{"dead_letter_default", quote(p.DeadLetterDefault)},
 		{"dead_letter_delay", interval(p.DeadLetterDelay)},
@@ -225,7 +226,7 @@ func TestBuiltinsAreWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for _, p := range policy.Builtins() {
 		spans := slices.Concat(p.Steps, slices.Collect(maps.Values(p.Probation.ByOutcome)), []time.Duration{
-			p.AckTimeout, p.LateAnswerWindow, p.Tail, p.RetryWindow, p.JitterCap, p.DefaultTTL, p.MinTTL, p.MaxTTL,
+			p.AckTimeout, p.LateAnswerWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL, p.MinTTL, p.MaxTTL,
 			p.DeadLetterDelay, p.DeadLetterGiveUp, p.Probation.First, p.Probation.Max,
 		})
 		for _, c := range p.Cells {

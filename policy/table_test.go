@@ -173,7 +173,7 @@ func TestDeliveryOutcomeWords(t *testing.T) {
 	for met, word := range map[policy.Result]policy.Outcome{
 		status(200): "Delivered", status(204): "Delivered",
 		status(400): "BadRequest", status(401): "Unauthorized", status(403): "Forbidden",
-		status(404): "NotFound", status(410): "NotFound", status(408): "TimedOut",
+		status(404): "NotFound", status(410): "GenericError", status(408): "TimedOut",
 		status(413): "PayloadTooLarge", status(429): "Busy", status(503): "Busy",
 		status(302): "GenericError", status(414): "GenericError", status(418): "GenericError",
 		status(500): "GenericError", status(504): "GenericError", status(999): "GenericError",

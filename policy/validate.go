@@ -150,6 +150,7 @@ func (p *Policy) limitChecks() []check {
 
 func (p *Policy) optionChecks() []check {
 	return []check{
+		{within(p.RetryAfterCap, time.Second, maxStep), "retryAfterCapInSeconds", "must be between 1 and 604800 (7 days)"},
 		{p.DeadLetterDefault == DeadLetterNone || p.DeadLetterDefault == DeadLetterRows, "deadLetterDefault", "must be none or rows"},
 		{within(p.DeadLetterDelay, 0, day), "deadLetterDelayInSeconds", "must be between 0 and 86400 (24 h)"},
 		{within(p.DeadLetterGiveUp, 0, 2*day), "deadLetterGiveUpInSeconds", "must be between 0 and 172800 (48 h)"},

@@ -31,9 +31,12 @@ type Why struct {
 	Step       time.Duration // retry: the wait, or the mark after the first attempt
 	Floor      time.Duration // retry: no sooner than this after the failure
 	Jitter     time.Duration // retry: added
-	RetryAfter time.Duration // retry: what the endpoint asked for, where that decided
-	Skipped    int           // retry: marks that had gone by
-	Limit      time.Duration // expired: the time to live; retry: set where it ends the wait sooner than the schedule
+	RetryAfter time.Duration // retry: what the endpoint requested, where that is later than the schedule
+	// RetryAfterCap and LastAttempt say what shortened that wait: the policy's cap, or the room that a last attempt needs.
+	RetryAfterCap time.Duration
+	LastAttempt   bool
+	Skipped       int           // retry: marks that had gone by
+	Limit         time.Duration // expired: the time to live; retry: set where it ends the wait sooner than the schedule
 }
 
 // String returns the explanation in one readable line: "503: no sooner than 30 s; step 2 is 30 s after the failure".
@@ -42,6 +45,9 @@ func (w Why) String() string {
 	case RuleSuccess:
 		return w.met() + ": success"
 	case RuleMaxAttempts:
+		if w.Met == (Result{}) {
+			return fmt.Sprintf("no further attempt: maxDeliveryAttempts is %d", w.Number)
+		}
 		return fmt.Sprintf("%s: attempt %d of %d failed", w.met(), w.Number, w.Number)
 	case RuleNever:
 		return w.met() + ": never retried"
@@ -85,12 +91,23 @@ func (w Why) retry() []string {
 		parts = append(parts, "jitter "+span(w.Jitter))
 	}
 	if w.RetryAfter > 0 {
-		parts = append(parts, "Retry-After asks for "+span(w.RetryAfter))
+		parts = append(parts, w.retryAfter())
 	}
 	if w.Limit > 0 {
 		parts = append(parts, "but the delivery ends "+span(w.Limit)+" after it was owed")
 	}
 	return parts
+}
+
+func (w Why) retryAfter() string {
+	text := "Retry-After asks for " + span(w.RetryAfter)
+	if w.RetryAfterCap > 0 {
+		text += ", capped at " + span(w.RetryAfterCap)
+	}
+	if w.LastAttempt {
+		text += ", shortened for a last attempt before the delivery ends"
+	}
+	return text
 }
 
 // span prints a duration as people write it: "30 s", "5 min", "1 h 30 min", "1.25 s". Parts below a millisecond are cut.

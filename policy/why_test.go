@@ -41,8 +41,18 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 			"500: step 1 is 10 s after the failure; jitter 1 s",
 		},
 		{
-			"Retry-After", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 90*time.Minute },
-			"500: step 1 is 10 s after the failure; Retry-After asks for 1 h 30 min",
+			"Retry-After", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 50*time.Minute },
+			"500: step 1 is 10 s after the failure; Retry-After asks for 50 min",
+		},
+		{
+			"Retry-After past the cap", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 24*time.Hour },
+			"500: step 1 is 10 s after the failure; Retry-After asks for 24 h, capped at 1 h",
+		},
+		{
+			"Retry-After past the time to live", "ga-2018", status(500), func(a *policy.Attempt) {
+				a.HonorRetryAfter, a.RetryAfter, a.Limits.TTL = true, 24*time.Hour, 20*time.Minute
+			},
+			"500: step 1 is 10 s after the failure; Retry-After asks for 24 h, capped at 1 h, shortened for a last attempt before the delivery ends",
 		},
 		{
 			"Retry-After that does not decide", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },
@@ -79,8 +89,16 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 
 func TestWhyOfATurnThatCameTooLate(t *testing.T) {
 	t.Parallel()
-	v, due := policy.Due(builtin(t, "ga-2021"), published, after(48*time.Hour), policy.Limits{TTL: 24 * time.Hour}, true)
+	v, due := policy.Due(builtin(t, "ga-2021"), policy.Turn{
+		OwedSince: published, Now: after(48 * time.Hour), Limits: policy.Limits{TTL: 24 * time.Hour}, DeadLetter: true,
+	})
 	require.False(t, due)
 	require.Equal(t, "the time to live of 24 h is over", v.Why.String())
+	v, due = policy.Due(builtin(t, "ga-2021"), policy.Turn{
+		Attempts: 3, OwedSince: published, Now: published, Limits: policy.Limits{MaxAttempts: 2, TTL: 24 * time.Hour},
+	})
+	require.False(t, due)
+	require.Equal(t, policy.ReasonMaxDeliveryAttemptsExceeded, v.Reason)
+	require.Equal(t, "no further attempt: maxDeliveryAttempts is 2", v.Why.String())
 	require.Empty(t, policy.Why{}.String())
 }

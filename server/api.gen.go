@@ -903,7 +903,7 @@ type BatchPage struct {
 	Value []Batch `json:"value"`
 }
 
-// Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
+// Behavior safe: Retry-After is honoured, an attempt without a response is retried, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
 // documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
 // what Event Grid's pages do.
 type Behavior string
@@ -1921,7 +1921,10 @@ type Policy struct {
 	// Probation When deliveries are held back because an endpoint keeps failing.
 	Probation Probation `json:"probation"`
 
-	// RetryTransportErrors true: an attempt without an answer is retried even where the status table says never.
+	// RetryAfterCapInSeconds Longest wait that Retry-After can cause.
+	RetryAfterCapInSeconds float64 `json:"retryAfterCapInSeconds"`
+
+	// RetryTransportErrors Under behavior documented: is an attempt without a response retried even if the status table says never?
 	RetryTransportErrors bool `json:"retryTransportErrors"`
 
 	// RetryWindowInSeconds No attempt is made later than this after publishing; null means no such bound.
@@ -2015,7 +2018,10 @@ type PolicySettings struct {
 	// Probation Left out: as in ga-2021.
 	Probation *ProbationSettings `json:"probation,omitempty"`
 
-	// RetryTransportErrors true: an attempt without an answer is retried even where the status table says never. Left out: true.
+	// RetryAfterCapInSeconds Longest wait that Retry-After can cause. Left out: 3600.
+	RetryAfterCapInSeconds *float64 `json:"retryAfterCapInSeconds,omitempty"`
+
+	// RetryTransportErrors Under behavior documented: is an attempt without a response retried even if the status table says never? Left out: true.
 	RetryTransportErrors *bool `json:"retryTransportErrors,omitempty"`
 
 	// RetryWindowInSeconds No attempt is made later than this after publishing. Left out, null or 0: no such bound.
@@ -2307,7 +2313,7 @@ type StatusCellSettings struct {
 
 // Subscription An event subscription with its effective settings.
 type Subscription struct {
-	// Behavior safe: Retry-After is honoured, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
+	// Behavior safe: Retry-After is honoured, an attempt without a response is retried, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
 	// documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
 	// what Event Grid's pages do.
 	Behavior Behavior `json:"behavior"`
@@ -2486,7 +2492,7 @@ type SubscriptionSettings struct {
 	// RetryPolicy How often and how long an event is tried. What is left out or null is the policy's default.
 	RetryPolicy *RetryPolicySettings `json:"retryPolicy,omitempty"`
 
-	// RetryTransportErrors Whether another attempt is made where there was no answer, even where the policy's table says never. Null or left out: what the policy says.
+	// RetryTransportErrors Whether another attempt is made where there was no answer, even where the policy's table says never. Null or left out: what behavior says.
 	RetryTransportErrors *bool `json:"retryTransportErrors,omitempty"`
 
 	// Signing Null or left out: deliveries are not signed, and the secrets they were signed with until then are deleted.

@@ -75,7 +75,7 @@ func DescribePolicy(p *policy.Policy, version int64) Policy {
 		JitterFraction: p.JitterFraction, JitterCapInSeconds: seconds(p.JitterCap), Expiry: PolicyExpiry(p.Expiry),
 		MaxDeliveryAttempts:      Range{Default: limitOf(p.DefaultMaxAttempts), Least: p.MinMaxAttempts, Most: p.MaxMaxAttempts},
 		EventTimeToLiveInMinutes: Range{Default: limitOf(minutes(p.DefaultTTL)), Least: minutes(p.MinTTL), Most: minutes(p.MaxTTL)},
-		HonorRetryAfter:          p.HonorRetryAfter, RetryTransportErrors: p.RetryTransportErrors,
+		HonorRetryAfter:          p.HonorRetryAfter, RetryAfterCapInSeconds: seconds(p.RetryAfterCap), RetryTransportErrors: p.RetryTransportErrors,
 		DeadLetterDefault:        PolicyDeadLetterDefault(p.DeadLetterDefault),
 		DeadLetterDelayInSeconds: seconds(p.DeadLetterDelay), DeadLetterGiveUpInSeconds: seconds(p.DeadLetterGiveUp),
 		Batching: p.Batching, Probation: describeProbation(p.Probation), StatusTable: describeCells(p.Cells),

@@ -128,9 +128,10 @@ func readPolicy(name string, b *PolicySettings) (*policy.Policy, error) {
 		RetryWindow:    spanOr(b.RetryWindowInSeconds, 0),
 		JitterFraction: optional(b.JitterFraction, base.JitterFraction), JitterCap: spanOr(b.JitterCapInSeconds, base.JitterCap),
 		Expiry:          policy.Expiry(optional(b.Expiry, PolicyExpiryAtTtl)),
-		HonorRetryAfter: optional(b.HonorRetryAfter, base.HonorRetryAfter), RetryTransportErrors: optional(b.RetryTransportErrors, base.RetryTransportErrors),
-		DeadLetterDefault: string(optional(b.DeadLetterDefault, PolicyDeadLetterDefaultRows)),
-		DeadLetterDelay:   spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay), DeadLetterGiveUp: spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
+		HonorRetryAfter: optional(b.HonorRetryAfter, base.HonorRetryAfter), RetryAfterCap: spanOr(b.RetryAfterCapInSeconds, base.RetryAfterCap),
+		RetryTransportErrors: optional(b.RetryTransportErrors, base.RetryTransportErrors),
+		DeadLetterDefault:    string(optional(b.DeadLetterDefault, PolicyDeadLetterDefaultRows)),
+		DeadLetterDelay:      spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay), DeadLetterGiveUp: spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
 		Batching: optional(b.Batching, base.Batching), Probation: readProbation(b.Probation, base.Probation), Cells: base.Cells,
 	}
 	if b.StepsInSeconds != nil {

@@ -91,6 +91,7 @@ func TestPolicyDefaults(t *testing.T) {
 		"many attempts":             {`{"maxDeliveryAttempts":{"default":1000}}`, map[string]any{"maxDeliveryAttempts": number(1, 1000, 1000.0)}},
 		"a long life":               {`{"eventTimeToLiveInMinutes":{"default":43200}}`, map[string]any{"eventTimeToLiveInMinutes": number(1, 43200, 43200.0)}},
 		"a range of lives":          {`{"eventTimeToLiveInMinutes":{"most":2000}}`, map[string]any{"eventTimeToLiveInMinutes": number(1, 2000, 1440.0)}},
+		"a cap for Retry-After":     {`{"retryAfterCapInSeconds":90.5}`, map[string]any{"retryAfterCapInSeconds": 90.5}},
 		"no window":                 {`{"retryWindowInSeconds":0}`, nil},
 		"a rest of its own":         {`{"probation":{"trigger":3}}`, map[string]any{"probation": rest("endpoint", 3, 300, 14400, map[string]any{})}},
 		"no rest":                   {`{"probation":{"scope":"none"}}`, map[string]any{"probation": rest("none", 0, 0, 0, map[string]any{})}},
@@ -155,7 +156,9 @@ func TestPolicyRefusals(t *testing.T) {
 		"what moves the cursor": {
 			`{"source":"\u001b[2J"}`, []string{"source"}, "500 bytes or less",
 		},
-		"all at once": {`{"expiry":"x","deadLetterDefault":"blob","deadLetterDelayInSeconds":-1,"deadLetterGiveUpInSeconds":1e9}`, []string{"expiry", "deadLetterDefault", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds"}, "at_ttl"},
+		"no cap for Retry-After": {`{"retryAfterCapInSeconds":0}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)"},
+		"a cap of 8 days":        {`{"retryAfterCapInSeconds":691200}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)"},
+		"all at once":            {`{"expiry":"x","deadLetterDefault":"blob","deadLetterDelayInSeconds":-1,"deadLetterGiveUpInSeconds":1e9}`, []string{"expiry", "deadLetterDefault", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds"}, "at_ttl"},
 	} {
 		refusal := b.manage(http.MethodPut, "/v1/policies/mine", row.body).refused(400, "InvalidRequest")
 		require.Equal(t, row.targets, targets(refusal), name)

@@ -43,8 +43,8 @@ func TestBehavior(t *testing.T) {
 		{"ga-2018", "safe true hold true Rows", "documented false hold true None"},
 		{"ga-2019", "safe true hold true Rows", "documented false hold true None"},
 		{"ga-2021", "safe true hold true Rows", "documented false hold true None"},
-		{"namespace-2023", "safe true hold false Rows", "documented false documented false None"},
-		{"literal", "safe true hold false Rows", "documented true documented false Rows"},
+		{"namespace-2023", "safe true hold true Rows", "documented false documented false None"},
+		{"literal", "safe true hold true Rows", "documented true documented false Rows"},
 	} {
 		under := `,"retryPolicy":{"policy":"` + row.policy + `"}`
 		require.Equal(t, row.safe, put(under), row.policy)

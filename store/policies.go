@@ -37,7 +37,8 @@ SELECT p.name, p.version, p.built_in, p.source, postrider_internal.seconds(ack_t
        (SELECT array_agg(postrider_internal.seconds(i) ORDER BY o) FROM unnest(steps) WITH ORDINALITY AS u(i, o)) AS steps,
        postrider_internal.seconds(tail) AS tail, coalesce(postrider_internal.seconds(retry_window), 0) AS retry_window, jitter_fraction, postrider_internal.seconds(jitter_cap) AS jitter_cap, expiry,
        postrider_internal.seconds(default_ttl) AS default_ttl, postrider_internal.seconds(min_ttl) AS min_ttl, postrider_internal.seconds(max_ttl) AS max_ttl, coalesce(default_max_attempts, 0) AS default_max_attempts,
-       min_max_attempts, max_max_attempts, honor_retry_after, retry_transport_errors, dead_letter_default,
+       min_max_attempts, max_max_attempts, honor_retry_after, postrider_internal.seconds(retry_after_cap) AS retry_after_cap,
+       retry_transport_errors, dead_letter_default,
        postrider_internal.seconds(dead_letter_delay) AS dead_letter_delay, postrider_internal.seconds(dead_letter_give_up) AS dead_letter_give_up, batching,
        probation_scope, probation_trigger, postrider_internal.seconds(probation_first) AS probation_first, postrider_internal.seconds(probation_max) AS probation_max, probation_action,
        coalesce((SELECT jsonb_agg(jsonb_build_object('EndpointKind', c.endpoint_kind, 'Condition', c.condition, 'Action', c.action,
@@ -59,7 +60,7 @@ type policyRow struct {
 	MinTTL                                                   float64 `db:"min_ttl"`
 	MaxTTL                                                   float64 `db:"max_ttl"`
 	DefaultMaxAttempts, MinMaxAttempts, MaxMaxAttempts       int
-	DeadLetterDelay, DeadLetterGiveUp                        float64
+	RetryAfterCap, DeadLetterDelay, DeadLetterGiveUp         float64
 	ProbationScope, ProbationAction                          string
 	ProbationTrigger                                         int
 	ProbationFirst, ProbationMax                             float64
@@ -93,7 +94,8 @@ func (r *policyRow) policy() (policy.Policy, error) {
 		JitterFraction: r.JitterFraction, JitterCap: seconds(r.JitterCap),
 		DefaultTTL: seconds(r.DefaultTTL), MinTTL: seconds(r.MinTTL), MaxTTL: seconds(r.MaxTTL),
 		DefaultMaxAttempts: r.DefaultMaxAttempts, MinMaxAttempts: r.MinMaxAttempts, MaxMaxAttempts: r.MaxMaxAttempts,
-		HonorRetryAfter: r.HonorRetryAfter, RetryTransportErrors: r.RetryTransportErrors, Batching: r.Batching,
+		HonorRetryAfter: r.HonorRetryAfter, RetryAfterCap: seconds(r.RetryAfterCap),
+		RetryTransportErrors: r.RetryTransportErrors, Batching: r.Batching,
 		DeadLetterDefault: r.DeadLetterDefault, DeadLetterDelay: seconds(r.DeadLetterDelay), DeadLetterGiveUp: seconds(r.DeadLetterGiveUp),
 		Probation: policy.Probation{
 			Scope: policy.ProbationScope(r.ProbationScope), Trigger: r.ProbationTrigger, First: seconds(r.ProbationFirst),

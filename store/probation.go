@@ -12,7 +12,6 @@ import (
 
 	"postrider/policy"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,8 +24,8 @@ type Rest struct {
 	EndpointBaseURL string
 	// Failing: something has failed since the last success. Held: deliveries wait. Probe: this one may go all the same.
 	Failing, Held, Probe bool
-	// Cause is the outcome that the hold is for.
-	Cause policy.Outcome
+	// Met is what started the hold: the result of the last failure that counted.
+	Met policy.Result
 
 	key string
 }
@@ -64,14 +63,15 @@ func (c *Catalogue) restOf(subscription int64) Rest {
 
 // restRow is what an attempt needs to know of a probation.
 type restRow struct {
-	held  bool
-	probe int64
-	cause policy.Outcome
+	held      bool
+	probe     int64
+	condition string
 }
 
 // queueRests looks for the probations of a group of deliveries. There are hardly ever any.
 func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]restRow) {
-	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(cause, '') FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
+	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
+		FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
 	keys := map[string][]byte{}
 	for _, req := range group {
 		if req.rest.key != "" {
@@ -83,13 +83,15 @@ func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]restRow
 	}
 	var key []byte
 	var row restRow
-	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(each([]any{&key, &row.held, &row.probe, &row.cause}, func() { found[string(key)] = row }))
+	columns := []any{&key, &row.held, &row.probe, &row.condition}
+	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(each(columns, func() { found[string(key)] = row }))
 }
 
 // rests takes over how the delivery's probation stands. A pause goes before it, and so does a missing validation.
 func (w *Work) rests(rest Rest, found map[string]restRow, jobID int64) {
 	row, failing := found[rest.key]
-	rest.Failing, rest.Held, rest.Probe, rest.Cause = failing, row.held, row.held && row.probe == jobID, row.cause
+	rest.Failing, rest.Held, rest.Probe = failing, row.held, row.held && row.probe == jobID
+	rest.Met = policy.ParseResult(row.condition)
 	w.Rest = rest
 	if w.Hold == "" && rest.Held && !rest.Probe {
 		w.Hold = HoldProbation
@@ -150,9 +152,10 @@ func (f *failing) retain(c *Catalogue) {
 type evidence struct {
 	Rest
 	outcome  policy.Outcome
+	met      policy.Result
 	jobID    int64
-	events   []uuid.UUID // that failed
-	first    bool        // it was their first attempt
+	event    [16]byte // that the request stands for
+	first    bool     // it was its first attempt
 	finished time.Time
 	told     bool // somebody is told if a probation begins with it
 }
@@ -165,7 +168,8 @@ func (s *Store) evidenceOf(r *Result) *evidence {
 		return nil
 	}
 	return &evidence{
-		Rest: r.Rest, outcome: r.Outcome, jobID: r.JobID, events: r.FailedEvents, first: r.Number == 1,
+		Rest: r.Rest, outcome: r.Outcome, met: policy.Result{Status: r.Status, Err: r.Err}, jobID: r.JobID,
+		event: r.FirstEvent, first: r.Number == 1,
 		finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().tellsOf(r.SubscriptionID),
 	}
 }
@@ -200,38 +204,38 @@ func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
 func (s *standing) weigh(e *evidence, now time.Time) {
 	if s.probe == e.jobID {
 		s.probe, s.changed = 0, true
-		s.rest, _ = e.Policy.AfterProbe(s.rest, e.outcome, now)
+		s.rest, _ = e.Policy.AfterProbe(s.rest, e.outcome, e.met, now)
 		return
 	}
 	if e.outcome == policy.OutcomeDelivered {
 		s.rest, _ = e.Policy.AfterSuccess(s.rest, now)
 		return
 	}
-	for _, event := range e.events {
-		s.count(e, event, now)
-	}
+	s.count(e, now)
 }
 
-func (s *standing) count(e *evidence, event [16]byte, now time.Time) {
+func (s *standing) count(e *evidence, now time.Time) {
 	if s.rest.Held() {
 		return
 	}
 	var counted bool
-	s.rest, counted = e.Policy.AfterFailure(s.rest, e.outcome, e.first && !slices.Contains(s.counted, event), now)
+	s.rest, counted = e.Policy.AfterFailure(s.rest, e.outcome, e.met, e.first && !slices.Contains(s.counted, e.event), now)
 	switch {
 	case s.rest.Held():
 		s.counted = nil // until a success, nothing is counted any more
 	case counted:
-		s.counted = append(s.counted, event)
+		s.counted = append(s.counted, e.event)
 	}
 }
 
 const (
 	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
 		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key ON CONFLICT (rest_key) DO NOTHING`
-	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), step, failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
+	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), coalesce(condition, 'other'), step,
+			failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
-	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, step = $5, failures_in_a_row = $6, probe_job_id = $7, told = $8, failed_events = $9, updated_at = now()
+	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, condition = $5, step = $6,
+			failures_in_a_row = $7, probe_job_id = $8, told = $9, failed_events = $10, updated_at = now()
 		WHERE rest_key = $1`
 	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
 )
@@ -308,10 +312,16 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 	batch.Queue(lockRests, all).Query(func(rows pgx.Rows) error {
 		var key []byte
 		var since, until pgtype.Timestamptz
+		var condition string
 		s := standing{}
-		_, err := pgx.ForEachRow(rows, []any{&key, &s.baseURL, &since, &until, &s.rest.Cause, &s.rest.Step, &s.rest.FailuresInARow, &s.counted, &s.probe, &s.told, now}, func() error {
+		columns := []any{
+			&key, &s.baseURL, &since, &until, &s.rest.Cause, &condition, &s.rest.Step, &s.rest.FailuresInARow, &s.counted,
+			&s.probe, &s.told, now,
+		}
+		_, err := pgx.ForEachRow(rows, columns, func() error {
 			read := s
 			read.key, read.rest.Since, read.rest.Until = string(key), since.Time, until.Time
+			read.rest.Met = policy.ParseResult(condition)
 			read.before = read.rest
 			standings[read.key] = &read
 			return nil
@@ -327,7 +337,8 @@ func (s *Store) writeStandings(ctx context.Context, tx pgx.Tx, standings map[str
 		case r == (policy.Rest{}):
 			batch.Queue(dropRest, []byte(st.key))
 		case st.changed || r != st.before:
-			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)), r.Step, r.FailuresInARow, nullInt(st.probe), st.told, st.counted)
+			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)),
+				r.Met.String(), r.Step, r.FailuresInARow, nullInt(st.probe), st.told, st.counted)
 		}
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

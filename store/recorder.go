@@ -40,7 +40,8 @@ type Result struct {
 	Duration  time.Duration
 	Timings   Timings
 
-	Status          int // 0 = no answer
+	Status          int              // 0 = no answer
+	Err             policy.ErrorKind // why there is none
 	Outcome         policy.Outcome
 	Error           string
 	RequestHeaders  []byte // without secrets; nil = not kept
@@ -50,8 +51,9 @@ type Result struct {
 	Verdict policy.Verdict
 	// Rest is the Work's.
 	Rest Rest
-	// FailedEvents are the system ids of what the request carried, if it failed and the policy rests something after failures.
-	FailedEvents []uuid.UUID
+	// FirstEvent is the system id of the event that the request carried, of the first one in a batch. A failed request counts
+	// as a failure of this event alone, see policy.AfterFailure.
+	FirstEvent uuid.UUID
 }
 
 // Timings are the durations of a request's phases; zero where there was none, as on a reused connection. FirstByte is from the

@@ -7,7 +7,6 @@ import (
 	"postrider/policy"
 	"postrider/store"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +39,7 @@ func TestTimeScale(t *testing.T) {
 		work, err := fast.Load(t.Context(), d[i], sub.ID, j[i].JobID)
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Minute)})
-		r.Rest, r.FailedEvents = work.Rest, []uuid.UUID{work.SystemID}
+		r.Rest, r.FirstEvent = work.Rest, work.SystemID
 		work.Release()
 		require.NoError(t, fast.Record(t.Context(), r))
 	}

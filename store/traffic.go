@@ -47,8 +47,8 @@ type HoldState struct {
 
 // RestState is a probation that holds deliveries.
 type RestState struct {
-	Key   []byte
-	Cause policy.Outcome
+	Key []byte
+	Met policy.Result // what started the hold
 	// ProbeDue: its time has come and no probe is under way.
 	ProbeDue bool
 }
@@ -276,7 +276,7 @@ SELECT subscription_id, count(*) FROM postrider_internal.deliveries WHERE open G
 	holdsStatement = `SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
 
 	restsStatement = `
-SELECT rest_key, coalesce(cause, '') AS cause,
+SELECT rest_key, coalesce(condition, 'other') AS condition,
        until <= now() AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = probe_job_id AND j.finalized_at IS NULL) AS probe_due
   FROM postrider_internal.probations WHERE since IS NOT NULL`
 
@@ -312,7 +312,9 @@ func (t *traffic) sample(ctx context.Context) error {
 		fresh.QueuedInAll += n
 	}))
 	batch.Queue(holdsStatement).Query(each([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
-	batch.Queue(restsStatement).Query(each([]any{&rest.Key, &rest.Cause, &rest.ProbeDue}, func() {
+	var condition string
+	batch.Queue(restsStatement).Query(each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
+		rest.Met = policy.ParseResult(condition)
 		fresh.Rests[string(rest.Key)] = rest
 		rest.Key = nil
 	}))

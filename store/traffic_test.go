@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"postrider/policy"
 	"postrider/store"
 
 	"github.com/stretchr/testify/require"
@@ -178,7 +179,7 @@ func TestTrafficSample(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 7)
 	other, _ := newStore(t, b.url, "node-2")
-	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step) SELECT endpoint_hash, '', now(), $1, 'Busy', 1 FROM postrider_internal.event_subscriptions", time.Now().Add(-time.Hour))
+	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, condition, step) SELECT endpoint_hash, '', now(), $1, 'Busy', '503', 1 FROM postrider_internal.event_subscriptions", time.Now().Add(-time.Hour))
 	traffic, err := other.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[int64]int{sub.ID: 7}, traffic.Queued)
@@ -186,7 +187,7 @@ func TestTrafficSample(t *testing.T) {
 	require.Len(t, traffic.Rests, 1)
 	rest := other.Catalogue().RestOf(traffic, sub)
 	require.True(t, rest.ProbeDue)
-	require.EqualValues(t, "Busy", rest.Cause)
+	require.Equal(t, policy.Result{Status: 503}, rest.Met)
 	require.Empty(t, other.Catalogue().ProbesDue(traffic), "nothing waits")
 	b.publish(t, "orders", "held", 2)
 	traffic, err = other.SampleTraffic(t.Context())

@@ -127,6 +127,7 @@ var scheduleProperties = []property{
 	}},
 	{"No attempt later than", func(p *policy.Policy) string { return spanOr(p.RetryWindow, "no such limit") }},
 	{"Retry-After, documented", func(p *policy.Policy) string { return yes(p.HonorRetryAfter) }},
+	{"Retry-After, at most", func(p *policy.Policy) string { return span(p.RetryAfterCap) }},
 	{"Late success counts for", func(p *policy.Policy) string { return spanOr(p.LateAnswerWindow, "not at all") }},
 	{"Batches", func(p *policy.Policy) string { return yes(p.Batching) }},
 }
@@ -152,7 +153,9 @@ var endProperties = []property{
 	}},
 	{"Outside location after", func(p *policy.Policy) string { return span(p.DeadLetterDelay) }},
 	{"Outside location tried for", func(p *policy.Policy) string { return span(p.DeadLetterGiveUp) }},
-	{"Transport errors are retried", func(p *policy.Policy) string { return yes(p.RetryTransportErrors) }},
+	{"Transport errors, documented", func(p *policy.Policy) string {
+		return map[bool]string{true: "retried", false: "as the table says"}[p.RetryTransportErrors]
+	}},
 }
 
 var probationProperties = []property{

@@ -19,7 +19,8 @@ var (
 	policyChecks  = []string{"honorRetryAfter", "retryTransportErrors", "batching"}
 	policyJSON    = []string{"statusTable", "probation.byOutcome"}
 	policyNumbers = []string{
-		"ackTimeoutInSeconds", "lateAnswerWindowInSeconds", "tailInSeconds", "retryWindowInSeconds", "jitterFraction", "jitterCapInSeconds", "maxDeliveryAttempts.default", "maxDeliveryAttempts.least",
+		"ackTimeoutInSeconds", "lateAnswerWindowInSeconds", "tailInSeconds", "retryWindowInSeconds", "retryAfterCapInSeconds",
+		"jitterFraction", "jitterCapInSeconds", "maxDeliveryAttempts.default", "maxDeliveryAttempts.least",
 		"maxDeliveryAttempts.most", "eventTimeToLiveInMinutes.default", "eventTimeToLiveInMinutes.least", "eventTimeToLiveInMinutes.most", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds",
 		"probation.trigger", "probation.firstInSeconds", "probation.maxInSeconds",
 	}
@@ -133,7 +134,9 @@ func policySections(f *form, fresh bool) []formSection {
 		{ID: "ends", Title: "What is given up, and answers", Fields: f.fields(
 			formField{Name: "deadLetterDefault", Label: "Under documented, what is given up", Kind: kindSelect, Options: options("rows", "becomes a dead letter", "none", "is dropped")},
 			seconds("deadLetterDelayInSeconds", "Dead letters are written outside after", ""), seconds("deadLetterGiveUpInSeconds", "A location that is away is tried for", ""),
-			formField{Name: "honorRetryAfter", Label: "Under documented, Retry-After is honoured", Kind: kindCheck}, formField{Name: "retryTransportErrors", Label: "No answer at all is always tried again", Kind: kindCheck},
+			formField{Name: "honorRetryAfter", Label: "Under documented, Retry-After is honoured", Kind: kindCheck},
+			seconds("retryAfterCapInSeconds", "Longest Retry-After", "1 to 604800."),
+			formField{Name: "retryTransportErrors", Label: "Under documented, retry without a response", Kind: kindCheck},
 			formField{Name: "statusTable", Label: "Status table", Kind: kindJSON, Rows: 12, Wide: true, Hint: "JSON: for each kind of endpoint a row for every status or error that has a rule of its own, and one of condition “other”."},
 		)},
 		{ID: "probation", Title: "Probation", Fields: f.fields(

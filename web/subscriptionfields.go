@@ -225,7 +225,10 @@ func (s *subscriptionFields) advanced() []formField {
 		formField{Name: "behavior", Label: "Behaviour", Kind: kindSelect, Default: "safe", Wide: true, Options: options("safe", "safe: nothing is lost by a rule nobody chose", "documented", "documented: as the policy’s page says, literally")},
 		formField{Name: "honorRetryAfter", Label: "An endpoint’s Retry-After", Kind: kindSelect, Options: inherits("puts the next attempt off", "is not looked at")},
 		formField{Name: "probationAction", Label: "During a probation", Kind: kindSelect, Options: options("", "what the behaviour says", "hold", "hold: events wait", "documented", "documented: may be given up")},
-		formField{Name: "retryTransportErrors", Label: "Where there was no answer", Kind: kindSelect, Options: options("", "what the policy says", "true", "another attempt is made", "false", "what the status table says")},
+		formField{
+			Name: "retryTransportErrors", Label: "Where there was no answer", Kind: kindSelect,
+			Options: inherits("another attempt is made", "what the status table says"),
+		},
 		formField{Name: "labels", Label: "Labels", Kind: kindLines, Hint: "One a line."},
 		formField{Name: "expirationTimeUtc", Label: "Expires (UTC)", Kind: kindTime, Hint: "From then on it gets no more events, and is deleted. Empty: never."},
 	)

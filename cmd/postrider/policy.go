@@ -176,8 +176,8 @@ func optionLines(p *policy.Policy) [][2]string {
 	}
 	return [][2]string{
 		{"late answers", late},
-		{"no answer", either(p.RetryTransportErrors, "retried, also where the table says never", "as the table says")},
-		{"Retry-After", either(p.HonorRetryAfter, "puts off the next attempt", "not honored")},
+		{"no answer", either(p.RetryTransportErrors, "retried, also where the table says never", "documented: as the table says; safe: retried")},
+		{"Retry-After", either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " + span(p.RetryAfterCap)},
 		{"dead letters", deadLetterWords(p)},
 		{"batching", either(p.Batching, "if the event subscription asks for it", "never: one event per call")},
 	}
@@ -239,16 +239,18 @@ type policyExplainCmd struct {
 	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
 	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
 	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
+	RetryAfter   time.Duration  `help:"Retry-After of every response: 10m. Shows the policy's cap." placeholder:"DURATION"`
 	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
 	DeadLetter   string         `help:"rows or none: the event subscription's deadLetterDestination; what the behavior says where it states none." enum:",rows,none" default:"" placeholder:"rows|none"`
 }
 
 // Help is shown by policy explain --help.
 func (policyExplainCmd) Help() string {
-	return `Times are seconds from publishing. Jitter, Retry-After and rests of a failing endpoint are left out.
+	return `Times are seconds from publishing. Jitter and probation of a failing endpoint are left out.
 
 Examples:
   postrider policy explain ga-2021 --status 503
+  postrider policy explain ga-2021 --status 503 --retry-after 24h
   postrider policy explain namespace-2023 --ttl 20m -o json
   postrider policy explain ga-2018 --status 400 --dead-letter none
   postrider policy explain ga-2019 --status 400 --behavior documented`
@@ -272,7 +274,7 @@ func (c *policyExplainCmd) Run(ctx context.Context) error {
 }
 
 func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
-	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts}
+	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts, RetryAfter: c.RetryAfter}
 	if c.Status != nil {
 		if *c.Status == 0 { // package policy would take it for none
 			return o, usagef("--status 0: must be between 200 and 599")

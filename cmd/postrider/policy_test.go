@@ -225,7 +225,7 @@ time to live  2h (may be set to 1m-24h), expires at_ttl
 ack timeout   1m
 late answers  not taken
 no answer     retried, also where the table says never
-Retry-After   not honored
+Retry-After   documented: not honored; safe: honored up to 1h
 dead letters  none, unless set otherwise
 batching      never: one event per call
 probation     none
@@ -241,7 +241,7 @@ time to live  24h (may be set to 1m-24h), expires next_attempt
 ack timeout   30s
 late answers  a success up to 3m after the send cancels the queued retry
 no answer     retried, also where the table says never
-Retry-After   not honored
+Retry-After   documented: not honored; safe: honored up to 1h
 dead letters  none, unless set otherwise; exported 5m after the last attempt; export given up after 4h
 batching      if the event subscription asks for it
 probation     endpoint, after 10 of its events failed in a row (hold): 5m, doubled up to 4h
@@ -256,8 +256,8 @@ attempts      10 (may be set to 1-10)
 time to live  168h (may be set to 1m-168h), expires next_attempt
 ack timeout   30s
 late answers  not taken
-no answer     as the table says
-Retry-After   not honored
+no answer     documented: as the table says; safe: retried
+Retry-After   documented: not honored; safe: honored up to 1h
 dead letters  none, unless set otherwise; exported 5m after the last attempt; export given up after 4h
 batching      if the event subscription asks for it
 probation     event_subscription, after one failure (documented), by outcome:
