@@ -109,8 +109,12 @@ func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
 func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "policy", refusing, under("namespace-2023"))
-	b.subscribe(t, "retried", refusing, func(s *store.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "namespace-2023", new(true) })
+	b.subscribe(t, "safe", refusing, under("namespace-2023"))
+	b.subscribe(t, "literal", refusing, literally("namespace-2023"))
+	b.subscribe(t, "retried", refusing, func(s *store.SubscriptionSpec) {
+		literally("namespace-2023")(s)
+		s.RetryTransportErrors = new(true)
+	})
 	b.copyPolicy(t, policy.DefaultName, "strict", `{}`)
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
 	require.NoError(t, b.store.Reload(t.Context()))
@@ -118,11 +122,14 @@ func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 	b.subscribe(t, "given-up", refusing, func(s *store.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "strict", new(false) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
-	b.attemptsMade(t, 4)
-	for name, state := range map[string]string{"policy": "dead_lettered", "retried": "pending", "strict": "pending", "given-up": "dead_lettered"} {
+	b.attemptsMade(t, 5)
+	for name, state := range map[string]string{
+		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "given-up": "dead_lettered",
+	} {
 		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND last_outcome = 'SocketError'", name, state)
 	}
 	b.requireGap(t, 10*time.Second, "retried")
+	b.requireGap(t, 10*time.Second, "safe")
 }
 
 // What holds is looked up once per version of the catalogue: a change decides about what is owed already, on a node that runs.

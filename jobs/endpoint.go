@@ -22,7 +22,7 @@ const (
 	maxExcerptBytes  = 4 << 10  // stored at most
 	maxResponseHead  = 64 << 10
 	// Node.js closes idle connections after 5 s by default. A request that meets the close is a socket error, which
-	// namespace-2023 never retries: idle connections are given up before that.
+	// namespace-2023 never retries under documented: idle connections are given up before that.
 	idleConnTimeout = 4 * time.Second
 
 	dialTimeout      = 30 * time.Second

@@ -142,7 +142,7 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	t.Parallel()
 	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
 	b := setup(t)
-	bad := newSwitchable(t, http.StatusBadRequest) // never retried: a dead letter at once
+	bad := newSwitchable(t, http.StatusNotFound) // never retried: a dead letter at once
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	for i := range 5 {
 		b.subscribe(t, fmt.Sprint("all-", i), bad.URL, func(s *store.SubscriptionSpec) {

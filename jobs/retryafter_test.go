@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/policy"
 	"postrider/store"
 )
 
@@ -31,6 +32,7 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 		want  time.Duration
 	}{
 		"seconds":           {"120", 2 * time.Minute},
+		"a-day":             {"86400", time.Hour}, // the cap
 		"less-than-policy":  {"5", floor},
 		"zero":              {"0", floor},
 		"negative":          {"-120", floor},
@@ -54,25 +56,36 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 		b.requireGap(t, row.want, name)
 	}
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN $1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE '%Retry-After asks for%'"), "only where it decided")
+	const told = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
+	require.Equal(t, 3, b.count(t, told, "%Retry-After asks for%"), "only where it decided")
+	require.Equal(t, 1, b.count(t, told, "%Retry-After asks for 24 h, capped at 1 h"))
 }
 
-// However late an endpoint wants its next attempt, the delivery ends with its time to live.
+// However late an endpoint wants its next attempt, a last one is made before the time to live ends.
 func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.withoutProbation(t)
 	e := retryAfterEndpoint(t)
-	policies := []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}
-	for _, p := range policies {
-		b.subscribe(t, p, e.URL+"/?after=2000000000", func(s *store.SubscriptionSpec) {
-			s.RetryPolicy, s.EventTimeToLiveInMinutes = p, new(10)
+	for _, p := range policy.Builtins() {
+		b.subscribe(t, p.Name, e.URL+"/?after=2000000000", func(s *store.SubscriptionSpec) {
+			s.RetryPolicy, s.EventTimeToLiveInMinutes = p.Name, new(10)
 		})
 	}
+	n := len(policy.Builtins())
 	b.start(t, nil)
 	b.publishOne(t, "e")
-	b.attemptsMade(t, len(policies))
-	require.Equal(t, len(policies), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND next_attempt_at = owed_since + interval '10 minutes'"))
-	require.Equal(t, len(policies), b.travel(t))
-	b.become(t, len(policies), "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1 AND last_outcome = 'Busy'")
-	require.Len(t, e.requests(), len(policies))
+	b.attemptsMade(t, n)
+	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
+		WHERE d.state = 'pending' AND d.next_attempt_at = d.owed_since + interval '10 minutes' - make_interval(secs => p.ack_timeout_seconds)`))
+	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts
+		WHERE why LIKE '%, shortened for a last attempt before the delivery ends'`))
+	require.Equal(t, n, b.travel(t))
+	b.attemptsMade(t, n)
+	require.Eventually(t, func() bool {
+		b.travel(t)
+		return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
+	}, patience, tickOfQueries)
+	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.dead_letters
+		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`), "60 s before its end a delivery may find room for a third")
 }

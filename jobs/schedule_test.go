@@ -227,14 +227,16 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	e, _ := newHanging(t, answering(http.StatusOK))
 	for _, p := range policy.Builtins() {
 		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
-		b.subscribe(t, p.Name, e.URL, under("quick-"+p.Name))
+		b.subscribe(t, p.Name, e.URL, both(literally("quick-"+p.Name), func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterRows }))
+		b.subscribe(t, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
 	}
 	b.start(t, nil)
 	b.publishOne(t, "e")
-	b.attemptsMade(t, len(policy.Builtins()))
+	b.attemptsMade(t, 2*len(policy.Builtins()))
 	for _, p := range policy.Builtins() {
 		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND outcome = 'TimedOut' AND status IS NULL
 			AND duration_ms BETWEEN 1000 AND 4000`, p.Name), p.Name)
+		b.requireGap(t, 10*time.Second, "safe-"+p.Name)
 		if p.RetryTransportErrors {
 			b.requireGap(t, 10*time.Second, p.Name)
 			continue

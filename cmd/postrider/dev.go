@@ -58,8 +58,8 @@ func (devCmd) Help() string {
 	return `Nothing has to be set up: the database is private and removed at exit. Ctrl-C stops everything.
 
 --time-scale divides what deliveries wait: the steps of every retry policy, its floors, jitter and probations, times to live,
-Retry-After, and the delay of a dead letter's export. What endpoints and people take is real: the ack timeout, and validating an
-endpoint by hand. Settings stay as they are written, and the database keeps them so.
+Retry-After and its cap, and the delay of a dead letter's export. What endpoints and people take is real: the ack timeout,
+and validating an endpoint by hand. Settings stay as they are written, and the database keeps them so.
 
 On loopback, where the secrets are published, the API and the dashboard accept requests to localhost and IP addresses only.
 

@@ -1,0 +1,191 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// explained is one case of the engine's decisions: every attempt meets the same result.
+type explained struct {
+	rules     policy.Rules
+	kind      policy.EndpointKind
+	met       policy.Result
+	explained policy.Explanation
+	name      string
+}
+
+// What `policy explain` says is what the engine does, for every result under every policy, behavior, endpoint kind and
+// dead-letter setting; also to an event that is published while the result holds deliveries back.
+func TestEngineDoesWhatExplainSays(t *testing.T) {
+	t.Parallel()
+	for _, p := range policy.Builtins() {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, behavior := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
+				for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
+					for _, deadLetter := range []bool{true, false} {
+						for _, met := range everyResult() {
+							explainedCase(t, &p, behavior, kind, deadLetter, met).require(t, &p, behavior)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func everyResult() (all []policy.Result) {
+	for status := 100; status <= 599; status++ {
+		all = append(all, policy.Result{Status: status})
+	}
+	for _, kind := range []policy.ErrorKind{
+		policy.ErrorTimeout, policy.ErrorCanceled, policy.ErrorSocket, policy.ErrorDNS, policy.ErrorUnauthorized, policy.ErrorArgument,
+	} {
+		all = append(all, policy.Result{Err: kind})
+	}
+	return all
+}
+
+func explainedCase(
+	t *testing.T, p *policy.Policy, behavior policy.Behavior, kind policy.EndpointKind, deadLetter bool, met policy.Result,
+) explained {
+	t.Helper()
+	inRange := met
+	if met.Err == "" && met.Status < 200 {
+		inRange.Status = 599 // explain takes final statuses only; both are "other" in every policy
+	}
+	x, err := policy.Explain(p, policy.ExplainOptions{Kind: kind, Result: inRange, Behavior: behavior, DeadLetter: &deadLetter})
+	require.NoError(t, err)
+	return explained{
+		rules: p.Resolve(policy.Wishes{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, met: met, explained: x,
+		name: fmt.Sprintf("%s %s %s, dead letters %t: %s", p.Name, behavior, kind, deadLetter, met),
+	}
+}
+
+func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behavior) {
+	t.Helper()
+	published := time.Unix(0, 0).UTC()
+	first := x.delivery(published)
+	times, end := first.course(x.met, nil)
+	require.Equal(t, x.attemptTimes(), times, x.name)
+	require.Equal(t, x.explained.End, end, x.name)
+
+	rest := x.failAll(published)
+	require.Equal(t, expectedHold(p, behavior, x.met), rest.Until.Sub(rest.Since), x.name)
+	if !rest.Held() {
+		return
+	}
+	second := x.delivery(published.Add(time.Second))
+	second.work.Hold, second.work.Rest = store.HoldProbation, store.Rest{Held: true, Met: rest.Met}
+	verdict, due := second.turn(published.Add(2 * time.Second))
+	require.False(t, due, x.name)
+	if verdict.Action != store.Hold {
+		require.Equal(t, policy.ReasonProbation, verdict.Reason, x.name)
+		require.Len(t, x.explained.Attempts, 1, "%s: ended by the hold, though it would be retried", x.name)
+		require.Equal(t, x.explained.End.State, stateOf(verdict), x.name)
+		require.Equal(t, policy.BehaviorDocumented, behavior, x.name)
+		return
+	}
+	second.work.Hold, second.work.Rest.Probe = "", true
+	times, end = second.course(x.met, &rest)
+	require.Equal(t, x.explained.End.State, end.State, x.name)
+	if len(x.explained.Attempts) == 1 {
+		require.Equal(t, x.explained.End.Reason, end.Reason, x.name)
+		require.Len(t, times, 1, x.name)
+		return
+	}
+	require.LessOrEqual(t, len(times), len(x.explained.Attempts), "%s: holds only take attempts away", x.name)
+	require.Contains(t, []policy.Reason{policy.ReasonMaxDeliveryAttemptsExceeded, policy.ReasonTimeToLiveExceeded}, end.Reason, x.name)
+}
+
+// delivery is an attempt as the engine has it once it is loaded and configured, without a database.
+func (x explained) delivery(published time.Time) *attempt {
+	return &attempt{
+		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
+		work:   &store.Work{OwedSince: published, NextAttemptAt: published},
+		sub:    &store.Subscription{SubscriptionSpec: store.SubscriptionSpec{EndpointKind: x.kind}},
+		rules:  x.rules, policy: x.rules.Policy,
+	}
+}
+
+// failAll makes the first attempt of as many events as start a hold, and returns it.
+func (x explained) failAll(now time.Time) (rest policy.Rest) {
+	p := x.rules.Policy
+	for range max(p.Probation.Trigger, 1) {
+		rest, _ = p.AfterFailure(rest, p.Classify(x.kind, x.met), x.met, true, now)
+	}
+	return rest
+}
+
+func (x explained) attemptTimes() (times []float64) {
+	for _, a := range x.explained.Attempts {
+		times = append(times, a.AtSeconds)
+	}
+	return times
+}
+
+// course makes a delivery's turns one after the other, each attempt as long as nothing. rest, if any, is the hold that each
+// attempt is the probe of.
+func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64, end policy.ExplainedEnd) {
+	for now := a.work.NextAttemptAt; ; now = a.work.NextAttemptAt {
+		if rest != nil && rest.Held() && rest.Until.After(now) {
+			now = rest.Until
+		}
+		at := now.Sub(a.work.OwedSince).Seconds()
+		verdict, due := a.turn(now)
+		if due {
+			times = append(times, at)
+			verdict = policy.Decide(a.policy, a.judged(now, now, answer{result: met}))
+		}
+		if verdict.Action != policy.Retry {
+			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}
+		}
+		if rest != nil {
+			*rest, _ = a.policy.AfterProbe(*rest, a.policy.Classify(a.sub.EndpointKind, met), met, now)
+		}
+		if a.work.FirstAttemptAt == nil {
+			a.work.FirstAttemptAt = &now
+		}
+		a.work.Attempts, a.work.SkippedMarks, a.work.NextAttemptAt = a.work.Attempts+1, verdict.SkippedMarks, verdict.At
+		a.work.NotBefore = nil
+		if !verdict.NotBefore.IsZero() {
+			a.work.NotBefore = &verdict.NotBefore
+		}
+	}
+}
+
+func stateOf(v policy.Verdict) string {
+	return map[policy.VerdictAction]string{
+		policy.Delivered: "delivered", policy.DeadLetter: "dead_lettered", policy.Drop: "dropped",
+	}[v.Action]
+}
+
+// expectedHold is written from the pages, not from the policies: how long such failures hold deliveries back.
+func expectedHold(p *policy.Policy, behavior policy.Behavior, met policy.Result) time.Duration {
+	switch {
+	case met.Status >= 200 && met.Status <= 204 || met.Err == policy.ErrorCanceled:
+		return 0
+	case p.Name == "namespace-2023":
+		return map[string]time.Duration{
+			"429": 10 * time.Second, "503": 10 * time.Second, "408": 10 * time.Second, "timeout": 10 * time.Second,
+			"socket": 30 * time.Second, "dns": 5 * time.Minute, "401": 5 * time.Minute, "unauthorized": 5 * time.Minute,
+			"403": 5 * time.Minute, "404": 5 * time.Minute,
+		}[met.String()]
+	case p.Name == "preview-2017" || p.Name == "ga-2018":
+		return 0
+	case behavior == policy.BehaviorDocumented || met.Err != "" || met.Status >= 500:
+		return 5 * time.Minute
+	}
+	switch met.Status {
+	case 401, 403, 404, 408, 429:
+		return 5 * time.Minute
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,133 @@
+package jobs_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
+)
+
+// A hold starts, and ends what is published meanwhile, by what the failed attempt met, and by no other cell of the table.
+func TestHoldActsOnWhatHappened(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newEndpoint(t, statusOfPath)
+	safe, documented := under("namespace-2023"), literally("namespace-2023")
+	azure := func(s *store.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
+	withoutToken := func(s *store.SubscriptionSpec) {
+		s.Connection = policy.Connection{OAuth2: &policy.OAuth2{TokenURL: refusing, ClientID: "id", ClientSecret: "secret"}}
+	}
+	const ended, waits = "dropped UndeliverableDueToProbationCausedByClientError 0", "pending probation 0"
+	rows := map[string]struct {
+		change func(*store.SubscriptionSpec)
+		url    string
+		want   string // state, hold or reason, and attempts of the second event
+	}{
+		"404":                       {documented, e.URL + "/404", ended},
+		"404-azure":                 {both(documented, azure), e.URL + "/404", waits},
+		"404-safe":                  {safe, e.URL + "/404", waits},
+		"410":                       {documented, e.URL + "/410", "pending 1"},
+		"410-safe":                  {safe, e.URL + "/410", "pending 1"},
+		"400":                       {documented, e.URL + "/400", "dropped UndeliverableDueToHttpBadRequest 1"},
+		"500":                       {documented, e.URL + "/500", "pending 1"},
+		"503":                       {documented, e.URL + "/503", waits},
+		"refused":                   {documented, refusing, waits},
+		"refused-safe":              {safe, refusing, waits},
+		"401-azure":                 {both(documented, azure), e.URL + "/401", waits},
+		"no-token-is-not-401-azure": {both(documented, azure, withoutToken), e.URL + "/200", ended},
+	}
+	for name, row := range rows {
+		b.subscribe(t, name, row.url, row.change)
+	}
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	b.attemptsMade(t, len(rows))
+	b.publishOne(t, "second")
+	for name, row := range rows {
+		b.become(t, 1, `SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND subscription = $1
+			AND concat_ws(' ', state, coalesce(hold, reason), attempts) = $2`, name, row.want)
+	}
+}
+
+// However many events a request carried, its failure is one, also at the second event subscription that sends the same.
+func TestFailedBatchIsOneFailure(t *testing.T) {
+	t.Parallel()
+	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
+	for name, row := range map[string]struct {
+		status int
+		change func(*store.SubscriptionSpec)
+		want   int // failures after the first batch
+	}{
+		"503":             {http.StatusServiceUnavailable, under("touchy"), 1},
+		"400":             {http.StatusBadRequest, under("touchy"), 0},
+		"400, documented": {http.StatusBadRequest, literally("touchy"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			bad := newSwitchable(t, row.status)
+			b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
+			b.subscribe(t, "billing", bad.URL, both(batching(20, 64), row.change))
+			b.subscribe(t, "shipping", bad.URL, both(batching(20, 64), row.change))
+			b.publishAtOnce(t, "first", 20)
+			b.start(t, nil)
+			b.attemptsMade(t, 2)
+			require.Len(t, bad.requests()[0].ids(t), 20)
+			require.Equal(t, row.want, b.count(t, counted))
+			for i := range 2 {
+				b.publishAtOnce(t, fmt.Sprint("later-", i), 1)
+				b.attemptsMade(t, 2)
+			}
+			require.Equal(t, row.want, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"),
+				"three events, each counted once")
+		})
+	}
+}
+
+// A limit below the attempts that were made already ends a delivery, or a batch, at its turn: no request is sent.
+func TestLoweredLimitEndsDeliveriesAtTheirTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := newSwitchable(t, http.StatusInternalServerError)
+	specs := map[string]func(*store.SubscriptionSpec){
+		"single": nil, "batched": batching(10, 64),
+		"dropped": func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone },
+		"equal":   nil,
+	}
+	for name, change := range specs {
+		b.subscribe(t, name, e.URL, change)
+	}
+	b.publishAtOnce(t, "e", 2)
+	b.start(t, nil)
+	const each = 2 + 1 + 2 + 2 // requests, the two events in one batch
+	for n := range 3 {
+		if n > 0 {
+			require.Equal(t, each, b.travel(t))
+		}
+		b.attemptsMade(t, each)
+	}
+	for name, change := range specs {
+		limit := 2
+		if name == "equal" {
+			limit = 3
+		}
+		lowered := func(s *store.SubscriptionSpec) { s.MaxDeliveryAttempts = &limit }
+		if change != nil {
+			lowered = both(change, lowered)
+		}
+		b.subscribe(t, name, e.URL, lowered)
+	}
+	require.Equal(t, each, b.travel(t))
+	b.become(t, 8, `SELECT count(*) FROM postrider.deliveries WHERE reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 3
+		AND state = CASE subscription WHEN 'dropped' THEN 'dropped' ELSE 'dead_lettered' END`)
+	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE attempts = 3 AND last_status = 500"))
+	require.Len(t, e.requests(), 3*each)
+	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
+	for name, change := range specs { // the test's end compares attempts with the limit in force
+		b.subscribe(t, name, e.URL, change)
+	}
+}
