@@ -98,7 +98,7 @@ func (o ExplainOptions) validate() error {
 	case o.Result.Err != ErrorNone && answered:
 		return &ValidationError{"status", "must not be set beside an error"}
 	case o.RetryAfter < 0:
-		return &ValidationError{"retryAfter", "must not be negative"}
+		return &ValidationError{"retryAfter", fmt.Sprintf("must be 0 or more, not %s", o.RetryAfter)}
 	case answered && !exactStatus(strconv.Itoa(o.Result.Status)):
 		return &ValidationError{"status", "must be between 200 and 599"}
 	default:

@@ -322,7 +322,8 @@ func TestEndsInProbation(t *testing.T) {
 		{"namespace-2023, webhook, no dead-letter destination", "namespace-2023", nil, policy.KindWebhook, false, endsToo},
 		{
 			"namespace-2023, Azure resource: 401 and 404 are retried, missing credentials are not", "namespace-2023", nil,
-			policy.KindAzureResource, true, []policy.Result{status(403), credentials},
+			policy.KindAzureResource, true,
+			[]policy.Result{status(403), credentials},
 		},
 		{"a cell of its own for 410 is not that of 404", "namespace-2023", neverForGone, policy.KindWebhook, true, endsToo},
 		{"namespace-2023 with probation_action hold", "namespace-2023", hold, policy.KindWebhook, true, nil},

@@ -111,7 +111,18 @@ var explainRows = []struct {
 		[]float64{0, 300, 600, 900, 1200, 1800, 3600, 7200, 18000, 39600, 82800},
 		86400, "dead_lettered", tooOld,
 	},
-	{"a timeout in a namespace is never retried", "namespace-2023 --error timeout", []float64{0}, 0, "dead_lettered", "UndeliverableDueToClientError"},
+	{
+		"a timeout in a namespace as documented is never retried", "namespace-2023 --error timeout --behavior documented",
+		[]float64{0}, 0, "dropped", "UndeliverableDueToClientError",
+	},
+	{
+		"a timeout in a namespace, safe", "namespace-2023 --error timeout --max-attempts 3",
+		[]float64{0, 10, 30}, 30, "dead_lettered", tooMany,
+	},
+	{
+		"Retry-After past the cap", "ga-2021 --status 503 --retry-after 24h --max-attempts 3",
+		[]float64{0, 3600, 7200}, 7200, "dead_lettered", tooMany,
+	},
 }
 
 func TestPolicyExplain(t *testing.T) {
@@ -186,6 +197,7 @@ func TestPolicyExplainRefuses(t *testing.T) {
 		{"status that is no number", "ga-2021 --status fine", "--status"},
 		{"unknown error", "ga-2021 --error gremlins", `"timeout","canceled","socket","dns","unauthorized","argument"`},
 		{"status and error at once", "ga-2021 --status 500 --error timeout", "beside an error"},
+		{"a wait into the past", "ga-2021 --retry-after=-5m", "must be 0 or more, not -5m0s"},
 		{"unknown kind of endpoint", "ga-2021 --endpoint-kind pigeon", `"webhook","azure-resource"`},
 		{"unknown dead-letter destination", "ga-2021 --dead-letter blob", `"rows","none"`},
 	} {
