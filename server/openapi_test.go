@@ -151,7 +151,7 @@ func TestExamples(t *testing.T) {
 	}
 	delete(byID, "openValidationUrl") // the examples have no endpoint that would answer: TestValidationURL
 	delete(byID, "postValidationUrl")
-	delete(byID, "revokeMyKey") // the examples are sent with the admin token, which is no personal key: TestPersonalKey
+	delete(byID, "revokeMyKey")  // the examples are sent with the admin token, which is no personal key: TestPersonalKey
 	delete(byID, "listActivity") // a page begins with its own request: TestActivity
 	// Topics that take what the topic of the examples does not.
 	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)

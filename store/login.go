@@ -18,7 +18,7 @@ const (
 	MaxPendingLogins = 1000
 )
 
-// ErrTooManyLogins: as many logins wait for their approval as may.
+// ErrTooManyLogins is returned if MaxPendingLogins wait for their approval.
 var ErrTooManyLogins = errors.New("too many logins are pending")
 
 // LoginState is what became of a login.

@@ -198,7 +198,7 @@ func TestEveryFormWantsALoginAndOurPage(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, foreign.Code, route.Path)
 		require.Equal(t, http.StatusUnauthorized, shut.post(route.Path, nil).Code, route.Path)
 	}
-	require.Equal(t, 31, forms)
+	require.Equal(t, 35, forms)
 }
 
 // Who has very many is told how many at least, and may act on all of them.
