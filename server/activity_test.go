@@ -71,6 +71,6 @@ func TestExportDeadLetters(t *testing.T) {
 	require.Len(t, ids, 120)
 	require.Equal(t, []any{"o-42", "n-1", "n-2"}, ids[:3])
 	require.Equal(t, "n-119", ids[119])
-	require.Len(t, b.manage(http.MethodGet, "/v1/deadLetterExport?reason=other", "").json(200)["value"], 0)
+	require.Empty(t, b.manage(http.MethodGet, "/v1/deadLetterExport?reason=other", "").json(200)["value"])
 	require.Contains(t, b.manage(http.MethodGet, "/v1/deadLetterExport?format=csv", "").refused(400, "InvalidRequest").Message, "format must be one of eventgrid, rows")
 }

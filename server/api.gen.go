@@ -745,15 +745,6 @@ type Activity struct {
 	Verdict *string `json:"verdict"`
 }
 
-// ActivityPage What happened since the page before.
-type ActivityPage struct {
-	// NextLink Path and query of what happens next.
-	NextLink string `json:"nextLink"`
-
-	// Value What happened, the oldest first.
-	Value []Activity `json:"value"`
-}
-
 // AdvancedFilter Compares one value of an event, see docs/filters.md. Numbers keep every digit.
 type AdvancedFilter struct {
 	// Key Path of the value: subject, data.order.total.
@@ -1513,8 +1504,8 @@ type EventPage struct {
 	Value []Event `json:"value"`
 }
 
-// ExportedPage One page of whole dead letters.
-type ExportedPage struct {
+// ExportedDeadLetters One page of whole dead letters.
+type ExportedDeadLetters struct {
 	// NextLink Path and query of the next page, null on the last one.
 	NextLink *string `json:"nextLink"`
 
@@ -2122,6 +2113,15 @@ type RangeSettings struct {
 
 	// Most The most that an event subscription may set; at least least.
 	Most *int `json:"most,omitempty"`
+}
+
+// RecentActivity What happened since the page before.
+type RecentActivity struct {
+	// NextLink Path and query of what happens next.
+	NextLink string `json:"nextLink"`
+
+	// Value What happened, the oldest first.
+	Value []Activity `json:"value"`
 }
 
 // RedeliverAllSettings Which dead letters to redeliver, and how. `filter` must be there.
@@ -5366,7 +5366,7 @@ type ListActivityResponseObject interface {
 	VisitListActivityResponse(w http.ResponseWriter) error
 }
 
-type ListActivity200JSONResponse ActivityPage
+type ListActivity200JSONResponse RecentActivity
 
 func (response ListActivity200JSONResponse) VisitListActivityResponse(w http.ResponseWriter) error {
 
@@ -6585,7 +6585,7 @@ type ExportDeadLettersResponseObject interface {
 	VisitExportDeadLettersResponse(w http.ResponseWriter) error
 }
 
-type ExportDeadLetters200JSONResponse ExportedPage
+type ExportDeadLetters200JSONResponse ExportedDeadLetters
 
 func (response ExportDeadLetters200JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
 

@@ -46,7 +46,7 @@ func (c *batchListCmd) Run(ctx context.Context) error {
 
 type batchShowCmd struct {
 	restFlags
-	ID int64 `arg:"" name:"id" help:"Id of the batch, as batch list tells it."`
+	ID int64 `arg:"" name:"id" help:"Id of the batch, as batch list shows it."`
 }
 
 // Help is shown by batch show --help.

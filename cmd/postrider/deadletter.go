@@ -24,7 +24,7 @@ type deadletterCmd struct {
 type letterFilterFlags struct {
 	Topic         *string    `api:"topic" help:"Of this topic." placeholder:"NAME"`
 	Subscription  *string    `api:"subscription" help:"Of this event subscription." placeholder:"NAME"`
-	Reason        *string    `api:"reason" help:"Given up for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
+	Reason        *string    `api:"reason" help:"Dead-lettered for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
 	LastOutcome   *string    `api:"lastOutcome" help:"Whose last attempt came to this, such as Busy." placeholder:"OUTCOME"`
 	LastStatus    *int       `api:"lastStatus" help:"Whose last attempt met this HTTP status." placeholder:"CODE"`
 	EventID       *string    `api:"eventId" name:"event-id" help:"With this id, the publisher's." placeholder:"ID"`
@@ -32,8 +32,8 @@ type letterFilterFlags struct {
 	Subject       *string    `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
 	SubjectPrefix *string    `api:"subjectPrefix" help:"Whose subject begins so." placeholder:"PREFIX"`
 	Source        *string    `api:"source" help:"With this CloudEvents source." placeholder:"SOURCE"`
-	From          *time.Time `api:"deadLetteredFrom" help:"Given up at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
-	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Given up before this time." placeholder:"TIME"`
+	From          *time.Time `api:"deadLetteredFrom" help:"Dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Dead-lettered before this time." placeholder:"TIME"`
 	Redelivered   *bool      `api:"redelivered" help:"Those that were redelivered before, or with --no-redelivered those that were not." negatable:""`
 }
 
@@ -106,7 +106,11 @@ func (c *deadletterShowCmd) Run(ctx context.Context) error {
 	return c.show(ctx, idURL("/v1/deadLetters", id), func(w io.Writer, l object) {
 		printObject(w, letterLines, l)
 		for _, more := range [][2]string{
-			{"last error", "lastError"}, {"source", "source"}, {"last response", "lastResponse"}, {"event", "event"}, {"redelivered", "redeliveredAt"},
+			{"last error", "lastError"},
+			{"source", "source"},
+			{"last response", "lastResponse"},
+			{"event", "event"},
+			{"redelivered", "redeliveredAt"},
 		} {
 			if value := l[more[1]]; value != nil && value != "" {
 				fmt.Fprintf(w, "%s\t%s\n", more[0], oneLine(plainText(value)))
@@ -161,7 +165,9 @@ func (c *chosenFlags) inBulk(ctx context.Context, action string, settings object
 }
 
 // startOrCount starts an operation and follows it; as a dry run it counts instead.
-func startOrCount(ctx context.Context, client *apiClient, path string, settings object, thing string, dryRun, noWait bool, out outputFlag) error {
+func startOrCount(
+	ctx context.Context, client *apiClient, path string, settings object, thing string, dryRun, noWait bool, out outputFlag,
+) error {
 	if dryRun {
 		settings["dryRun"] = true
 	}
@@ -251,7 +257,7 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 		var made struct{ DeliveryID int64 }
 		err := client.call(ctx, http.MethodPost, at+"/redeliver", settings, &made)
 		if isStatus(err, http.StatusConflict) && strings.Contains(err.Error(), "redelivered already") {
-			err = fmt.Errorf("%w. --again redelivers it once more", err)
+			err = fmt.Errorf("%w. --again redelivers it once more.", err)
 		}
 		return fmt.Sprintf("redelivered as delivery %d", made.DeliveryID), err
 	})

@@ -70,7 +70,7 @@ func (c *deliveryListCmd) Run(ctx context.Context) error {
 // oneDelivery is a verb about one delivery.
 type oneDelivery struct {
 	restFlags
-	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list tells it."`
+	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list shows it."`
 }
 
 func (c *oneDelivery) url() string { return idURL("/v1/deliveries", c.ID) }

@@ -115,7 +115,7 @@ func readSystemID(text string) (uuid.UUID, error) {
 type eventEraseCmd struct {
 	restFlags
 	confirmFlag
-	SystemID string `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list tells it."`
+	SystemID string `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list shows it."`
 	Topic    string `help:"Instead: all events of this topic with --subject." placeholder:"NAME"`
 	Subject  string `help:"Exactly this subject." placeholder:"SUBJECT"`
 	NoWait   bool   `help:"If they are many: print the operation's id; the service goes on."`
@@ -173,8 +173,8 @@ func (c *eventEraseCmd) question(ctx context.Context, at string) (string, error)
 
 func (c *eventEraseCmd) eraseSubject(ctx context.Context) error {
 	if err := c.confirm(func() (string, error) {
-		return fmt.Sprintf("Erase all events of topic %s with subject %s? Their bodies and subjects are lost for good, and what is pending is canceled.",
-			c.Topic, c.Subject), nil
+		return fmt.Sprintf("Erase all events of topic %s with subject %s? "+
+			"Their bodies and subjects are lost for good, and what is pending is canceled.", c.Topic, c.Subject), nil
 	}); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -52,6 +53,7 @@ func TestYAMLHasTheMembersOfJSON(t *testing.T) {
 	n := startNode(t, migratedDatabase(t), "--role", "api")
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
+	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "") // times that pass would differ
 	n.publish("orders", key, order("1", 7))
 	for _, line := range []string{
 		"topic list", "topic show orders", "subscription show orders billing", "event list", "delivery list", "delivery show 1", "policy show ga-2021", "audit list", "version",

@@ -79,7 +79,9 @@ Example:
 // Run executes subscription validate.
 func (c *validateCmd) Run(ctx context.Context) error {
 	var now object
-	err := waiting("the endpoint answers its validation handshake", func() error { return c.post(ctx, "validate", nil, &now) })
+	err := waiting("the endpoint answers its validation handshake", func() error {
+		return c.post(ctx, "validate", nil, &now)
+	})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,8 @@ func momentIn(text string) (time.Time, error) {
 	if ago, ok := agoIn(text); ok {
 		return time.Now().Add(-ago), nil
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, or 2026-11-20 for the beginning of that day in UTC", text)
+	return time.Time{}, fmt.Errorf("%q is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, "+
+		"or 2026-11-20 for the beginning of that day in UTC", text)
 }
 
 // agoIn reads a duration, which may begin with days: 1h30m, 7d, 1d12h.

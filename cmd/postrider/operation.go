@@ -107,7 +107,8 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 	if err := c.call(ctx, http.MethodGet, at, nil, &before); err != nil {
 		return err
 	}
-	return c.act(ctx, at+"/cancel", nil, "Operation %s %s.", id, either(before["state"] == running, "was canceled", "was over already"))
+	done := either(before["state"] == running, "was canceled", "was over already")
+	return c.act(ctx, at+"/cancel", nil, "Operation %s %s.", id, done)
 }
 
 const (

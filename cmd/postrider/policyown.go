@@ -153,7 +153,7 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 	return do(pool)
 }
 
-// asVerb is for verbs that change the database themselves: whoever runs one is known only as somebody with its URL.
+// asVerb is for verbs that change the database themselves: of the person who runs one, only the database's URL is known.
 func asVerb(ctx context.Context) context.Context {
 	return store.WithActor(ctx, store.Actor{Name: "cli"})
 }
@@ -186,7 +186,8 @@ func (f policyFlags) find(ctx context.Context) (*policy.Policy, any, error) {
 		for _, p := range policy.Builtins() {
 			names = append(names, p.Name)
 		}
-		return nil, nil, usagef("no policy %q: the policies are %s; for one of your own: %v", f.Name, strings.Join(names, ", "), err)
+		return nil, nil, usagef("no policy %q: the policies are %s; for one of your own: %v",
+			f.Name, strings.Join(names, ", "), err)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -54,7 +54,8 @@ func (c *serverListCmd) Run() error {
 			if one.Default {
 				mark = "* "
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(mark+one.Name), cell(one.URL), cell(one.User), cell(one.Role), moment(one.ExpiresAt))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n",
+				cell(mark+one.Name), cell(one.URL), cell(one.User), cell(one.Role), moment(one.ExpiresAt))
 		}
 	})
 }

@@ -55,7 +55,9 @@ func printRows(out io.Writer, form string, names []string, rows someRows) error 
 	if len(names) == 0 && !rows.Next() { // refused before there was a column, or a statement that answers nothing
 		return rows.Err()
 	}
-	as := map[string]func(io.Writer, []string, someRows) error{"table": printTable, "json": printObjects("json"), "yaml": printObjects("yaml"), "csv": printCSV}[form]
+	as := map[string]func(io.Writer, []string, someRows) error{
+		"table": printTable, "json": printObjects("json"), "yaml": printObjects("yaml"), "csv": printCSV,
+	}[form]
 	return as(out, names, rows)
 }
 

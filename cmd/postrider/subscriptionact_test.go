@@ -71,11 +71,11 @@ func topicFilterVerb(t *testing.T, r *remote) {
 	require.JSONEq(t, r.manage(http.StatusOK, http.MethodPost, "/v1/topics/acted/testFilter", `{"filter":{"subjectEndsWith":"1"},"event":`+order("9", 1)+`}`),
 		mustJSON(t, r.object(t, tried("--filter", filter, "--event", event)...)))
 	said := words(r.run(t, 0, tried("--filter", filter, "--event", event)...).stdout)
-	require.Equal(t, "EVENT ID WANTED CLAUSE WHY NOT", said[0])
-	require.Regexp(t, `^9 no subjectEndsWith the subject is .*, but must end with "1"$`, said[1])
+	require.Equal(t, "EVENT ID TYPE SUBJECT WANTED CLAUSE WHY NOT", said[0])
+	require.Regexp(t, `^9 shop.order \S+ no subjectEndsWith the subject is .*, but must end with "1"$`, said[1])
 	require.Equal(t, "(0 of 1 event wanted)", said[2])
 	r.run(t, 2, tried("--filter", writtenFile(t, "{"))...)
 	r.run(t, 2, tried("--filter", "-", "--event", "-")...)
 	r.run(t, 2, tried("--event", event)...)
-	r.run(t, 1, tried("--filter", filter, "--last", "51")...)
+	r.run(t, 2, tried("--filter", filter, "--last", "51")...)
 }

@@ -242,7 +242,8 @@ func (c *subscriptionDeleteCmd) question(ctx context.Context, at string) (string
 	}
 	filter := object{"topic": c.Topic, "subscription": c.Subscription, "state": "pending"}
 	pending, err := c.howMany(ctx, "/v1/deliveries", filter, "pending delivery")
-	return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.", c.Subscription, c.Topic, pending), err
+	return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.",
+		c.Subscription, c.Topic, pending), err
 }
 
 // printSubscription has a line for each setting; what there is none of has none.

@@ -49,7 +49,7 @@ func (c *tailCmd) Run(ctx context.Context) error {
 	}
 	var p activityPage
 	if err := client.call(ctx, http.MethodGet, "/v1/activity?"+query.Encode(), nil, &p); err != nil {
-		return err
+		return either(ctx.Err() != nil, nil, err)
 	}
 	fmt.Fprintln(os.Stderr, "Following. Ctrl-C ends it.")
 	shown := shownPlaces{}
