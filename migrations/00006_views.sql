@@ -10,9 +10,9 @@ CREATE FUNCTION postrider_internal.expires_at(id bigint, owed_since timestamptz,
     time_scale integer, p postrider_internal.retry_policies, st postrider_internal.event_subscription_states) RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT owed_since
-       + make_interval(secs => postrider_internal.seconds(least(nullif(p.retry_window, '0'), make_interval(days => retention_days),
+       + make_interval(secs => extract(epoch FROM least(nullif(p.retry_window, '0'), make_interval(days => retention_days),
              CASE WHEN minutes IS NULL THEN p.default_ttl ELSE least(greatest(make_interval(mins => minutes), p.min_ttl), p.max_ttl) END))
-             / time_scale)
+             ::double precision / time_scale)
        + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
                     AND owed_since < coalesce(st.resumed_at, 'infinity')
               THEN greatest(coalesce(st.resumed_at, now()) - greatest(owed_since, st.paused_since), '0') ELSE '0' END $$;

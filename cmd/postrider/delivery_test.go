@@ -39,7 +39,7 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	require.Regexp(t, "Delivery "+id(1)+" became dead letter [0-9a-f-]{36}\\.\n", run(0, "delivery", "dead-letter-now", id(1)))
 	require.Equal(t, "The next attempt of delivery "+id(2)+" is due now.\n", run(0, "delivery", "retry-now", id(2)))
 	retried := asJSON("delivery", "retry-now", id(2))
-	require.JSONEq(t, n.manage(http.StatusOK, http.MethodGet, "/v1/deliveries/"+id(2), ""), mustJSON(t, retried))
+	require.JSONEq(t, steady(n.manage(http.StatusOK, http.MethodGet, "/v1/deliveries/"+id(2), "")), steady(mustJSON(t, retried)))
 	require.Equal(t, "Event subscription billing of topic orders: paused.\n", run(0, "subscription", "pause", "orders", "billing", "--stop-time-to-live"))
 	require.Contains(t, run(1, "delivery", "retry-now", id(2)), `is paused`)
 	require.Equal(t, "Event subscription billing of topic orders: resumed.\n", run(0, "subscription", "resume", "orders", "billing"))

@@ -42,7 +42,7 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 	require.LessOrEqual(t, one[int64](db, "SELECT min(id) FROM postrider_internal.deliveries"), last, "ids were given away again")
 	status, text, err := publish(t.Context(), n.api, "gone", goneKey, cloudEvent("too-late"))
 	require.NoError(t, err)
-	require.Equal(t, http.StatusNotFound, status, text)
+	require.Equal(t, http.StatusUnauthorized, status, text)
 
 	eventually(t, "the others are in flight as well", func() bool { return kept.held() == events })
 	lost.open()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 		require.NoError(t, err)
 		want, err := json.Marshal(api(path).Value)
 		require.NoError(t, err)
-		require.JSONEq(t, string(want), string(got), line)
+		require.JSONEq(t, steady(string(want)), steady(string(got)), line)
 	}
 	same("event list", "/v1/events")
 	same("event list --topic orders --event-type "+listed("event list")[0]["eventType"].(string)+" --limit 2", "/v1/events?limit=2")
@@ -105,3 +106,10 @@ func TestListsFromTheCommandLine(t *testing.T) {
 }
 
 const zeroID = "00000000-0000-0000-0000-000000000000"
+
+var dueTime = regexp.MustCompile(`"nextAttemptAt": ?"[^"]*"`)
+
+// steady is the same for two responses about deliveries that wait for a worker: these are due at the time of each response.
+func steady(response string) string {
+	return dueTime.ReplaceAllString(response, `"nextAttemptAt":"due"`)
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,7 +75,7 @@ func TestServeNeedsTheKeyTheDatabaseWasSetUpWith(t *testing.T) {
 	db := migratedDatabase(t)
 	code, _ := startNode(t, db).stop()
 	require.Zero(t, code)
-	env := append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+strings.Repeat("A", 43)+"=")
+	env := append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey)
 	r := postrider(t, env, "serve", "--listen", "127.0.0.1:0")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "this database was set up with another encryption key")
