@@ -1,8 +1,14 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +46,76 @@ func TestOpenAPIFilePassesLinters(t *testing.T) {
 			require.NoError(t, err, out)
 		})
 	}
+}
+
+// TestGeneratedClients: clients that oapi-codegen and openapi-typescript make of server/openapi.yaml compile, the second one under
+// TypeScript's strict rules, and go from a topic to a redelivered dead letter on a real node.
+func TestGeneratedClients(t *testing.T) {
+	t.Parallel()
+	node, modules := nodePackages(t, openapiDir)
+	var mu sync.Mutex
+	met := map[string]int{} // requests by path: the first is rejected for good
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if met[r.URL.Path]++; met[r.URL.Path] == 1 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
+	t.Cleanup(endpoint.Close)
+	n := startNode(t, migratedDatabase(t))
+	env := append(ownEnvironment(), "URL="+n.api, "TOKEN="+testAdminToken, "ENDPOINT="+endpoint.URL)
+	for path, program := range map[string]func(*testing.T) []string{
+		"/go": goClient,
+		"/ts": func(t *testing.T) []string { return []string{node, typeScriptClient(t, modules, node)} },
+	} {
+		t.Run(path, func(t *testing.T) {
+			command := program(t)
+			p := startProcess(t, env, command[0], command[1:]...)
+			require.Zero(t, p.wait(), p.stderr.String())
+			require.Equal(t, "DeadLetterRedelivered true\n", p.stdout.String())
+			eventually(t, "the event is redelivered", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return met[path] == 2
+			})
+		})
+	}
+}
+
+// goClient generates and builds the client for Go, in a module that has the versions of this one.
+func goClient(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, copyFile("../../go.sum", dir))
+	require.NoError(t, copyFile(filepath.Join(openapiDir, "client.go"), dir))
+	module := strings.Replace(fromRoot(t, "go.mod"), "module postrider\n", "module client\n", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600))
+	generator := regexp.MustCompile(`go run (\S+oapi-codegen@\S+)`).FindStringSubmatch(fromRoot(t, "server/doc.go"))
+	require.Len(t, generator, 2)
+	out, err := exec.Command("go", "run", generator[1], "-generate", "types,client", "-package", "main",
+		"-o", filepath.Join(dir, "api.gen.go"), openapiFile).CombinedOutput()
+	require.NoError(t, err, string(out))
+	binary := filepath.Join(dir, "client")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = dir
+	out, err = build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return []string{binary}
+}
+
+// typeScriptClient generates the types and compiles the client in a folder below the npm packages.
+func typeScriptClient(t *testing.T, modules, node string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(modules, "run-") //nolint:usetesting // imports are looked for in the folders above it
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, copyFile(filepath.Join(openapiDir, "client.ts"), dir))
+	require.NoError(t, copyFile(filepath.Join(openapiDir, "tsconfig.json"), dir))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	out, err := npmProgram(t, modules, node, "openapi-typescript/bin/cli.js", openapiFile, "-o", filepath.Join(dir, "api.ts"))
+	require.NoError(t, err, out)
+	out, err = npmProgram(t, modules, node, "typescript/bin/tsc", "--project", dir)
+	require.NoError(t, err, out)
+	return filepath.Join(dir, "client.js")
 }
