@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -71,7 +72,18 @@ type answer struct {
 func (c *endpointClient) post(k *call, ackTimeout time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.requests, ackTimeout)
 	defer cancel()
-	return c.exchange(ctx, k)
+	a, err := c.exchange(ctx, k)
+	if ctx.Err() != nil {
+		a.timedOut(ackTimeout)
+	}
+	return a, err
+}
+
+// timedOut words the error of an attempt that got no response until the ack timeout.
+func (a *answer) timedOut(ackTimeout time.Duration) {
+	if a.result.Err == policy.ErrorTimeout {
+		a.errText = fmt.Sprintf("no response within %g s", ackTimeout.Seconds())
+	}
 }
 
 // exchange makes the call until ctx ends it.

@@ -82,12 +82,13 @@ func (c *endpointClient) postOpen(k *call, ackTimeout, window time.Duration) (me
 	case <-ack.C:
 	}
 	if c.late.keep(k, window-ackTimeout) {
-		return answer{
-			result: policy.Result{Err: policy.ErrorTimeout}, errText: context.DeadlineExceeded.Error(), timings: k.watch.read(), duration: k.elapsed(),
-		}, k, nil
+		met = answer{result: policy.Result{Err: policy.ErrorTimeout}, timings: k.watch.read(), duration: k.elapsed()}
+		met.timedOut(ackTimeout)
+		return met, k, nil
 	}
 	cut(context.DeadlineExceeded) // no answer yet, or one whose body goes on
 	r := <-k.met
+	r.answer.timedOut(ackTimeout)
 	return r.answer, nil, r.err
 }
 

@@ -204,7 +204,7 @@ func requireCut(t *testing.T, b *bundle, retryPolicy string) {
 	case <-time.After(patience):
 		require.FailNow(t, "the call was not cut")
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' AND error LIKE '%deadline exceeded' AND NOT late"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' AND error LIKE 'no response within % s' AND NOT late"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 }
