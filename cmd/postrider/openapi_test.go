@@ -70,6 +70,7 @@ func TestGeneratedClients(t *testing.T) {
 		"/ts": func(t *testing.T) []string { return []string{node, typeScriptClient(t, modules, node)} },
 	} {
 		t.Run(path, func(t *testing.T) {
+			t.Parallel()
 			command := program(t)
 			p := startProcess(t, env, command[0], command[1:]...)
 			require.Zero(t, p.wait(), p.stderr.String())
