@@ -175,6 +175,13 @@ func TestExamples(t *testing.T) {
 			b.change("UPDATE postrider_internal.events SET id = $1 WHERE topic_id = (SELECT topic_id FROM postrider_internal.deliveries)", exampleEvent)
 			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
 		},
+		// The event subscription was resumed: an engine gives its delivery a job again.
+		"retryDelivery": func() {
+			id := b.count("SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'billing'")
+			released, err := b.store.Refill(t.Context(), int64(id), false, 1)
+			require.NoError(t, err)
+			require.Equal(t, 1, released)
+		},
 		"listEvents": func() {
 			require.Equal(t, 6, b.count("SELECT count(*) FROM postrider.events WHERE topic IN ('notes', 'parcels')"), "three of each topic")
 			b.change("WITH gone AS (DELETE FROM postrider_internal.events WHERE id <> $1) SELECT 1", exampleEvent)
@@ -351,7 +358,7 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "owedSince", "publishedAt", "filterVersion", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode", "userCode", "verificationUri", "verificationUriComplete"}, name) && value != nil {
+			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "owedSince", "publishedAt", "filterVersion", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode", "userCode", "verificationUri", "verificationUriComplete"}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)
