@@ -55,8 +55,10 @@ func TestRejectedRequestsAreAudited(t *testing.T) {
 		got = append(got, row{r["actor"].(string), r["topic"].(string), int(details["status"].(float64)), int(details["times"].(float64))})
 	}
 	require.ElementsMatch(t, []row{
-		{"key:reader", "orders", 403, 2}, {"unauthenticated", "", 401, 3},
-		{"unauthenticated", "orders", 401, 43 - throttled}, {"unauthenticated", "orders", 429, throttled},
+		{"key:reader", "orders", 403, 2},
+		{"unauthenticated", "", 401, 3},
+		{"unauthenticated", "orders", 401, 43 - throttled},
+		{"unauthenticated", "orders", 429, throttled},
 	}, got)
 	require.Equal(t, 4, strings.Count(log.String(), "requests rejected"))
 	require.Contains(t, log.String(), "client=127.0.0.1")

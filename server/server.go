@@ -130,8 +130,10 @@ func New(o Options) (*Server, error) {
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)
 	}
-	s := &Server{options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats(),
-		rejections: &rejections{counts: map[rejection]int{}}}
+	s := &Server{
+		options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats(),
+		rejections: &rejections{counts: map[rejection]int{}},
+	}
 	s.begun, s.polled = rateOf(loginsBegun), rateOf(loginsPolled)
 	s.setUp()
 	return s, nil

@@ -42,7 +42,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	deliveries, jobs := b.fetched(t, "node-1")
 	for i, delivery := range deliveries {
 		verdict := policy.Verdict{Action: policy.Delivered}
-		if 1 == b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND operation_id = $2", delivery, id) {
+		if b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND operation_id = $2", delivery, id) == 1 {
 			verdict = policy.Verdict{Action: ends[0], At: time.Now().Add(time.Hour), Reason: policy.ReasonHTTPBadRequest}
 			ends = ends[1:]
 		}

@@ -25,15 +25,18 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 		"its own hold":     {pendingWork{hold: store.HoldPaused, due: &soon}, store.HoldPaused, holdText(store.HoldPaused)},
 		"waits for a room": {pendingWork{hold: store.HoldAdmission}, store.HoldAdmission, holdText(store.HoldAdmission)},
 		"scheduled, and its event subscription on hold": {
-			pendingWork{attempts: 1, job: "scheduled", due: &soon}, store.HoldPaused,
+			pendingWork{attempts: 1, job: "scheduled", due: &soon},
+			store.HoldPaused,
 			holdText(store.HoldPaused) + " Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
 		},
 		"for a batch": {
-			pendingWork{unbatched: true, due: &now}, "",
+			pendingWork{unbatched: true, due: &now},
+			"",
 			"It waits for the next batch of its event subscription, which a node sends as soon as it has room.",
 		},
 		"its time to live ends first": {
-			pendingWork{attempts: 3, due: &later, ends: &soon}, "",
+			pendingWork{attempts: 3, due: &later, ends: &soon},
+			"",
 			"No further attempt: its time to live ends first. The delivery ends in 1 hour.",
 		},
 	} {

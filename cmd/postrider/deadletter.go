@@ -257,7 +257,7 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 		var made struct{ DeliveryID int64 }
 		err := client.call(ctx, http.MethodPost, at+"/redeliver", settings, &made)
 		if isStatus(err, http.StatusConflict) && strings.Contains(err.Error(), "redelivered already") {
-			err = fmt.Errorf("%w. --again redelivers it once more.", err)
+			err = fmt.Errorf("%w; --again redelivers it once more", err)
 		}
 		return fmt.Sprintf("redelivered as delivery %d", made.DeliveryID), err
 	})

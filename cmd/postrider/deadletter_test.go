@@ -45,7 +45,7 @@ func TestDeadletterVerbs(t *testing.T) {
 	require.Equal(t, "4 dead letters match.\n", run(0, "redeliver", "--topic", "orders", "--dry-run").stdout)
 	require.Regexp(t, `^`+ids[0]+` +redelivered as delivery \d+\n$`, run(0, "redeliver", ids[0]).stdout)
 	require.Contains(t, run(1, "redeliver", ids[0]).stderr, "was redelivered already, at ")
-	require.Contains(t, run(1, "redeliver", ids[0]).stderr, ". --again redelivers it once more.")
+	require.Contains(t, run(1, "redeliver", ids[0]).stderr, "; --again redelivers it once more")
 	mixed := run(1, "redeliver", ids[0], ids[1])
 	require.Contains(t, mixed.stdout, ids[1], "one that is refused does not keep the others")
 	run(0, "redeliver", ids[0], "--again", "--to-subscription", "billing", "--to-topic", "orders")

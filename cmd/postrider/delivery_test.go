@@ -63,7 +63,9 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	for _, args := range [][]string{{}, {"4"}, {shown.SystemID, "--topic", "orders"}, {"--topic", "orders"}, {"--subject", "a"}} {
 		run(2, append([]string{"event", "erase", "--yes"}, args...)...)
 	}
-	require.Equal(t, []string{"delivery_canceled", "delivery_dead_lettered", "subscription_paused", "subscription_resumed", "subscription_released",
-		"subscription_paused", "subscription_resumed", "subscription_released", "event_erased", "event_erased", "subject_erased"},
+	require.Equal(t, []string{
+		"delivery_canceled", "delivery_dead_lettered", "subscription_paused", "subscription_resumed", "subscription_released",
+		"subscription_paused", "subscription_resumed", "subscription_released", "event_erased", "event_erased", "subject_erased",
+	},
 		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' AND address = '127.0.0.1' AND action NOT IN ('topic_made', 'subscription_made')"))
 }

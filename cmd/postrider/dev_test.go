@@ -385,8 +385,11 @@ func TestDevAcceptsLocalHostsOnly(t *testing.T) {
 		return response.StatusCode, string(text)
 	}
 	for _, row := range [][3]string{
-		{http.MethodGet, "/v1/topics", ""}, {http.MethodPost, "/topics/demo/api/events", "[]"}, {http.MethodGet, "/ui/", ""},
-		{http.MethodGet, "/metrics", ""}, {http.MethodGet, "/openapi.yaml", ""},
+		{http.MethodGet, "/v1/topics", ""},
+		{http.MethodPost, "/topics/demo/api/events", "[]"},
+		{http.MethodGet, "/ui/", ""},
+		{http.MethodGet, "/metrics", ""},
+		{http.MethodGet, "/openapi.yaml", ""},
 	} {
 		for _, host := range []string{"127.0.0.1:" + port, "localhost:" + port, "[::1]:" + port} {
 			status, text := request(host, row[0], row[1], row[2])

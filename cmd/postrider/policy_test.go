@@ -113,15 +113,18 @@ var explainRows = []struct {
 	},
 	{
 		"a timeout in a namespace as documented is never retried", "namespace-2023 --error timeout --behavior documented",
-		[]float64{0}, 0, "dropped", "UndeliverableDueToClientError",
+		[]float64{0},
+		0, "dropped", "UndeliverableDueToClientError",
 	},
 	{
 		"a timeout in a namespace, safe", "namespace-2023 --error timeout --max-attempts 3",
-		[]float64{0, 10, 30}, 30, "dead_lettered", tooMany,
+		[]float64{0, 10, 30},
+		30, "dead_lettered", tooMany,
 	},
 	{
 		"Retry-After past the cap", "ga-2021 --status 503 --retry-after 24h --max-attempts 3",
-		[]float64{0, 3600, 7200}, 7200, "dead_lettered", tooMany,
+		[]float64{0, 3600, 7200},
+		7200, "dead_lettered", tooMany,
 	},
 }
 

@@ -65,8 +65,12 @@ func TestStoredServers(t *testing.T) {
 		{"the flag first", []string{"POSTRIDER_SERVER=staging"}, []string{"--server", "prod"}, lastOfProd, "prk_prod"},
 		{"by URL", nil, []string{"--server", staging + "/"}, lastOfStaging, "prk_staging"},
 		{"another key", nil, []string{"--api-key", "prk_flag"}, lastOfProd, "prk_flag"},
-		{"a key in the environment", []string{"POSTRIDER_API_KEY=prk_env"}, []string{"--server", "staging"},
-			lastOfStaging, "prk_env"},
+		{
+			"a key in the environment",
+			[]string{"POSTRIDER_API_KEY=prk_env"},
+			[]string{"--server", "staging"},
+			lastOfStaging, "prk_env",
+		},
 	} {
 		run(0, row.env, append(list, row.args...)...)
 		require.Equal(t, "Bearer "+row.key, row.last(), row.name)
