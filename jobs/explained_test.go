@@ -1,7 +1,6 @@
 package jobs_test
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 
@@ -78,12 +77,11 @@ func TestFailedBatchIsOneFailure(t *testing.T) {
 			b.attemptsMade(t, 2)
 			require.Len(t, bad.requests()[0].ids(t), 20)
 			require.Equal(t, row.want, b.count(t, counted))
-			for i := range 2 {
-				b.publishAtOnce(t, fmt.Sprint("later-", i), 1)
-				b.attemptsMade(t, 2)
-			}
-			require.Equal(t, row.want, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"),
-				"three events, each counted once")
+			b.publishAtOnce(t, "second", 1)
+			b.attemptsMade(t, 2)
+			b.publishAtOnce(t, "third", 1)
+			b.attemptsMade(t, 2-row.want) // where it counts, the first failure may hold the other event subscription's attempt
+			b.become(t, row.want, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL")
 		})
 	}
 }

@@ -54,7 +54,7 @@ func TestOperatorsAreTold(t *testing.T) {
 	all, some := newEndpoint(t, answering(http.StatusOK)), newEndpoint(t, answering(http.StatusOK))
 	b.beTold(t, "all", all.URL)
 	b.beTold(t, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
-	bad := newSwitchable(t, http.StatusBadRequest)
+	bad := newSwitchable(t, http.StatusNotFound)
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	b.subscribe(t, "billing", bad.URL, under("touchy"))
 	b.start(t, nil)
@@ -89,7 +89,7 @@ func TestOperatorsAreTold(t *testing.T) {
 func TestFailingAtBeingToldIsNotTold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	deaf := newEndpoint(t, answering(http.StatusBadRequest))
+	deaf := newEndpoint(t, answering(http.StatusNotFound))
 	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
 	require.NoError(t, b.store.Reload(t.Context()))
 	b.beTold(t, "operators", deaf.URL)

@@ -96,7 +96,7 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	parked := result(d[0], j[0], sub, policy.Verdict{Action: store.Hold, Reason: store.HoldPaused})
 	parked.Number, parked.Reruns = 0, 3
 	require.NoError(t, b.store.Record(t.Context(), parked))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1", later.Truncate(time.Microsecond)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1", later.Truncate(time.Microsecond)))
 
 	n, err := b.store.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)

@@ -285,7 +285,7 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND last_outcome IS NOT DISTINCT FROM CASE attempts WHEN 1 THEN 'Busy' END", letter))
 			require.NoError(t, b.store.Operator().RetryNow(t.Context(), ids[2]))
 			require.Equal(t, 1, b.count(t, leftQuery, ids[2], "RetriedByOperator", attempts))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND batch_id IS NULL AND next_attempt_at <= now()", ids[2]))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE id = $1 AND batch_id IS NULL AND next_attempt_at <= now()", ids[2]))
 			require.Equal(t, 1, b.count(t, "SELECT members FROM postrider.batches WHERE state = 'pending'"))
 			require.Zero(t, b.count(t, brokenTokens))
 

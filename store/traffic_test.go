@@ -204,7 +204,7 @@ func TestRoomIsCountedOnThroughFailedSamples(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", nil)
 	_, err := b.store.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	b.exec(t, "ALTER TABLE postrider_internal.probations RENAME COLUMN cause TO hidden")
+	b.exec(t, "ALTER TABLE postrider_internal.probations RENAME COLUMN condition TO hidden")
 	b.publish(t, "orders", "e", 100)
 	before := b.store.Room(sub.ID)
 	for range 3 {

@@ -73,7 +73,7 @@ func TestConformanceAzureEventGridForJavaScript(t *testing.T) {
 	db.stored("custom", customEvents)
 	c.failed("wrong key", http.StatusUnauthorized, "Unauthorized", "access key")
 	c.failed("expired signature", http.StatusUnauthorized, "Unauthorized", "expired")
-	c.failed("no such topic", http.StatusNotFound, "NotFound", `topic "nothing" does not exist`)
+	c.failed("no such topic", http.StatusUnauthorized, "Unauthorized", "the topic does not exist")
 	c.failed("another schema", http.StatusBadRequest, "InvalidEvent", "events[0].specversion: is required")
 	c.failed("an event without a type", http.StatusBadRequest, "InvalidEvent", "events[1].eventType")
 	c.failed("too large", http.StatusRequestEntityTooLarge, "PayloadTooLarge", "1048576")

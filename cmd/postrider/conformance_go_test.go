@@ -119,7 +119,7 @@ func requireRefusals(t *testing.T, n *node, files devTLS, keys map[string]string
 		event            azeventgrid.Event
 	}{
 		"wrong key":     {"grid", keys["cloud"], "Unauthorized", http.StatusUnauthorized, gridEvent("refused")},
-		"no such topic": {"nothing", keys["grid"], "NotFound", http.StatusNotFound, gridEvent("refused")},
+		"no such topic": {"nothing", keys["grid"], "Unauthorized", http.StatusUnauthorized, gridEvent("refused")},
 		"untyped":       {"grid", keys["grid"], "InvalidEvent", http.StatusBadRequest, untyped},
 		"too large":     {"grid", keys["grid"], "PayloadTooLarge", http.StatusRequestEntityTooLarge, large},
 	} {

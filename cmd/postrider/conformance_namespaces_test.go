@@ -32,7 +32,7 @@ func TestConformanceAzureEventGridNamespacesForJavaScript(t *testing.T) {
 	require.Len(t, events, 5)
 	db.stored("orders", events)
 	c.failed("wrong key", http.StatusUnauthorized, "Unauthorized", "access key")
-	c.failed("no such topic", http.StatusNotFound, "NotFound", `topic "nothing" does not exist`)
+	c.failed("no such topic", http.StatusUnauthorized, "Unauthorized", "the topic does not exist")
 	c.failed("an event without a type", http.StatusBadRequest, "InvalidEvent", "type")
 	c.failed("not a namespace topic", http.StatusBadRequest, "InvalidRequest", "/topics/classic/api/events")
 
