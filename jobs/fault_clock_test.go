@@ -21,6 +21,7 @@ var clockReaders = map[string]string{
 	"jobs/collect.go collectAwhile": "how long nothing was published by SQL", "jobs/collect.go collectOnce": "how long a look took",
 	"jobs/driver.go putOff":              "how long a job is put off",
 	"jobs/endpoint.go begin":             "how long a phase of a request took",
+	"jobs/endpoint.go firstByte":         "how long a phase of a request took",
 	"jobs/endpoint.go got":               "how long a phase of a request took",
 	"jobs/endpoint.go end":               "how long a phase of a request took",
 	"jobs/gate.go join":                  "how long ago an endpoint answered",
