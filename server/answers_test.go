@@ -17,7 +17,7 @@ import (
 
 func TestAnswerTo(t *testing.T) {
 	t.Parallel()
-	r := httptest.NewRequest(http.MethodGet, "/somewhere", nil)
+	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/somewhere", nil), nil)
 	wrapped := func(err error) error { return fmt.Errorf("do the thing with secrets: %w", err) }
 	for name, row := range map[string]struct {
 		err    error
@@ -38,7 +38,7 @@ func TestAnswerTo(t *testing.T) {
 		"no such route":           {echo.ErrNotFound, 404, "NotFound"},
 		"another router's error":  {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
 	} {
-		answer := answerTo(row.err, r)
+		answer := answerTo(row.err, c)
 		require.NotNil(t, answer, name)
 		require.Equal(t, row.status, answer.status, name)
 		require.Equal(t, row.code, answer.code, name)
@@ -47,7 +47,7 @@ func TestAnswerTo(t *testing.T) {
 	require.Contains(t, lastEventsRefusal(store.ErrTooSlow).Error(), "bring one in event", "trying again does not help")
 	require.NoError(t, lastEventsRefusal(nil))
 	for name, err := range map[string]error{"an error nobody knows": errors.New("x"), "the router's own 500": echo.ErrInternalServerError} {
-		require.Nil(t, answerTo(err, r), "%s: goes to the log alone", name)
+		require.Nil(t, answerTo(err, c), "%s: goes to the log alone", name)
 	}
 }
 

@@ -132,7 +132,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	answer := answerTo(err, c.Request())
+	answer := answerTo(err, c)
 	if answer == nil {
 		// The id joins the caller's report to the line in the log; the cause is the operator's alone.
 		id := rand.Text()
@@ -165,7 +165,7 @@ func (r *refusal) write(c echo.Context) error {
 }
 
 // answerTo finds what may be said of err; nil when nothing may.
-func answerTo(err error, r *http.Request) *refusal {
+func answerTo(err error, c echo.Context) *refusal {
 	var (
 		refused *refusal
 		parse   *event.Error
@@ -177,7 +177,7 @@ func answerTo(err error, r *http.Request) *refusal {
 	case errors.As(err, &parse):
 		return parseRefusal(parse)
 	case errors.As(err, &router):
-		return routerRefusal(router, r)
+		return routerRefusal(router, c)
 	default:
 		return storeRefusal(err)
 	}
@@ -197,7 +197,8 @@ func parseRefusal(e *event.Error) *refusal {
 }
 
 // routerRefusal words what echo and the generated parameter reading have to say.
-func routerRefusal(e *echo.HTTPError, r *http.Request) *refusal {
+func routerRefusal(e *echo.HTTPError, c echo.Context) *refusal {
+	r := c.Request()
 	switch e.Code {
 	case http.StatusNotFound:
 		return refuse(e.Code, codeNotFound, "there is nothing at %s; /openapi.yaml lists what there is", shorten(r.URL.Path))
@@ -206,14 +207,44 @@ func routerRefusal(e *echo.HTTPError, r *http.Request) *refusal {
 	case http.StatusRequestEntityTooLarge:
 		return refuse(e.Code, event.CodePayloadTooLarge, "the request is too large")
 	case http.StatusBadRequest:
-		// What follows the colon is the generated code's own error.
-		message, _, _ := strings.Cut(fmt.Sprint(e.Message), ":")
-		return refuse(e.Code, codeInvalidRequest, "%s", message)
+		return parameterRefusal(fmt.Sprint(e.Message), c)
 	}
 	if e.Code >= http.StatusInternalServerError {
 		return nil
 	}
 	return refuse(e.Code, strings.ReplaceAll(http.StatusText(e.Code), " ", ""), "%s", http.StatusText(e.Code))
+}
+
+// parameterForms says what the parameters that are not text must be.
+var parameterForms = map[string]string{
+	"batchId":     "an integer",
+	"deliveryId":  "an integer",
+	"dryRun":      "true or false",
+	"lastStatus":  "an integer, such as 503",
+	"limit":       fmt.Sprintf("an integer between 1 and %d", maxPage),
+	"redelivered": "true or false",
+	"unmatched":   "true or false",
+}
+
+// parameterRefusal names the parameter, its value and what is allowed, in place of the generated code's own error.
+func parameterRefusal(text string, c echo.Context) *refusal {
+	message, _, _ := strings.Cut(text, ":") // the rest is Go's text
+	name, isParameter := strings.CutPrefix(message, "Invalid format for parameter ")
+	if !isParameter {
+		return refuse(http.StatusBadRequest, codeInvalidRequest, "%s", message)
+	}
+	var found problems
+	values := c.QueryParams()[name]
+	switch form := parameterForms[name]; {
+	case len(values) > 1:
+		found.value(name, "must be given once, not %d times", len(values))
+	case form == "":
+		found.value(name, "must be text that is percent-encoded correctly")
+	default:
+		value := strings.Join(append(values, pathValue(c, name)), "")
+		found.value(name, "must be %s, not %q", form, shorten(value))
+	}
+	return &refusal{status: http.StatusBadRequest, code: codeInvalidRequest, message: found[0].Message, details: found}
 }
 
 func storeRefusal(err error) *refusal {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -41,6 +42,34 @@ func TestUnknownRoutes(t *testing.T) {
 	require.NotEmpty(t, b.manage(http.MethodPost, "/v1/topics/orders", "").header.Get("Allow"))
 	long := b.manage(http.MethodGet, "/"+string(bytes.Repeat([]byte("x"), 10_000)), "").refused(404, "NotFound")
 	require.Less(t, len(long.Message), 300)
+}
+
+// TestParametersOfTheWrongType: each error names the parameter, its value and what is allowed.
+func TestParametersOfTheWrongType(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	spec, tried := readSpecification(t), 0
+	for _, op := range operations(t) {
+		for _, p := range op.Parameters {
+			if name, is := strings.CutPrefix(p.Ref, "#/components/parameters/"); is {
+				p = spec.Components.Parameters[name]
+			}
+			if p.Schema.Type != "integer" && p.Schema.Type != "boolean" {
+				continue
+			}
+			tried++
+			path := op.path + "?" + p.Name + "=wr%20ng"
+			if p.In == "path" {
+				path = strings.Replace(op.path, "/"+p.Example, "/wr%20ng", 1)
+			}
+			refused := b.manage(op.method, path, "").refused(400, "InvalidRequest")
+			require.Regexp(t, "^"+p.Name+` must be (an integer|true or false).*, not "wr ng"$`, refused.Message, path)
+			require.Equal(t, []string{p.Name}, targets(refused), path)
+		}
+	}
+	require.Greater(t, tried, 15)
+	twice := b.manage(http.MethodGet, "/v1/topics?limit=1&limit=2", "").refused(400, "InvalidRequest")
+	require.Equal(t, "limit must be given once, not 2 times", twice.Message)
 }
 
 // lines is a log that tests read.

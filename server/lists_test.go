@@ -186,9 +186,9 @@ func TestListsRefuseWhatTheyCannotUse(t *testing.T) {
 		"batches?state=open":         "state must be one of",
 		"batches?hold=x":             "hold must be one of",
 		"audit?until=now":            "until must be an RFC 3339 time",
-		"audit?limit=many":           "Invalid format for parameter limit",
-		"events?unmatched=perhaps":   "Invalid format for parameter unmatched",
-		"batches/one":                "Invalid format for parameter batchId",
+		"audit?limit=many":           `limit must be an integer between 1 and 1000, not "many"`,
+		"events?unmatched=perhaps":   `unmatched must be true or false, not "perhaps"`,
+		"batches/one":                `batchId must be an integer, not "one"`,
 		"deliveries?publishedFrom=2026-11-21T00:00:00Z&publishedUntil=2026-11-21T00:00:00Z": "publishedFrom must be before publishedUntil",
 	} {
 		refused := b.manage(http.MethodGet, "/v1/"+query, "").refused(400, "InvalidRequest")

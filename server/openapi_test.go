@@ -34,6 +34,8 @@ type specification struct {
 type parameter struct {
 	Ref                        string `yaml:"$ref"`
 	Name, Description, Example string
+	In                         string
+	Schema                     schema
 }
 
 type response struct {

@@ -134,7 +134,7 @@ func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey 
 	if _, exists := s.store.Catalogue().Topic(topic); !exists {
 		key.Topic = ""
 	}
-	if answer := answerTo(err, c.Request()); answer != nil {
+	if answer := answerTo(err, c); answer != nil {
 		key.Code = answer.code
 	}
 	return key
