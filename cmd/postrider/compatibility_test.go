@@ -43,9 +43,9 @@ func rowProblems(page string, tests map[string]bool) (problems []string, rows in
 		}
 		status, here, named := strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3]), namedTest.FindAllStringSubmatch(cells[4], -1)
 		switch {
-		case !slices.Contains([]string{"equal", "different on purpose", "not offered"}, status):
+		case !slices.Contains([]string{"equal", "different on purpose", "ours", "not offered"}, status):
 			complain(number, "%q is no status", status)
-		case status == "different on purpose" && here == "":
+		case (status == "different on purpose" || status == "ours") && here == "":
 			complain(number, "it does not say what is different")
 		case status != "not offered" && len(named) == 0:
 			complain(number, "it names no test")
@@ -114,6 +114,8 @@ func TestCompatibilityRowsAreJudged(t *testing.T) {
 		"| a | equal | b | `policy/TestOther` |":                          "there is no test policy/TestOther",
 		"| a | not offered | b | `jobs/TestThis` |":                       "there is no test jobs/TestThis",
 		"| a | different on purpose | | `policy/TestThis` |":              "does not say what is different",
+		"| a | ours | b | `policy/TestThis` |":                            "",
+		"| a | ours | | `policy/TestThis` |":                              "does not say what is different",
 		"| a | equal | `policy/TestThis` |":                               "four columns",
 	} {
 		problems, rows := rowProblems("# Page\n\n"+rowHeader+"\n"+rowRule+"\n"+row+"\n", tests)
