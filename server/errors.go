@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -136,8 +135,10 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if answer == nil {
 		// The id joins the caller's report to the line in the log; the cause is the operator's alone.
 		id := rand.Text()
-		s.log.Error("a request failed", "errorId", id, "method", c.Request().Method, "route", c.Path(), "error", err)
+		s.log.Error("a request failed", append(failedRequest(c, err), "errorId", id)...)
 		answer = refuse(http.StatusInternalServerError, codeInternal, "something went wrong here; the log has it under error id %s", id)
+	} else {
+		s.logFailure(c, answer.status, err)
 	}
 	if err := answer.write(c); err != nil {
 		s.log.Debug("an error could not be answered", "error", err)
@@ -267,7 +268,7 @@ func storeRefusal(err error) *refusal {
 		return refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, store.ErrPoison):
 		return refuse(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
-	case errors.Is(err, store.ErrUnavailable), isOutage(err):
+	case errors.Is(err, store.ErrUnavailable), store.IsOutage(err), errors.Is(err, context.Canceled):
 		return refuse(http.StatusServiceUnavailable, codeUnavailable, "the database cannot be asked now; try again")
 	default:
 		return nil
@@ -316,13 +317,6 @@ func conflictCode(no *store.FunctionError) ConflictCode {
 		return ConflictCodeTopicExists
 	}
 	return cmp.Or(conflictCodes[no.Conflict], ConflictCodeConcurrentChange)
-}
-
-// isOutage reports a broken connection, a time that ran out, or a caller that went away: the store wraps what it
-// changes in ErrUnavailable, but not what it reads.
-func isOutage(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // shorten keeps a caller's own text from filling an answer: a path can be 64 KiB long.

@@ -102,6 +102,7 @@ type Server struct {
 	stats   *stats
 
 	rejections *rejections
+	failures   *failures
 }
 
 // New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a

@@ -42,6 +42,12 @@ var (
 	ErrPoison = errors.New("the database refuses this data")
 )
 
+// SQLState is the SQLSTATE of an error that PostgreSQL reported, for the log; "" for any other error.
+func SQLState(err error) string { return sqlState(err) }
+
+// IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.
+func IsOutage(err error) bool { return isOutage(err) }
+
 // SQLSTATE classes, see PostgreSQL's documentation, appendix A.
 func sqlState(err error) string {
 	var pgErr *pgconn.PgError

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -66,12 +66,14 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 	for wait := recordMinPause; ; wait = min(wait*2, recordMaxPause) {
 		pause, more, err = s.makeStep(ctx, job, nil)
 		if isPoison(err) || isInTheWay(err) {
+			s.log.Warn("a step of an operation failed", "job", job, "error", err, "sqlstate", sqlState(err))
 			pause, more, err = s.makeStep(ctx, job, err)
 		}
 		if err == nil {
 			return pause, more, nil
 		}
-		s.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err)
+		s.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err,
+			"sqlstate", sqlState(err))
 		if !waitAbout(ctx, wait) {
 			return 0, false, fmt.Errorf("make a step of an operation: %w", ctx.Err())
 		}
@@ -81,17 +83,25 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 // isInTheWay reports a refusal of ours that time may cure, such as an export that is under way.
 func isInTheWay(err error) bool { return sqlState(err) == "55000" }
 
-// reason is what went wrong, as people read it: what PostgreSQL or a function of ours says, and what to do about it, without who called whom.
+// reason is why a step failed, in the words of postrider: those of its own SQL functions, or one sentence for each class of
+// PostgreSQL's errors. PostgreSQL's own text is in the log.
 func reason(wrong error) string {
-	text := wrong.Error()
-	var pgErr *pgconn.PgError
-	if errors.As(wrong, &pgErr) {
-		text = pgErr.Message
-		if pgErr.Hint != "" {
-			text += ". " + pgErr.Hint
-		}
+	var refused *FunctionError
+	if errors.As(functionError(wrong), &refused) {
+		return strings.TrimSuffix(refused.Message+". "+refused.Hint, ". ")
 	}
-	return nullText(text).String
+	const seeLog = "; the log of the node has the cause"
+	state := sqlState(wrong)
+	switch {
+	case state == "":
+		return "the step failed" + seeLog
+	case state[:2] == "23":
+		return "the database rejected a change because it contradicts other stored data" + seeLog
+	case state[:2] == "54":
+		return "the database rejected a change because it exceeds a limit of the database" + seeLog
+	default:
+		return "the database rejected a change" + seeLog
+	}
 }
 
 // makeStep makes one step. What went wrong with it ends the operation, or is written down until the step is made.

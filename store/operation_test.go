@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -254,18 +256,24 @@ func TestOperationsAreMended(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-// A step that PostgreSQL refuses ends the operation and says why.
+// A step that PostgreSQL refuses ends the operation and says why. PostgreSQL's own text is in the log alone.
 func TestOperationFails(t *testing.T) {
 	t.Parallel()
 	b, _ := deadMany(t, 1)
 	id := b.redeliverAll(t, &store.DeadLetterFilter{}, 0)
 	b.exec(t, "ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT nothing CHECK (redelivered_from IS NULL)")
-	_, more := b.operate(t)
+	var log bytes.Buffer
+	s, _ := newStoreWith(t, b.url, store.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	_, more, err := s.Operate(t.Context(), int64(b.count(t, operationJob)))
+	require.NoError(t, err)
 	require.False(t, more)
 	b.requireOperation(t, id, "redeliver failed: matched 1 done 0 skipped 0 failed 0")
 	o, err := b.store.DeadLetters().Operation(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, `a step could not be made: new row for relation "deliveries" violates check constraint "nothing"`, *o.LastError)
+	require.Equal(t, "a step could not be made: the database rejected a change because it contradicts other stored data; "+
+		"the log of the node has the cause", *o.LastError)
+	require.Contains(t, log.String(), `violates check constraint`)
+	require.Contains(t, log.String(), `"sqlstate":"23514"`)
 }
 
 func TestOperationsAreListed(t *testing.T) {

@@ -46,7 +46,7 @@ func readingOver(ctx context.Context, db beginner, what string, read func(pgx.Tx
 	case err == nil, errors.Is(err, ErrNotFound):
 		return err
 	case sqlState(err) == queryCanceled:
-		return fmt.Errorf("read %s within %s: %w", what, readTime, ErrTooSlow)
+		return fmt.Errorf("read %s within %s: %w: %w", what, readTime, ErrTooSlow, err)
 	default:
 		return readError(what, err)
 	}

@@ -74,7 +74,7 @@ SELECT schema, event_id, event_type, subject, source, data_version, body, CASE s
 	})
 	switch {
 	case sqlState(err) == queryCanceled:
-		return nil, fmt.Errorf("read the topic's last events within %s: %w", timeout, ErrTooSlow)
+		return nil, fmt.Errorf("read the topic's last events within %s: %w: %w", timeout, ErrTooSlow, err)
 	case err != nil:
 		return nil, readError("events", err)
 	}

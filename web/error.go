@@ -1,9 +1,7 @@
 package web
 
 import (
-	"context"
 	"errors"
-	"net"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -26,7 +24,11 @@ func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		status := statusOf(err)
 		if status >= http.StatusInternalServerError && status != http.StatusGatewayTimeout && c.Request().Context().Err() == nil {
-			p.log.ErrorContext(c.Request().Context(), "a page of the dashboard failed", "path", c.Path(), "status", status, "error", err)
+			args := []any{"path", c.Path(), "status", status, "error", err}
+			if state := store.SQLState(err); state != "" {
+				args = append(args, "sqlstate", state)
+			}
+			p.log.ErrorContext(c.Request().Context(), "a page of the dashboard failed", args...)
 		}
 		view := errorViewOf(status, err)
 		return p.render(c, status, "error", frame{Title: view.Title, View: view})
@@ -50,17 +52,11 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, store.ErrTooSlow):
 		return http.StatusGatewayTimeout
-	case isOutage(err):
+	case errors.Is(err, store.ErrUnavailable), store.IsOutage(err):
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusInternalServerError
 	}
-}
-
-// isOutage reports an error that passes by itself: the database is away, starts, or took longer than pageTime.
-func isOutage(err error) bool {
-	var network net.Error
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
 }
 
 func errorViewOf(status int, err error) errorView {

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/store"
+)
+
+// failuresEvery is how often database errors of one SQLSTATE are logged: an outage fails thousands of requests a second.
+const failuresEvery = 10 * time.Second
+
+// failures limits how often database errors of requests are logged, by SQLSTATE; "" is an error without one.
+type failures struct {
+	mu    sync.Mutex
+	kinds map[string]failureKind
+}
+
+type failureKind struct {
+	logged  time.Time
+	skipped int // since then
+}
+
+// take reports whether an error is to be logged, and how many of its kind were not since the last one that was.
+func (f *failures) take(state string, now time.Time) (skipped int, log bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kind, known := f.kinds[state]
+	if known && now.Sub(kind.logged) < failuresEvery {
+		kind.skipped++
+		f.kinds[state] = kind
+		return 0, false
+	}
+	f.kinds[state] = failureKind{logged: now}
+	return kind.skipped, true
+}
+
+// logFailure logs the cause of a response that the database is the reason for. The response does not contain it.
+func (s *Server) logFailure(c echo.Context, status int, err error) {
+	state := store.SQLState(err)
+	var refused *refusal
+	switch {
+	case errors.Is(err, store.ErrPoison):
+	case status != http.StatusServiceUnavailable, errors.As(err, &refused):
+		return
+	case state == "" && errors.Is(err, context.Canceled): // the client is gone, or the node stops
+		return
+	}
+	skipped, log := s.failures.take(state, time.Now())
+	if !log {
+		return
+	}
+	args := append(failedRequest(c, err), "status", status)
+	if skipped > 0 {
+		args = append(args, "skipped", skipped)
+	}
+	s.log.Warn("a request failed in the database", args...)
+}
+
+// failedRequest are the fields of a failed request in the log.
+func failedRequest(c echo.Context, err error) []any {
+	args := []any{"method", c.Request().Method, "route", c.Path(), "error", err}
+	if state := store.SQLState(err); state != "" {
+		args = append(args, "sqlstate", state)
+	}
+	return args
+}
