@@ -43,6 +43,11 @@ type MemberLine struct {
 type BatchCourse struct {
 	BatchLine
 	SubscriptionID int64
+	JobID          *int64
+	// ExpiresAt is the latest end of its pending members' time to live; nil where none is pending.
+	ExpiresAt *time.Time
+	// Job is the token of its next attempt; nil where there is none.
+	Job *JobLine `db:"-"`
 	// Course are its attempts, the oldest first; of very many the newest 200.
 	Course []AttemptLine `db:"-"`
 	// Listed are its members in the order of the request, at most 1,000 of those after the position asked for.
@@ -145,7 +150,9 @@ const batchSubscriptions = `SELECT coalesce(array_agg(s.id), '{}') FROM postride
 // ReadBatch reads one batch with its attempts, and its members after a position; ErrNotFound.
 func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchCourse, err error) {
 	const (
-		query   = batchReport + `, b.subscription_id FROM postrider.batches v JOIN postrider_internal.batches b ON b.id = v.batch_id WHERE v.batch_id = @id`
+		query = batchReport + `, b.subscription_id, b.job_id,
+			       (SELECT max(d.expires_at) FROM postrider.deliveries d WHERE d.batch_id = @id AND d.state = 'pending') AS expires_at
+			  FROM postrider.batches v JOIN postrider_internal.batches b ON b.id = v.batch_id WHERE v.batch_id = @id`
 		members = `SELECT m.position, m.delivery_id, m.event_id, m.left_at, m.left_after, m.left_reason FROM postrider.batch_members m
 		            WHERE m.batch_id = @id AND m.position > @after ORDER BY m.position LIMIT @limit`
 	)
@@ -155,6 +162,11 @@ func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *
 		}
 		if b.Course, err = rowsOf[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.batch_id = @id"), pgx.NamedArgs{"id": id, "limit": courseLimit}); err != nil {
 			return err
+		}
+		if b.JobID != nil {
+			if b.Job, err = readJob(ctx, tx, *b.JobID); err != nil {
+				return err
+			}
 		}
 		b.Listed, err = rowsOf[MemberLine](ctx, tx, members, pgx.NamedArgs{"id": id, "after": after, "limit": limit})
 		return err

@@ -220,11 +220,9 @@ func (p *pages) delivery(c echo.Context) error {
 func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error) {
 	d := &view.DeliveryCourse
 	work := pendingWork{
-		topic: d.Topic, subscription: d.Subscription, attempts: d.DeliveryLine.Attempts, hold: orEmpty(d.DeliveryLine.Hold),
+		topic: d.Topic, subscription: d.Subscription, subscriptionID: d.SubscriptionID, attempts: d.DeliveryLine.Attempts,
+		hold: orEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),
 		unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt,
-	}
-	if d.Job != nil {
-		work.job = d.Job.State
 	}
 	if rules, ok := p.store.Catalogue().Rules(view.SubscriptionID); ok {
 		if n := rules.Limits.MaxAttempts; n > 0 {

@@ -234,7 +234,8 @@ func (p *pages) batch(c echo.Context) error {
 	}
 	if b.State == "pending" {
 		work := pendingWork{
-			topic: b.Topic, subscription: b.Subscription, attempts: b.BatchLine.Attempts, hold: orEmpty(b.Hold), due: b.NextAttemptAt,
+			topic: b.Topic, subscription: b.Subscription, subscriptionID: b.SubscriptionID, attempts: b.BatchLine.Attempts,
+			hold: orEmpty(b.Hold), job: jobState(b.Job), due: b.NextAttemptAt, ends: b.ExpiresAt,
 		}
 		if view.Outlook, err = p.outlookOf(ctx, &work); err != nil {
 			return err

@@ -26,9 +26,11 @@ type outlook struct {
 // pendingWork is what the outlook of a delivery or batch depends on.
 type pendingWork struct {
 	topic, subscription string
+	subscriptionID      int64
 	attempts            int
 	hold                string
-	job                 string     // the state of its job; "" = none, or not known
+	limit               int        // of attempts; 0 = none
+	job                 string     // the state of its job; "" = none
 	unbatched           bool       // it waits for the next batch
 	due                 *time.Time // nil = at once
 	ends                *time.Time // when its time to live ends; nil = not known
@@ -49,8 +51,19 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) 
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
 	o.CanRetry = o.Hold == "" || o.Hold == store.HoldAdmission
+	if rules, ok := p.store.Catalogue().Rules(w.subscriptionID); ok {
+		w.limit = rules.Limits.MaxAttempts
+	}
 	o.Next = nextText(w, o.Hold, p.now())
 	return o, nil
+}
+
+// jobState is "" where there is no job.
+func jobState(job *store.JobLine) string {
+	if job == nil {
+		return ""
+	}
+	return job.State
 }
 
 // nextText promises a time only if no hold and no end of the time to live comes before it.
@@ -64,6 +77,8 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 		return holdText(hold) + " " + attempt + " is scheduled for " + momentOf(*w.due, now).Absolute + " and waits if the hold still lasts then."
 	case hold != "":
 		return holdText(hold)
+	case w.limit > 0 && w.attempts >= w.limit:
+		return fmt.Sprintf("No further attempt: maxDeliveryAttempts is %d. The delivery ends at its turn.", w.limit)
 	case w.unbatched:
 		return "It waits for the next batch of its event subscription, which a node sends as soon as it has room."
 	case later && w.ends != nil && !w.due.Before(*w.ends):

@@ -136,3 +136,20 @@ func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	list := b.page(t, html.UnescapeString(link[1]))
 	require.Equal(t, 2, strings.Count(list, "UndeliverableDueToClientError"), "the list behind the number")
 }
+
+// The page of a batch knows what the page of a delivery knows.
+func TestPendingBatchShowsItsOutlook(t *testing.T) {
+	t.Parallel()
+	b := alive(t)
+	url := endpoint(t)
+	b.subscribe(t, "orders", "bulk", func(s *store.SubscriptionSpec) {
+		s.EndpointURL, s.EndpointBaseURL, s.MaxEventsPerBatch = url+"/status/503", url+"/status/503", ptr(10)
+	})
+	b.publish(t, "orders", "e-1", "e-2")
+	b.eventually(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")
+	path := "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches")
+	require.Contains(t, text(b.page(t, path)), "Attempt 2 is made in")
+	b.pause(t, "orders", "bulk")
+	require.Contains(t, text(b.page(t, path)), "no attempt is made until an operator resumes it")
+	require.NotContains(t, text(b.page(t, path)), "Attempt 2 is made in")
+}
