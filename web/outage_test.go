@@ -1,0 +1,124 @@
+package web_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/web"
+)
+
+// internals are texts of PostgreSQL, of Go and of its packages. No page may contain one because of an error.
+var internals = []string{
+	"SQLSTATE", "ERROR:", "FATAL:", "pq:", "pgx", "pgconn", "context deadline exceeded", "context canceled", "dial tcp",
+	"connection refused", "closed pool", "i/o timeout", "%!", "&lt;nil&gt;", "runtime error", "*store.",
+	"canceling statement", "lock timeout", "failed to connect", "postrider_internal",
+}
+
+// safeLog is a log that requests write at once.
+type safeLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// requirePlainPages opens every page and sends some forms at once: none shows internals.
+func requirePlainPages(t *testing.T, b *bundle, paths []string) {
+	t.Helper()
+	forms := map[string]url.Values{
+		"/ui/new-topic":                            {"name": {"parcels"}},
+		"/ui/subscriptions/orders/billing/pause":   {},
+		"/ui/subscriptions/orders/billing/release": {},
+		"/ui/deliveries/1/retry":                   {},
+		"/ui/topics/orders/delete":                 {"name": {"orders"}},
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	failed := 0
+	check := func(what string, answer *httptest.ResponseRecorder) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, text := range internals {
+			require.NotContains(t, answer.Body.String(), text, what)
+		}
+		if answer.Code >= 500 {
+			failed++
+			require.NotEqual(t, http.StatusInternalServerError, answer.Code, what)
+		}
+	}
+	for _, path := range paths {
+		group.Go(func() { check(path, b.ask(http.MethodGet, path)) })
+	}
+	for path, form := range forms {
+		group.Go(func() {
+			check("POST "+path, b.ask(http.MethodPost, path, func(r *http.Request) {
+				r.Body = http.NoBody
+				r.PostForm, r.Form = form, form
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				r.Header.Set("Sec-Fetch-Site", "same-origin")
+			}))
+		})
+	}
+	group.Wait()
+	require.Greater(t, failed, 15)
+}
+
+// TestPagesDuringAnOutage: a page says that the database does not answer; the log has the cause and its SQLSTATE.
+func TestPagesDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	log := &safeLog{}
+	b := setup(t, func(o *web.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	b.subscribe(t, "orders", "billing")
+	b.insert(t, letter{topic: "orders", subscription: "billing"})
+	paths := []string{
+		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/deliveries/1", "/ui/batches", "/ui/dead-letters",
+		"/ui/dead-letters/redeliver?topic=orders", "/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions",
+		"/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/billing/edit", "/ui/policies", "/ui/jobs", "/ui/storage",
+		"/ui/audit", "/ui/subscriptions/new?topic=orders", "/ui/topics/orders/keys", "/ui/users", "/ui/keys",
+	}
+	conn, err := b.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
+		FROM pg_tables WHERE schemaname = 'postrider_internal'); END $$`)
+	require.NoError(t, err)
+	requirePlainPages(t, b, paths)
+	require.Contains(t, log.String(), `"sqlstate":"55P03"`)
+	require.Contains(t, log.String(), `"error":"`)
+	_, err = conn.Exec(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	conn.Release()
+
+	config := b.pool.Config().ConnConfig.Copy()
+	name := config.Database
+	config.Database = "postgres"
+	other, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer func() { _ = other.Close(t.Context()) }()
+	_, err = other.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{name}.Sanitize()+" ALLOW_CONNECTIONS false")
+	require.NoError(t, err)
+	_, err = other.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+	require.NoError(t, err)
+	before := strings.Count(log.String(), "\n")
+	requirePlainPages(t, b, paths)
+	require.Greater(t, strings.Count(log.String(), "\n"), before)
+}
