@@ -179,7 +179,11 @@ func expectedHold(p *policy.Policy, behavior policy.Behavior, met policy.Result)
 		}[met.String()]
 	case p.Name == "preview-2017" || p.Name == "ga-2018":
 		return 0
-	case behavior == policy.BehaviorDocumented || met.Err != "" || met.Status >= 500:
+	case behavior == policy.BehaviorDocumented:
+		return 5 * time.Minute
+	case met.Err == policy.ErrorUnauthorized || met.Err == policy.ErrorArgument: // no request was sent
+		return 0
+	case met.Err != "" || met.Status >= 500:
 		return 5 * time.Minute
 	}
 	switch met.Status {

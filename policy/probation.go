@@ -32,8 +32,8 @@ func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Un
 //
 // Where the policy lists holds by outcome, an outcome outside the list neither counts nor breaks the row. Otherwise every
 // failure counts under BehaviorDocumented, 400 too, for the page speaks of events that fail; BehaviorSafe counts those that
-// say something about the endpoint, see Result.concernsEndpoint. Attempts that no endpoint was asked in, or that were
-// given up on our side, never do. During a hold nothing counts: those calls were under way when it began. A policy
+// say something about the endpoint, see Result.concernsEndpoint. Attempts that were canceled or aborted
+// never do. During a hold nothing counts: those calls were under way when it began. A policy
 // without probation changes nothing, for its event subscriptions may share their endpoint with some that have one.
 //
 // Sources: where the first ten events published to an endpoint fail, Event Grid takes it to be in trouble and delays all
@@ -68,14 +68,14 @@ func (p *Policy) AfterSuccess(r Rest, now time.Time) (next Rest, changed bool) {
 // AfterProbe returns what the probe's outcome makes of r, and whether that differs from r. A success ends the hold; a failure
 // begins the next one, twice as long or as long as the policy says for its outcome. A probe that failed with an outcome
 // that the policy holds nothing for ends the hold as well. A probe without an answer (canceled, aborted) changes
-// nothing: the next one is due.
+// nothing: the next one is due. Under BehaviorSafe that is also so of one for which no request was sent.
 func (p *Policy) AfterProbe(r Rest, o Outcome, met Result, now time.Time) (next Rest, changed bool) {
 	switch {
 	case !r.Held():
 		return r, false // released by a person meanwhile
 	case o == OutcomeDelivered:
 		return Rest{}, true
-	case !o.blamesEndpoint():
+	case !o.blamesEndpoint(), len(p.Probation.ByOutcome) == 0 && p.Probation.endpointFailuresOnly && met.unsent():
 		return r, false
 	case p.Probation.hold(o, met, r.Step+1) <= 0:
 		return Rest{}, true
@@ -128,16 +128,21 @@ func (r *Probation) hold(o Outcome, met Result, step int) time.Duration {
 	return min(d, r.Max)
 }
 
-// concernsEndpoint reports whether a failure says something about the endpoint: there was no response, or its status is
-// 401, 403, 404, 408, 429 or 5xx. Any other status, such as 400 or 413, may concern the one event that was sent.
+// concernsEndpoint reports whether a failure says something about the endpoint: a request was sent, or its host name was
+// looked up, and there was no response or its status is 401, 403, 404, 408, 429 or 5xx. Any other status, such as 400 or
+// 413, may concern the one event that was sent.
 func (r Result) concernsEndpoint() bool {
 	switch r.Status {
 	case 401, 403, 404, 408, 429:
 		return true
 	default:
-		return r.Err != ErrorNone || r.Status >= 500 && r.Status <= 599
+		return r.Err != ErrorNone && !r.unsent() || r.Status >= 500 && r.Status <= 599
 	}
 }
+
+// unsent reports whether no request was sent because of our own side: there was no token for it, its URL cannot be used or
+// its address may not be called. Other event subscriptions of the same URL may be able to deliver.
+func (r Result) unsent() bool { return r.Err == ErrorUnauthorized || r.Err == ErrorArgument }
 
 // blamesEndpoint reports whether an outcome is a failure of the endpoint's.
 func (o Outcome) blamesEndpoint() bool {

@@ -124,7 +124,8 @@ func TestSafeCountsWhatConcernsTheEndpoint(t *testing.T) {
 			_, counts := documented.AfterFailure(policy.Rest{}, o, met, true, published)
 			require.True(t, counts, met)
 			_, counts = safe.AfterFailure(policy.Rest{}, o, met, true, published)
-			require.Equal(t, met.Err != "" || counted[met.Status] || met.Status >= 500, counts, met)
+			unsent := met.Err == policy.ErrorUnauthorized || met.Err == policy.ErrorArgument
+			require.Equal(t, met.Err != "" && !unsent || counted[met.Status] || met.Status >= 500, counts, met)
 		}
 		held := failDifferent(safe, policy.Rest{}, 10, published)
 		require.True(t, held.Held())
@@ -132,6 +133,9 @@ func TestSafeCountsWhatConcernsTheEndpoint(t *testing.T) {
 		require.Zero(t, r, "the endpoint responds again, though not to this event")
 		r, _ = documented.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
 		require.True(t, r.Held())
+		r, changed := safe.AfterProbe(held, policy.OutcomeUnauthorized, failure(policy.ErrorUnauthorized), held.Until)
+		require.False(t, changed, "no request was sent: the next probe is due")
+		require.Equal(t, held, r)
 	}
 }
 
