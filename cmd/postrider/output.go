@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -87,6 +88,11 @@ func gone(namesAndValues ...string) func() (any, error) {
 // printNamed writes a name and its value in each line.
 func printNamed(w io.Writer, namesAndValues ...any) {
 	for pair := range slices.Chunk(namesAndValues, 2) {
+		if pointer := reflect.ValueOf(pair[1]); pointer.Kind() == reflect.Pointer && pointer.IsNil() {
+			pair[1] = "-"
+		} else if pointer.Kind() == reflect.Pointer {
+			pair[1] = pointer.Elem().Interface()
+		}
 		if at, ok := pair[1].(time.Time); ok {
 			pair[1] = moment(at)
 		}
