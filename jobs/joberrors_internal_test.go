@@ -1,0 +1,43 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// What River stores of a failed job has no text of PostgreSQL or Go. The cause stays what it is.
+func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
+	t.Parallel()
+	wrong := &pgconn.PgError{Severity: "ERROR", Code: "22P05", Message: "planted"}
+	for want, cause := range map[string]error{
+		"the database rejected the data of this job; the log of the node has the cause":       fmt.Errorf("%w: %w", store.ErrPoison, wrong),
+		"the database did not run a statement of this job; the log of the node has the cause": fmt.Errorf("load: %w", wrong),
+		"the node stopped before the job ended":                                               fmt.Errorf("make a step: %w", context.Canceled),
+		"our own words":                                                                       errors.New("our own words"),
+	} {
+		var log bytes.Buffer
+		m := &joberrors{log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		err := m.Work(t.Context(), &rivertype.JobRow{ID: 7}, func(context.Context) error { return cause })
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, cause)
+		if errors.Is(cause, wrong) {
+			require.Contains(t, log.String(), `"sqlstate":"22P05"`)
+			require.Contains(t, log.String(), "planted")
+		}
+	}
+	snooze := river.JobSnooze(1)
+	m := &joberrors{log: slog.New(slog.DiscardHandler)}
+	require.Equal(t, snooze, m.Work(t.Context(), &rivertype.JobRow{}, func(context.Context) error { return snooze }))
+	require.NoError(t, m.Work(t.Context(), &rivertype.JobRow{}, func(context.Context) error { return nil }))
+}
