@@ -22,11 +22,12 @@ import (
 
 // serverFlags are shared by every verb that is a client of the REST API.
 type serverFlags struct {
-	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list); without one, http://127.0.0.1:7480, where postrider dev listens." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
+	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list), unless a key is set; without one, http://127.0.0.1:7480, where postrider dev listens." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
 	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default: the personal key of postrider login; without one, and for a server on this machine, the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
 	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the server, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
 
-	stored string // name of the stored server that the key is from
+	stored   string // name of the stored server that the key is from
+	topicKey string // access key of a topic that is sent as well; "" for none
 }
 
 // ifMatchFlag is for verbs that change or delete what has a version.

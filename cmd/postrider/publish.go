@@ -52,6 +52,7 @@ func (c *publishCmd) Run(ctx context.Context) error {
 	}
 	open := c.client
 	if c.Key != "" {
+		c.topicKey = c.Key
 		open = c.keylessClient
 	}
 	client, err := open()

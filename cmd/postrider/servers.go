@@ -163,7 +163,7 @@ func plainServer(text string) string {
 // devServer is where postrider dev listens.
 const devServer = "http://127.0.0.1:7480"
 
-// resolved fills in what the flags leave out: the server's address, its certificate authority and the key are those of
+// resolved fills in what the flags leave out. The server's address, its certificate authority and the key are those of
 // the stored server that is named, or of the default one.
 func (f serverFlags) resolved() (serverFlags, error) {
 	if strings.Contains(f.Server, "://") && f.APIKey != "" {
@@ -172,6 +172,16 @@ func (f serverFlags) resolved() (serverFlags, error) {
 	saved, err := readSavedServers()
 	if err != nil {
 		return f, err
+	}
+	return f.resolvedWith(&saved)
+}
+
+// resolvedWith is resolved with these stored servers. The default server is for its stored key alone: a key of the flags
+// or the environment may be for another server, which would be shown a secret.
+func (f serverFlags) resolvedWith(saved *savedServers) (serverFlags, error) {
+	if f.Server == "" && (f.APIKey != "" || f.topicKey != "") {
+		f.Server = devServer
+		return f, saved.requireNoDefault()
 	}
 	one, err := saved.find(f.Server)
 	if err != nil {
@@ -192,6 +202,20 @@ func (f serverFlags) resolved() (serverFlags, error) {
 		return f, requireSecret(one.URL)
 	}
 	return f, nil
+}
+
+// requireNoDefault rejects a key without a server if there is a default server.
+func (s *savedServers) requireNoDefault() error {
+	if s.Default == "" {
+		return nil
+	}
+	one, err := s.find("")
+	if err != nil {
+		return err
+	}
+	return usagef("a key is set (--api-key, POSTRIDER_API_KEY, POSTRIDER_ADMIN_TOKEN or the key of a topic), but no server: "+
+		"set --server (or POSTRIDER_SERVER) to %s (%s), to %s or to another server, or unset the key to use your personal "+
+		"key for %s", one.Name, one.URL, devServer, one.Name)
 }
 
 // requireSecret rejects a server that would be sent a stored key in plain text over a network.

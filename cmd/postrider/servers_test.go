@@ -64,7 +64,7 @@ func TestStoredServers(t *testing.T) {
 		{"by name in the environment", []string{"POSTRIDER_SERVER=staging"}, nil, lastOfStaging, "prk_staging"},
 		{"the flag first", []string{"POSTRIDER_SERVER=staging"}, []string{"--server", "prod"}, lastOfProd, "prk_prod"},
 		{"by URL", nil, []string{"--server", staging + "/"}, lastOfStaging, "prk_staging"},
-		{"another key", nil, []string{"--api-key", "prk_flag"}, lastOfProd, "prk_flag"},
+		{"another key", nil, []string{"--server", "prod", "--api-key", "prk_flag"}, lastOfProd, "prk_flag"},
 		{
 			"a key in the environment",
 			[]string{"POSTRIDER_API_KEY=prk_env"},
@@ -106,4 +106,39 @@ func TestStoredServersWithoutADefault(t *testing.T) {
 	r := postrider(t, env, "topic", "list")
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.stderr, "no default server: set --server (or POSTRIDER_SERVER) to one of prod")
+}
+
+// A key of the flags or the environment may be for another server than the default one.
+func TestGivenKeysAndStoredServers(t *testing.T) {
+	t.Parallel()
+	keys := []struct{ env, args []string }{
+		{env: []string{"POSTRIDER_API_KEY=prk_given"}},
+		{env: []string{"POSTRIDER_ADMIN_TOKEN=prk_given"}},
+		{args: []string{"--api-key", "prk_given"}},
+		{env: []string{"POSTRIDER_TOPIC_KEY=prk_given"}},
+	}
+	verb := func(i int) []string {
+		if i == 3 {
+			return []string{"publish", "orders", "--sample", "--retry-for", "0s"}
+		}
+		return append([]string{"topic", "list"}, keys[i].args...)
+	}
+	staging, _ := keyEcho(t)
+	saved := savedServers{Default: "staging", Servers: []savedServer{{Name: "staging", URL: staging, Key: "prk_staging"}}}
+	withDefault, _ := savedHome(t, saved)
+	for i, row := range keys {
+		r := postrider(t, append(withDefault, row.env...), verb(i)...)
+		require.Equal(t, 2, r.code, r.stderr)
+		require.Contains(t, r.stderr, "set --server (or POSTRIDER_SERVER) to staging ("+staging+"), to "+devServer+" or to another")
+		require.NotContains(t, r.stderr, "prk_given")
+	}
+	saved.Default = ""
+	for _, one := range []savedServers{saved, {}} {
+		f, err := serverFlags{APIKey: "prk_given"}.resolvedWith(&one)
+		require.NoError(t, err)
+		require.Equal(t, serverFlags{Server: devServer, APIKey: "prk_given"}, f)
+		f, err = serverFlags{topicKey: "topic_given"}.resolvedWith(&one)
+		require.NoError(t, err)
+		require.Equal(t, serverFlags{Server: devServer, topicKey: "topic_given"}, f)
+	}
 }
