@@ -57,8 +57,8 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 	}
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN $1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
 	const told = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
-	require.Equal(t, 3, b.count(t, told, "%Retry-After asks for%"), "only where it decided")
-	require.Equal(t, 1, b.count(t, told, "%Retry-After asks for 24 h, capped at 1 h"))
+	require.Equal(t, 3, b.count(t, told, "%Retry-After requests%"), "only where it decided")
+	require.Equal(t, 1, b.count(t, told, "%Retry-After requests 24 h, capped at 1 h"))
 }
 
 // However late an endpoint wants its next attempt, a last one is made before the time to live ends.

@@ -15,8 +15,8 @@ CREATE TABLE postrider_internal.audit (
 CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
 
 -- +goose StatementBegin
--- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in, whoever the
--- function runs as.
+-- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in, as whichever
+-- role the function runs.
 CREATE FUNCTION postrider_internal.note_audit(actor text, address text, action text, topic text, subscription text, details jsonb) RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
 VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS NULL THEN host(inet_client_addr()) ELSE nullif(note_audit.address, '') END, note_audit.action,
@@ -28,7 +28,7 @@ SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscrip
 COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, who acted on deliveries, who was shown a secret, and who signed in. No secret is in it.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
-COMMENT ON COLUMN postrider.audit.actor IS 'Who: user:NAME (who has signed in, or sent their personal key), key:NAME (another API key), admin (the admin token), cli (a verb of the program that writes into the database), unauthenticated (requests without a right credential), signIn (whoever showed a wrong password: nobody knows who), postrider (the program itself, as dev does with its demo), validationUrl (whoever opened that URL); of a function called by SQL, the database user who logged in.';
+COMMENT ON COLUMN postrider.audit.actor IS 'Who: user:NAME (who has signed in, or sent their personal key), key:NAME (another API key), admin (the admin token), cli (a verb of the program that writes into the database), unauthenticated (requests without a right credential), signIn (a client that sent a wrong password), postrider (the program itself, as dev does with its demo), validationUrl (a client that opened that URL); of a function called by SQL, the database user who logged in.';
 COMMENT ON COLUMN postrider.audit.address IS 'Address that the request came from; a proxy''s where there is one. Of requests_rejected an IPv6 address is its /64, and NULL stands for many. NULL = no request.';
 COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, test_delivery_made, events_published (from the dashboard), delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, operation_finished, api_key_made, api_key_revoked, login_approved, login_denied (of postrider login), user_made, user_replaced, user_deleted, user_locked_out, password_changed, signed_in, sign_in_failed (one row for those of a minute), signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), encryption_keys_retired.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';

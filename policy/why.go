@@ -100,7 +100,7 @@ func (w Why) retry() []string {
 }
 
 func (w Why) retryAfter() string {
-	text := "Retry-After asks for " + span(w.RetryAfter)
+	text := "Retry-After requests " + span(w.RetryAfter)
 	if w.RetryAfterCap > 0 {
 		text += ", capped at " + span(w.RetryAfterCap)
 	}

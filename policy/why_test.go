@@ -42,17 +42,17 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 		},
 		{
 			"Retry-After", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 50*time.Minute },
-			"500: step 1 is 10 s after the failure; Retry-After asks for 50 min",
+			"500: step 1 is 10 s after the failure; Retry-After requests 50 min",
 		},
 		{
 			"Retry-After past the cap", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 24*time.Hour },
-			"500: step 1 is 10 s after the failure; Retry-After asks for 24 h, capped at 1 h",
+			"500: step 1 is 10 s after the failure; Retry-After requests 24 h, capped at 1 h",
 		},
 		{
 			"Retry-After past the time to live", "ga-2018", status(500), func(a *policy.Attempt) {
 				a.HonorRetryAfter, a.RetryAfter, a.Limits.TTL = true, 24*time.Hour, 20*time.Minute
 			},
-			"500: step 1 is 10 s after the failure; Retry-After asks for 24 h, capped at 1 h, shortened for a last attempt before the delivery ends",
+			"500: step 1 is 10 s after the failure; Retry-After requests 24 h, capped at 1 h, shortened for a last attempt before the delivery ends",
 		},
 		{
 			"Retry-After that does not decide", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },

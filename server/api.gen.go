@@ -767,7 +767,7 @@ type AuditEntry struct {
 	// Action What, such as topic_made.
 	Action string `json:"action"`
 
-	// Actor Who: user:NAME, key:NAME, admin (the admin token), cli, signIn (whoever showed a wrong password), postrider, or a role of the database.
+	// Actor Who: user:NAME, key:NAME, admin (the admin token), cli, signIn (a client that sent a wrong password), postrider, or a role of the database.
 	Actor string `json:"actor"`
 
 	// Address Where the request came from; a proxy's where there is one.

@@ -20,7 +20,7 @@ var (
 // mostRemembered bounds the memory of right credentials, about two MB; the buckets have bounds of their own.
 const mostRemembered = policy.MostBuckets
 
-// guesses remembers who showed wrong credentials, on this node, and which credentials were right lately.
+// guesses remembers the addresses that sent wrong credentials, on this node, and which credentials were right lately.
 //
 // Publishers behind one proxy share an address. One of them that still has the old key must not shut out the others: a
 // credential that was right from this address is let through, to be checked as ever. One that was right from elsewhere is
@@ -87,8 +87,8 @@ func (g *guesses) opened(from netip.Prefix, topic string, credential digest) {
 	g.right[key] = struct{}{}
 }
 
-// sender is the address that a request came from. One who has an IPv6 address has its /64. What is no address is nobody's, and
-// shares the zero prefix.
+// sender is the address that a request came from: an IPv4 address alone, or the /64 of an IPv6 address. All that is no
+// address shares the zero prefix.
 func sender(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -125,8 +125,7 @@ func TestLoginsAreLimited(t *testing.T) {
 		INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, expires_at)
 		SELECT sha256(n::text::bytea), 'x', n, 'm', now() + interval '1 minute' FROM generate_series(1, $1) n) SELECT 1`,
 		store.MaxPendingLogins)
-	full := fresh.send("POST", "/v1/logins", `{"machine":"laptop"}`).refused(429, "TooManyRequests")
-	require.Contains(t, full.Message, "too many logins wait for their approval")
+	fresh.send("POST", "/v1/logins", `{"machine":"laptop"}`).json(201) // one of the others is removed
 
 	open := setup(t, func(o *server.Options) { o.NoSignIn = true })
 	none := open.send("POST", "/v1/logins", `{"machine":"laptop"}`).refused(409, "NoSignIn")

@@ -372,7 +372,7 @@ func TestWhatEndsSessions(t *testing.T) {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
 			return put(store.UserSpec{Role: store.RoleAdmin, Disabled: new(false)})(ctx)
 		}, false, `user_replaced - {"user": "anna", "disabled": false}`},
-		{"removed", func(ctx context.Context) error { return access.DeleteUser(ctx, "anna") }, false, `user_deleted - {"user": "anna"}`},
+		{"removed", func(ctx context.Context) error { return access.DeleteUser(ctx, "anna") }, false, `user_deleted - {"user": "anna", "sessions": 2}`},
 	} {
 		one, other := b.signIn(t, "anna"), b.signIn(t, "anna")
 		far := b.elsewhere()

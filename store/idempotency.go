@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// IdempotencyWindow is how long the key of a publish is remembered; try_take_keys and take_key have the same.
-	IdempotencyWindow = 24 * time.Hour
 	// MaxIdempotencyKey is how many bytes a key may have.
 	MaxIdempotencyKey = 255
 

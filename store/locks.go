@@ -20,7 +20,7 @@ const (
 	tryLock  = "SELECT postrider_internal.try_lock($1, $2)"
 )
 
-// cleanLocksStatement forgets event subscriptions that are no more. A lock that is held stays until the next time.
+// cleanLocksStatement removes the locks of event subscriptions that do not exist any more. A lock that is held stays until the next time.
 const cleanLocksStatement = `
 DELETE FROM postrider_internal.locks l USING (
     SELECT name, key FROM postrider_internal.locks k
@@ -28,7 +28,7 @@ DELETE FROM postrider_internal.locks l USING (
        FOR UPDATE SKIP LOCKED) gone
  WHERE l.name = gone.name AND l.key = gone.key`
 
-// CleanLocks removes the locks of event subscriptions that are no more.
+// CleanLocks removes the locks of event subscriptions that do not exist any more.
 func (s *Store) CleanLocks(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, cleanLocksStatement, lockBatching); err != nil {
 		return fmt.Errorf("remove locks: %w", err)

@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +19,9 @@ const (
 	loginLife = "10 minutes"
 	// MaxPendingLogins bounds the logins that wait for their approval, for all nodes together.
 	MaxPendingLogins = 1000
+	// sharedPrefix is what the IPv6 addresses of one site have in common: a site has a /48, with 65,536 networks.
+	sharedPrefix = 48
 )
-
-// ErrTooManyLogins is returned if MaxPendingLogins wait for their approval.
-var ErrTooManyLogins = errors.New("too many logins are pending")
 
 // LoginState is what became of a login.
 type LoginState string
@@ -39,20 +41,22 @@ type Login struct {
 	Machine  string
 	// Address is where the request came from.
 	Address string
-	// Role is what the key is to be allowed at most; "" for as much as whoever approves it.
+	// Role is what the key is to be allowed at most; "" for as much as the user who approves it.
 	Role      Role
 	ExpiresAt time.Time
 }
 
 // BeginLogin begins a login, as RFC 8628 has it. The device polls with secret, which is the key once a user approves
-// the login. *FunctionError, which is ErrInvalid; ErrTooManyLogins; ErrUnavailable.
+// the login. If MaxPendingLogins wait already, the address that has most of them loses its oldest. *FunctionError, which
+// is ErrInvalid; ErrUnavailable.
 func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret string, l *Login, err error) {
 	const insert = `INSERT INTO postrider_internal.login_requests
 			(key_hash, hint, user_code, machine, address, scope, expires_at)
-		SELECT $1, $2, $3, $4, nullif($5::text, ''), $6, now() + interval '` + loginLife + `'
-		WHERE $7 > (SELECT count(*) FROM postrider_internal.login_requests WHERE state = 'pending' AND expires_at > now())
-		RETURNING expires_at`
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + interval '` + loginLife + `') RETURNING expires_at`
 	if err := spec.judge(); err != nil {
+		return "", nil, err
+	}
+	if err := a.makeRoom(ctx); err != nil {
 		return "", nil, err
 	}
 	secret, hash, hint := newKeySecret()
@@ -61,15 +65,60 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 		UserCode: code[:4] + "-" + code[4:], State: LoginPending,
 		Machine: spec.Machine, Role: spec.Role, Address: ActorOf(ctx).Address,
 	}
-	row := a.pool.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope(), MaxPendingLogins)
-	err = row.Scan(&l.ExpiresAt)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil, ErrTooManyLogins
-	}
-	if err != nil {
+	row := a.pool.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope())
+	if err = row.Scan(&l.ExpiresAt); err != nil {
 		return "", nil, readError("a login", err)
 	}
 	return secret, l, nil
+}
+
+// makeRoom removes pending logins until fewer than MaxPendingLogins are left, so that no sender can keep others from
+// beginning one.
+func (a *Access) makeRoom(ctx context.Context) error {
+	const (
+		pending = `SELECT key_hash, coalesce(address, '') AS address FROM postrider_internal.login_requests
+			WHERE state = 'pending' AND expires_at > now() ORDER BY created_at, key_hash`
+		remove = "DELETE FROM postrider_internal.login_requests WHERE key_hash = ANY ($1) AND state = 'pending'"
+	)
+	list, err := collect[pendingLogin](ctx, a.pool, pending)
+	if err != nil || len(list) < MaxPendingLogins {
+		return err
+	}
+	if _, err := a.pool.Exec(ctx, remove, surplusLogins(list, MaxPendingLogins-1)); err != nil {
+		return readError("a login", err)
+	}
+	return nil
+}
+
+type pendingLogin struct {
+	KeyHash []byte
+	Address string
+}
+
+// surplusLogins returns the hashes of those that must go until most are left: one after the other the oldest of the
+// sender that has most. The list begins with the oldest.
+func surplusLogins(list []pendingLogin, most int) (gone [][]byte) {
+	held := map[string]int{}
+	for _, l := range list {
+		held[loginSender(l.Address)]++
+	}
+	for len(list) > most {
+		largest := slices.Max(slices.Collect(maps.Values(held)))
+		i := slices.IndexFunc(list, func(l pendingLogin) bool { return held[loginSender(l.Address)] == largest })
+		held[loginSender(list[i].Address)]--
+		gone, list = append(gone, list[i].KeyHash), slices.Delete(list, i, i+1)
+	}
+	return gone
+}
+
+// loginSender is an IPv4 address, the network of an IPv6 address, or the text as it is.
+func loginSender(address string) string {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil || parsed.Unmap().Is4() {
+		return address
+	}
+	network, _ := parsed.WithZone("").Prefix(sharedPrefix) // an IPv6 address has 128 bits
+	return network.String()
 }
 
 const loginColumns = `SELECT user_code, state, machine, coalesce(address, ''), coalesce(scope, ''), expires_at
@@ -139,7 +188,7 @@ func (a *Access) ApproveLogin(ctx context.Context, userCode, user string) (made 
 		}
 		details := made.auditDetails()
 		details["requestedFrom"] = from
-		return audit(ctx, tx, auditEntry{action: auditLoginApproved, details: details})
+		return audit(ctx, tx, auditEntry{action: auditLoginApproved, details: details, changes: made.auditChanges()})
 	})
 	a.keys.forgetAll()
 	return made, err

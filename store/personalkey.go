@@ -93,6 +93,14 @@ func (k *APIKey) auditDetails() map[string]any {
 	}
 }
 
+// auditChanges are the settings of a new personal key.
+func (k *APIKey) auditChanges() map[string]any {
+	return changes(nil, settings{
+		"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "expiresAt": k.ExpiresAt.UTC().Format(time.RFC3339),
+		"state": k.State,
+	})
+}
+
 // CreatePersonalKey makes a personal key of a user, which is returned here and never again. *FunctionError: ErrInvalid,
 // or ErrNotFound if the user was disabled or removed. ErrUnavailable.
 func (a *Access) CreatePersonalKey(
@@ -107,7 +115,7 @@ func (a *Access) CreatePersonalKey(
 		if made, err = p.insert(ctx, tx); err != nil {
 			return err
 		}
-		return audit(ctx, tx, auditEntry{action: auditKeyMade, details: made.auditDetails()})
+		return audit(ctx, tx, auditEntry{action: auditKeyMade, details: made.auditDetails(), changes: made.auditChanges()})
 	})
 	if err != nil {
 		return "", nil, err

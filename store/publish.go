@@ -22,7 +22,7 @@ type Publication struct {
 	Authorize func(*Topic) bool
 	// Parse makes the events in the topic's input schema. It is asked once.
 	Parse func(*Topic) ([]event.Event, error)
-	// IdempotencyKey names this publish: another one with the same key to the same topic, within IdempotencyWindow, stores nothing and is
+	// IdempotencyKey names this publish: another one with the same key to the same topic, within 24 hours, stores nothing and is
 	// answered as this one. 1 to MaxIdempotencyKey bytes; "" for none.
 	IdempotencyKey string
 }

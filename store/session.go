@@ -110,20 +110,29 @@ func (a *Access) EndSessions(ctx context.Context, name string) (ended int, err e
 		if err != nil {
 			return err
 		}
-		if ended, err = endSessions(ctx, tx, id); err != nil {
+		var details map[string]any
+		if ended, details, err = endAccess(ctx, tx, id); err != nil || details == nil {
 			return err
-		}
-		keys, err := endPersonalKeys(ctx, tx, id)
-		if err != nil || ended+keys == 0 {
-			return err
-		}
-		details := map[string]any{"sessions": ended}
-		if keys > 0 {
-			details["keys"] = keys
 		}
 		return auditUser(ctx, tx, auditSessionsEnded, name, details)
 	})
 	return ended, err
+}
+
+// endAccess ends all sessions and personal keys of a user. The audit's details say how many; nil if there were none.
+func endAccess(ctx context.Context, tx pgx.Tx, user int64) (sessions int, details map[string]any, err error) {
+	if sessions, err = endSessions(ctx, tx, user); err != nil {
+		return 0, nil, err
+	}
+	keys, err := endPersonalKeys(ctx, tx, user)
+	if err != nil || sessions+keys == 0 {
+		return sessions, nil, err
+	}
+	details = map[string]any{"sessions": sessions}
+	if keys > 0 {
+		details["keys"] = keys
+	}
+	return sessions, details, nil
 }
 
 func endSessions(ctx context.Context, tx pgx.Tx, user int64) (ended int, err error) {

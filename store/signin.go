@@ -51,7 +51,7 @@ func (a *Access) SignIn(ctx context.Context, name, password string, from SignInF
 	return token, s, nil
 }
 
-// signingIn is what the audit calls whoever shows a wrong password: nobody knows who it was.
+// signingIn is what the audit calls a client that sent a wrong password.
 const signingIn = "signIn"
 
 // account is what is needed to look at a password for a name.

@@ -209,13 +209,17 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...Condition)
 		return noUser(name)
 	}
 	return a.amongUsers(ctx, "delete a user", func(tx pgx.Tx) error {
-		var was User
-		const remove = "DELETE FROM postrider_internal.users WHERE name = $1 RETURNING role, disabled_at IS NOT NULL, changed_at"
-		err := tx.QueryRow(ctx, remove, name).Scan(&was.Role, &was.Disabled, &was.ChangedAt)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return noUser(name)
-		}
+		id, err := userID(ctx, tx, name)
 		if err != nil {
+			return err
+		}
+		_, details, err := endAccess(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		var was User
+		const remove = "DELETE FROM postrider_internal.users WHERE id = $1 RETURNING role, disabled_at IS NOT NULL, changed_at"
+		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.ChangedAt); err != nil {
 			return err
 		}
 		if err := allow(when, &was); err != nil {
@@ -224,7 +228,8 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...Condition)
 		if err := refuseLastAdmin(ctx, tx, &was); err != nil {
 			return err
 		}
-		return auditUser(ctx, tx, auditUserDeleted, name, nil)
+		removed := changes(settings{"role": was.Role, "disabled": was.Disabled}, nil)
+		return auditUserChange(ctx, tx, auditUserDeleted, name, details, removed)
 	})
 }
 

@@ -167,7 +167,7 @@ func (p *publisher) sendBatch(ctx context.Context, body []byte, n int) error {
 	}
 }
 
-// try makes one request; after is what Retry-After asks for.
+// try makes one request; after is what Retry-After requests.
 func (p *publisher) try(ctx context.Context, body []byte, headers []string) (err error, after time.Duration) { //nolint:revive,staticcheck // the error is what is asked for
 	answer, err := p.client.send(ctx, http.MethodPost, p.target.path, body, headers...)
 	if err != nil {
