@@ -4,72 +4,162 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"postrider/server"
 )
 
-// halfClosed sends a request over TCP, closes the client's side for writing, and returns how to read the response.
-func halfClosed(t *testing.T, b *bundle, method, path, body string, headers ...string) (response func() *http.Response) {
-	t.Helper()
+const publishPath = "/topics/orders/api/events"
+
+// rawRequest is a request over TCP whose client decides when it closes the connection.
+type rawRequest struct {
+	t      *testing.T
+	method string
+	conn   *net.TCPConn
+}
+
+func (b *bundle) sendRaw(method, path, body string, headers ...string) *rawRequest {
+	b.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = conn.Close() })
 	var request strings.Builder
-	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", method, path, len(body))
+	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",
+		method, path, len(body))
 	for i := 0; i < len(headers); i += 2 {
 		fmt.Fprintf(&request, "%s: %s\r\n", headers[i], headers[i+1])
 	}
 	_, err = io.WriteString(conn, request.String()+"\r\n"+body)
-	require.NoError(t, err)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	return func() *http.Response {
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
-		r, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-		require.NoError(t, err, "%s %s", method, path)
-		t.Cleanup(func() { _ = r.Body.Close() })
-		return r
+	require.NoError(b.t, err)
+	return &rawRequest{t: b.t, method: method, conn: conn.(*net.TCPConn)}
+}
+
+// halfClose closes the client's side for writing.
+func (r *rawRequest) halfClose() *rawRequest {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.CloseWrite())
+	return r
+}
+
+// reset closes the connection with RST.
+func (r *rawRequest) reset() {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.SetLinger(0))
+	require.NoError(r.t, r.conn.Close())
+}
+
+func (r *rawRequest) response() *http.Response {
+	r.t.Helper()
+	require.NoError(r.t, r.conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	response, err := http.ReadResponse(bufio.NewReader(r.conn), &http.Request{Method: r.method})
+	require.NoError(r.t, err, r.method)
+	r.t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+// lockTables locks tables against every other transaction. waiting returns when n others wait for a lock.
+func (b *bundle) lockTables(tables string) (blocker pgx.Tx, waiting func(n int)) {
+	b.t.Helper()
+	blocker, err := b.db.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	_, err = blocker.Exec(b.t.Context(), "LOCK TABLE "+tables+" IN ACCESS EXCLUSIVE MODE")
+	require.NoError(b.t, err)
+	return blocker, func(n int) {
+		b.t.Helper()
+		require.Eventually(b.t, func() bool {
+			var blocked int
+			const query = `SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted
+				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+			require.NoError(b.t, blocker.QueryRow(b.t.Context(), query).Scan(&blocked))
+			return blocked >= n
+		}, 20*time.Second, 5*time.Millisecond)
 	}
 }
 
-// A client may close its side of the connection once its request is sent. It gets its response, however long that takes.
+func oneEvent(id string) string {
+	return fmt.Sprintf(`[{"id":"%s","eventType":"a","subject":"b","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
+}
+
+// A client may close its side of the connection once its request is sent. It gets its response.
 func TestHalfClosedClientsGetTheirResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
-	const event = `{"id":"%s","eventType":"a","subject":"b","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}`
-	one := func(id string) string { return "[" + fmt.Sprintf(event, id) + "]" }
-	batch := "[" + fmt.Sprintf(event, "3") + "," + fmt.Sprintf(event, "4") + "]"
+	require.Equal(t, 200, b.sendRaw("POST", publishPath, oneEvent("0"), "aeg-sas-key", key).halfClose().response().StatusCode)
 
-	blocker, err := b.db.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = blocker.Exec(t.Context(), "LOCK TABLE postrider_internal.events, postrider_internal.audit IN ACCESS EXCLUSIVE MODE")
-	require.NoError(t, err)
-	const events = "/topics/orders/api/events"
+	batch := strings.TrimSuffix(oneEvent("3"), "]") + "," + strings.TrimPrefix(oneEvent("4"), "[")
+	blocker, waiting := b.lockTables("postrider_internal.events, postrider_internal.audit")
 	admin := []string{"Authorization", "Bearer " + adminToken}
-	waiting := func(n int) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			var blocked int
-			const query = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-			require.NoError(t, blocker.QueryRow(t.Context(), query).Scan(&blocked))
-			return blocked >= n
-		}, 20*time.Second, 5*time.Millisecond)
-	}
-	responses := map[string]func() *http.Response{"first": halfClosed(t, b, "POST", events, one("1"), "aeg-sas-key", key)}
+	requests := map[string]*rawRequest{"first": b.sendRaw("POST", publishPath, oneEvent("1"), "aeg-sas-key", key)}
 	waiting(1) // the publishes that follow wait for this one's commit
-	responses["single"] = halfClosed(t, b, "POST", events, one("2"), "aeg-sas-key", key)
-	responses["batch"] = halfClosed(t, b, "POST", events, batch, "aeg-sas-key", key)
-	responses["GET"] = halfClosed(t, b, "GET", "/v1/events?topic=orders", "", admin...)
-	responses["PUT"] = halfClosed(t, b, "PUT", "/v1/topics/parcels", "{}", admin...)
+	requests["single"] = b.sendRaw("POST", publishPath, oneEvent("2"), "aeg-sas-key", key)
+	requests["batch"] = b.sendRaw("POST", publishPath, batch, "aeg-sas-key", key)
+	requests["GET"] = b.sendRaw("GET", "/v1/events?topic=orders", "", admin...)
+	requests["PUT"] = b.sendRaw("PUT", "/v1/topics/parcels", "{}", admin...)
 	waiting(3)
+	for _, request := range requests {
+		request.halfClose()
+	}
 	require.NoError(t, blocker.Rollback(t.Context()))
 	for name, want := range map[string]int{"first": 200, "single": 200, "batch": 200, "GET": 200, "PUT": 201} {
-		require.Equal(t, want, responses[name]().StatusCode, name)
+		require.Equal(t, want, requests[name].response().StatusCode, name)
 	}
-	require.Equal(t, 4, b.count("SELECT count(*)::int FROM postrider.events"))
+	require.Equal(t, 5, b.count("SELECT count(*)::int FROM postrider.events"))
+}
+
+// A publish whose client closed its side is taken out of the queue after a grace: the client may be gone, and may have
+// sent the publish again. A client that still waits gets 503.
+func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	patient, err := url.Parse(b.dbURL)
+	require.NoError(t, err)
+	query := patient.Query()
+	query.Set("lock_timeout", "30s") // longer than the grace, unlike the default
+	patient.RawQuery = query.Encode()
+	srv, err := server.New(server.Options{
+		Store: openStore(t, patient.String()), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	arrived := make(chan struct{}, 10)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		srv.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	b.url = front.URL
+	key := b.topic("orders", "")
+	blocker, waiting := b.lockTables("postrider_internal.events")
+	first := b.sendRaw("POST", publishPath, oneEvent("first"), "aeg-sas-key", key)
+	waiting(1) // the publishes that follow wait for this one's commit
+	for len(arrived) > 0 {
+		<-arrived
+	}
+	gone := b.sendRaw("POST", publishPath, oneEvent("reset"), "aeg-sas-key", key)
+	<-arrived // its body is read too: it came in one piece
+	gone.reset()
+	half := b.sendRaw("POST", publishPath, oneEvent("half"), "aeg-sas-key", key).halfClose().response()
+	require.Equal(t, http.StatusServiceUnavailable, half.StatusCode)
+	require.Equal(t, "1", half.Header.Get("Retry-After"))
+	failed := func() (n int64) {
+		for _, times := range srv.Stats().PublishFailures {
+			n += times
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return failed() == 2 }, 20*time.Second, 5*time.Millisecond, "the one that was reset ends too")
+	require.NoError(t, blocker.Rollback(t.Context()))
+	require.Equal(t, http.StatusOK, first.response().StatusCode)
+	require.Equal(t, http.StatusOK, b.publish("orders", key, oneEvent("last")).status)
+	require.Equal(t, "first last", b.rows("SELECT string_agg(event_id, ' ' ORDER BY event_id) AS ids FROM postrider.events")[0]["ids"])
 }

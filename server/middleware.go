@@ -33,10 +33,14 @@ func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// goneGrace is how long a request goes on after its client's side of the connection has ended.
+const goneGrace = 2 * time.Second
+
 // finishes lets a request end although its client has closed its side of the connection after sending it. net/http then
 // cancels the request's context: it reads the same end of file whether the client waits for the response or is gone.
-// The response has to be written within writeTimeout in any case. HTTP/2 distinguishes the two, and requests of the
-// dashboard within the process have their own time limit.
+// So the request is canceled goneGrace later: what a client that is gone has sent must not fill the queues, or be
+// stored after the client has sent it again. HTTP/2 distinguishes the two, and requests of the dashboard within the
+// process have their own time limit.
 func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -46,6 +50,13 @@ func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
 		defer cancel()
 		defer context.AfterFunc(s.options.Stopping, cancel)()
+		defer context.AfterFunc(r.Context(), func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(goneGrace):
+				cancel()
+			}
+		})()
 		c.SetRequest(r.WithContext(ctx))
 		return next(c)
 	}
