@@ -18,9 +18,11 @@ import (
 const (
 	// rejectionsEvery is how often rejected requests are written down, and the span that one row counts.
 	rejectionsEvery = time.Minute
-	// mostRejections bounds the rows of one span. Rejections beyond it are counted by their status alone.
+	// mostRejections bounds the kinds of one span, for clients without a right credential and for known actors apart.
+	// Rejections beyond it are counted by actor and status alone.
 	mostRejections = 100
-	// unauthenticated is what the audit calls a client without a right credential.
+	// unauthenticated is what the audit calls a client without a right credential, or whose credential is not checked
+	// after too many wrong ones.
 	unauthenticated = "unauthenticated"
 )
 
@@ -33,11 +35,27 @@ type rejection struct {
 
 // rejections counts the rejected requests of the current span. It never has a credential.
 type rejections struct {
-	mu     sync.Mutex
-	counts map[rejection]int
+	mu               sync.Mutex
+	anonymous, known map[rejection]int
 }
 
-// noteRejection counts a request that was rejected for its credential, its role or its rate.
+func newRejections() *rejections {
+	return &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}}
+}
+
+// noteRejections counts rejected requests. It comes after limitRate, which rejects requests before their credentials are
+// checked.
+func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := next(c)
+		if err != nil {
+			s.noteRejection(c, err)
+		}
+		return err
+	}
+}
+
+// noteRejection counts a request that was rejected for its credential or its role.
 func (s *Server) noteRejection(c echo.Context, err error) {
 	var refused *refusal
 	if !errors.As(err, &refused) {
@@ -73,17 +91,22 @@ func (s *Server) topicOf(c echo.Context) string {
 func (r *rejections) add(kind rejection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.counts[kind]; !known && len(r.counts) >= mostRejections {
-		kind = rejection{actor: unauthenticated, status: kind.status}
+	counts := r.known
+	if kind.actor == unauthenticated {
+		counts = r.anonymous
 	}
-	r.counts[kind]++
+	if _, counted := counts[kind]; !counted && len(counts) >= mostRejections {
+		kind = rejection{actor: kind.actor, status: kind.status}
+	}
+	counts[kind]++
 }
 
 func (r *rejections) take() map[rejection]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := r.counts
-	r.counts = map[rejection]int{}
+	taken := r.anonymous
+	maps.Copy(taken, r.known)
+	r.anonymous, r.known = map[rejection]int{}, map[rejection]int{}
 	return taken
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,4 +85,43 @@ func TestRejectedRequestsAreBounded(t *testing.T) {
 	require.Len(t, rows, 101)
 	require.Nil(t, rows[0]["address"])
 	require.Equal(t, "51", rows[0]["times"])
+}
+
+// Rejections of known actors have their own bound: those of unknown clients do not hide them.
+func TestRejectionsOfKnownActorsHaveTheirOwnBound(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	b.topic("orders", "")
+	reader := b.apiKey("reader", "read", "")
+	for i := range 100 {
+		from := netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String()
+		b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", from).refused(http.StatusUnauthorized, "Unauthorized")
+	}
+	for i := range 110 {
+		b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", "Bearer "+reader, "X-Forwarded-For",
+			netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String()).refused(http.StatusForbidden, "Forbidden")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.server.Run(ended)
+	require.Equal(t, []map[string]any{{"actor": "key:reader", "rows": int32(101), "times": int32(110), "others": int32(10)},
+		{"actor": "unauthenticated", "rows": int32(100), "times": int32(100), "others": nil}}, b.rows(`
+		SELECT actor, count(*)::int AS rows, sum((details ->> 'times')::int)::int AS times,
+		       sum((details ->> 'times')::int) FILTER (WHERE address IS NULL)::int AS others
+		  FROM postrider.audit WHERE action = 'requests_rejected' GROUP BY actor ORDER BY actor`))
+}
+
+// Requests beyond the rate are rejected before their credential is checked: the audit does not call it wrong.
+func TestRequestsBeyondTheRateAreNotAudited(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *server.Options) { o.RequestsPerSecond = 1 })
+	throttled := func() bool {
+		r := b.send(http.MethodGet, "/v1/topics", "", "Authorization", "Bearer "+adminToken)
+		return r.status == http.StatusTooManyRequests
+	}
+	require.Eventually(t, throttled, 20*time.Second, time.Millisecond)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.server.Run(ended)
+	require.Zero(t, b.count("SELECT count(*)::int FROM postrider.audit WHERE action = 'requests_rejected'"))
 }

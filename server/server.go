@@ -133,7 +133,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats(),
-		rejections: &rejections{counts: map[rejection]int{}}, failures: &failures{kinds: map[string]failureKind{}},
+		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
 	}
 	s.begun, s.polled = rateOf(loginsBegun), rateOf(loginsPolled)
 	s.setUp()
@@ -167,6 +167,7 @@ func (s *Server) setUp() {
 	if s.rate != nil {
 		e.Pre(s.limitRate)
 	}
+	e.Pre(s.noteRejections)
 	for _, r := range append(s.routes(), s.machineRoutes()...) {
 		r.addTo(e, s)
 	}

@@ -63,7 +63,6 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		began := time.Now()
 		if err := next(c); err != nil {
 			c.Error(err)
-			s.noteRejection(c, err)
 			if topic, publishes := publishTopic(c); publishes {
 				s.stats.failed(s.failureKey(c, topic, err))
 			}

@@ -174,7 +174,7 @@ func (s *Store) NotePublished(ctx context.Context, topic string, events int) err
 
 // Rejection is how many requests the API rejected for one reason, within a minute.
 type Rejection struct {
-	// Actor whose credential may not do what was requested; "unauthenticated" without a right one.
+	// Actor whose credential may not do what was requested; "unauthenticated" without a right one, or if it was not checked.
 	Actor string
 	// Address of the client, or its IPv6 /64; "" for many.
 	Address string
