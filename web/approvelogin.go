@@ -19,8 +19,9 @@ type loginView struct {
 	Login   *store.Login // nil: the page asks for the code
 	Session *store.Session
 	// Gets is the role that the key gets: the lower of the one asked for and the user's.
-	Gets    store.Role
-	Decided bool
+	Gets store.Role
+	// Done is "login-approved" or "login-denied" after the decision.
+	Done string
 }
 
 // loginPage shows a login of the command line to the user who is to approve it.
@@ -29,8 +30,10 @@ func (p *pages) loginPage(c echo.Context) error {
 	if !ok {
 		return p.show(c, "login", "Approve a login", false, loginView{})
 	}
-	decided := c.Request().Method != http.MethodPost && c.QueryParam("done") != ""
-	view := loginView{Session: session, Code: c.FormValue("code"), Decided: decided}
+	view := loginView{Session: session, Code: c.FormValue("code")}
+	if c.Request().Method != http.MethodPost {
+		view.Done = c.QueryParam("done")
+	}
 	if view.Code != "" {
 		ctx, cancel := pageContext(c)
 		defer cancel()

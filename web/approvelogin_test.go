@@ -33,7 +33,8 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 	ann := b.as(t, "ann", store.RoleViewer)
 	shown := b.ask(http.MethodGet, page, ann)
 	require.Equal(t, http.StatusOK, shown.Code)
-	says := []string{code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours"}
+	says := []string{code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours",
+		"A computer requests a personal key", "Requested role"}
 	for _, says := range says {
 		require.Contains(t, shown.Body.String(), says)
 	}
@@ -48,7 +49,7 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 	approved := b.decide("approve", code, ann)
 	require.Equal(t, "/ui/login?done=login-approved", approved.Header().Get("Location"))
 	after := b.ask(http.MethodGet, "/ui/login?done=login-approved", ann)
-	require.Contains(t, after.Body.String(), "You can close this page")
+	require.Contains(t, after.Body.String(), "You can close this page. Your terminal continues by itself.")
 	key, err := b.store.Access().APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, store.RoleViewer, key.Actor("").Role)
@@ -58,6 +59,9 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 
 	secret, code = b.login(t, "")
 	require.Equal(t, "/ui/login?done=login-denied", b.decide("deny", code, ann).Header().Get("Location"))
+	denied := b.ask(http.MethodGet, "/ui/login?done=login-denied", ann).Body.String()
+	require.Contains(t, denied, "You can close this page. Your terminal gets no key.")
+	require.NotContains(t, denied, "continues by itself")
 	l, _, err := b.store.Access().LoginOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, store.LoginDenied, l.State)
