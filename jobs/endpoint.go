@@ -106,7 +106,7 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 		if c.requests.Err() != nil {
 			return a, errInterrupted
 		}
-		a.result, a.errText = policy.Result{Err: errorKind(ctx, err)}, err.Error()
+		a.result, a.errText = policy.Result{Err: errorKind(ctx, err)}, errorText(err)
 		return a, nil
 	}
 	defer func() { _ = resp.Body.Close() }()

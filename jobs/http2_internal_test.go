@@ -133,10 +133,10 @@ func TestHTTP2Endpoints(t *testing.T) {
 			s.answer(false, ":status", "200")
 			_ = s.WriteRSTStream(s.id, http2.ErrCodeInternal)
 		}, policy.Result{Status: 200}, ""},
-		"no answer":        {func(stream) {}, timeout, "deadline"},
-		"only early hints": {func(s stream) { s.answer(false, ":status", "103") }, timeout, "deadline"},
+		"no answer":        {func(stream) {}, timeout, "no response within"},
+		"only early hints": {func(s stream) { s.answer(false, ":status", "103") }, timeout, "no response within"},
 		"a reset request":  {func(s stream) { _ = s.WriteRSTStream(s.id, http2.ErrCodeInternal) }, socket, "INTERNAL_ERROR"},
-		"a cut connection": {func(s stream) { s.conn.Close() }, socket, "EOF"},
+		"a cut connection": {func(s stream) { s.conn.Close() }, socket, "closed the connection"},
 		"a goodbye that lets the request finish": {func(s stream) {
 			_ = s.WriteGoAway(s.id, http2.ErrCodeNo, nil)
 			s.answer(true, ":status", "204")

@@ -88,7 +88,7 @@ func wild() []animal {
 		return animal{name, serve, "", policy.OutcomeSocketError, 0, policy.Retry, errText}
 	}
 	timeout := func(name string, serve func(*net.TCPConn)) animal {
-		return animal{name, serve, "", policy.OutcomeTimedOut, 0, policy.Retry, "deadline"}
+		return animal{name, serve, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"}
 	}
 	delivered := func(name string, serve func(*net.TCPConn)) animal {
 		return animal{name, serve, "", policy.OutcomeDelivered, 200, policy.Delivered, ""}
@@ -107,10 +107,10 @@ func wild() []animal {
 		failed("slow-drip-body-of-503", 503, policy.OutcomeBusy, dripping(busyHead+"Content-Length: 1000000\r\n\r\n", "x")),
 		delivered("endless-chunks", flooding(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n")),
 		socket("early-hints-for-ever", flooding("", earlyHint), ""),
-		socket("early-hints-and-goodbye", saying(earlyHint), "EOF"),
+		socket("early-hints-and-goodbye", saying(earlyHint), "closed the connection"),
 		delivered("continue-and-an-answer", saying("HTTP/1.1 100 Continue\r\n\r\n"+okEmpty)),
 
-		socket("empty-reply", saying(""), "EOF"),
+		socket("empty-reply", saying(""), "closed the connection"),
 		socket("hangs-up-unheard", func(*net.TCPConn) {}, ""),
 		socket("reset-in-the-header", then(okHead+"Content-Le", cutWithReset), ""),
 		delivered("reset-in-the-body", then(okHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
@@ -148,12 +148,12 @@ func wild() []animal {
 // tlsWild answer the beginning of a TLS handshake.
 func tlsWild() []animal {
 	return []animal{
-		{"tls-garbage", greeting(strings.Repeat("garbage\x00\xff", 100)), "", policy.OutcomeSocketError, 0, policy.Retry, "tls"},
+		{"tls-garbage", greeting(strings.Repeat("garbage\x00\xff", 100)), "", policy.OutcomeSocketError, 0, policy.Retry, "TLS handshake"},
 		{"tls-alert", greeting("\x15\x03\x01\x00\x02\x02\x28"), "", policy.OutcomeSocketError, 0, policy.Retry, "handshake failure"},
-		{"tls-record-without-an-end", greeting("\x16\x03\x03\x40\x00\x02"), "", policy.OutcomeSocketError, 0, policy.Retry, "EOF"},
-		{"tls-hangs-up", greeting(""), "", policy.OutcomeSocketError, 0, policy.Retry, "EOF"},
+		{"tls-record-without-an-end", greeting("\x16\x03\x03\x40\x00\x02"), "", policy.OutcomeSocketError, 0, policy.Retry, "closed the connection"},
+		{"tls-hangs-up", greeting(""), "", policy.OutcomeSocketError, 0, policy.Retry, "closed the connection"},
 		{"tls-reset", func(conn *net.TCPConn) { greeting("")(conn); cutWithReset(conn) }, "", policy.OutcomeSocketError, 0, policy.Retry, "reset"},
-		{"tls-hangs", func(conn *net.TCPConn) { greeting("")(conn); untilClosed(conn) }, "", policy.OutcomeTimedOut, 0, policy.Retry, "deadline"},
+		{"tls-hangs", func(conn *net.TCPConn) { greeting("")(conn); untilClosed(conn) }, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"},
 	}
 }
 
