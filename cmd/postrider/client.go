@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,6 +130,7 @@ func onThisMachine(host string) bool {
 // apiError is an error answer of the REST API.
 type apiError struct {
 	status  int
+	code    string // "" for an answer that is not the API's
 	message string
 	details []server.ErrorDetail
 }
@@ -156,6 +158,20 @@ func (e *apiError) Error() string {
 func isStatus(err error, status int) bool {
 	var answer *apiError
 	return errors.As(err, &answer) && answer.status == status
+}
+
+// isConflict reports whether the API answered with this code of 409.
+func isConflict(err error, code server.ConflictCode) bool {
+	var answer *apiError
+	return errors.As(err, &answer) && answer.status == http.StatusConflict && answer.code == string(code)
+}
+
+// isMistakeIn reports whether the API rejected this member of the request.
+func isMistakeIn(err error, target string) bool {
+	var answer *apiError
+	return errors.As(err, &answer) && slices.ContainsFunc(answer.details, func(d server.ErrorDetail) bool {
+		return d.Target == target
+	})
 }
 
 // maxAnswer bounds an answer: a page of 1,000 event subscriptions with long filters is a tenth of it.
@@ -237,7 +253,7 @@ func (c *apiClient) unreachable(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &trust):
 		return fmt.Errorf("%s: %w; name its certificate authority with --ca-file", c.base, trust.Err)
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http has no error of its own for it
+	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s answers without TLS: name it with http:// in --server", c.base)
 	case errors.As(err, &refused) && refused.Op == "dial":
 		return fmt.Errorf("%s does not answer (%w): is the service running there? --server names another one", c.base, refused.Err)
@@ -257,7 +273,7 @@ func (a *apiAnswer) err() error {
 	if json.Unmarshal(a.body, &answer) != nil || answer.Error.Message == "" {
 		return &apiError{status: a.status, message: fmt.Sprintf("the server answered %d %s", a.status, http.StatusText(a.status))}
 	}
-	return &apiError{status: a.status, message: answer.Error.Message, details: answer.Error.Details}
+	return &apiError{a.status, answer.Error.Code, answer.Error.Message, answer.Error.Details}
 }
 
 // encodePlainly writes JSON without the escapes that are for HTML: text is kept as it was given.

@@ -56,7 +56,7 @@ func TestIrreversibleVerbsAskForConfirmation(t *testing.T) {
 		{"subscription delete orders billing", "Delete event subscription billing of topic orders? Its settings are lost, and 0 pending deliveries will be canceled.", "postrider.event_subscriptions WHERE subscription = 'billing'", "0"},
 		{"topic delete empty", "Delete topic empty? Its settings and access keys are lost for good.", "postrider.topics WHERE topic = 'empty'", "0"},
 		{"policy delete mine", "Delete retry policy mine? ", "postrider.retry_policies WHERE name = 'mine'", "0"},
-		{"user remove anna", "Remove user anna (viewer)? Name, role and password are lost, and 0 sessions will end.", "postrider_internal.users", "0"},
+		{"user remove anna", "Remove user anna (viewer)? Name, role, password and personal keys are lost, and 0 sessions will end.", "postrider_internal.users", "0"},
 	} {
 		args := strings.Fields(row.args)
 		count := func() string { return one[string](db, "SELECT count(*)::text FROM "+row.count) }

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
+
+	"postrider/server"
 )
 
 type deadletterCmd struct {
@@ -256,7 +257,7 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 	return c.eachOf(func(client *apiClient, at string) (string, error) {
 		var made struct{ DeliveryID int64 }
 		err := client.call(ctx, http.MethodPost, at+"/redeliver", settings, &made)
-		if isStatus(err, http.StatusConflict) && strings.Contains(err.Error(), "redelivered already") {
+		if isConflict(err, server.ConflictCodeDeadLetterRedelivered) {
 			err = fmt.Errorf("%w; --again redelivers it once more", err)
 		}
 		return fmt.Sprintf("redelivered as delivery %d", made.DeliveryID), err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,8 +53,9 @@ func (c *listenCmd) subscribe(ctx context.Context, base string, notes io.Writer)
 	}
 	settings["expirationTimeUtc"], settings["labels"] = inAnHour(), []string{"postrider listen"}
 	if err := client.call(ctx, http.MethodPut, subscriptionURL(t.topic, t.name), settings, nil, "If-None-Match", "*"); err != nil {
-		if isStatus(err, http.StatusBadRequest) && strings.Contains(err.Error(), "endpointUrl must not") {
-			return nil, fmt.Errorf("%w\nthe service may not call this machine: start it with --allow-cidr and this machine's address, as postrider dev does", err)
+		if isMistakeIn(err, "endpointUrl") {
+			return nil, fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
+				"address, as postrider dev does", err)
 		}
 		return nil, err
 	}

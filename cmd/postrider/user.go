@@ -17,11 +17,11 @@ type userCmd struct {
 	Add      userAddCmd      `cmd:"" help:"Add somebody who may sign in to the dashboard."`
 	List     userListCmd     `cmd:"" help:"List the users."`
 	Show     userShowCmd     `cmd:"" help:"Show a user."`
-	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end."`
-	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions end, and so does a lock-out."`
-	Disable  userDisableCmd  `cmd:"" help:"Keep a user out without removing them; their sessions end."`
+	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end, and their personal keys may do no more than it."`
+	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions, their personal keys and a lock-out end."`
+	Disable  userDisableCmd  `cmd:"" help:"Keep a user out without removing them; their sessions and personal keys end."`
 	Enable   userEnableCmd   `cmd:"" help:"Let a user in again who was kept out."`
-	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions end."`
+	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end."`
 }
 
 // passwordFlag says where a password comes from. It is no argument: those are in the list of processes and in the shell's history.
@@ -286,7 +286,8 @@ func (c *userRemoveCmd) Run(ctx context.Context) error {
 			if err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("Remove user %s (%s)? Name, role and password are lost, and %s will end.", c.Name, u.Role, plural(u.Sessions, "session")), nil
+			return fmt.Sprintf("Remove user %s (%s)? Name, role, password and personal keys are lost, and %s will end.",
+				c.Name, u.Role, plural(u.Sessions, "session")), nil
 		}); err != nil {
 			return err
 		}
