@@ -24,7 +24,8 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 	if err == nil {
 		return nil
 	}
-	text, level := "", slog.LevelWarn
+	var text string
+	level := slog.LevelWarn
 	switch state := store.SQLState(err); {
 	case errors.Is(err, context.Canceled):
 		level = slog.LevelDebug

@@ -104,8 +104,10 @@ func TestRejectionsOfKnownActorsHaveTheirOwnBound(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	b.server.Run(ended)
-	require.Equal(t, []map[string]any{{"actor": "key:reader", "rows": int32(101), "times": int32(110), "others": int32(10)},
-		{"actor": "unauthenticated", "rows": int32(100), "times": int32(100), "others": nil}}, b.rows(`
+	require.Equal(t, []map[string]any{
+		{"actor": "key:reader", "rows": int32(101), "times": int32(110), "others": int32(10)},
+		{"actor": "unauthenticated", "rows": int32(100), "times": int32(100), "others": nil},
+	}, b.rows(`
 		SELECT actor, count(*)::int AS rows, sum((details ->> 'times')::int)::int AS times,
 		       sum((details ->> 'times')::int) FILTER (WHERE address IS NULL)::int AS others
 		  FROM postrider.audit WHERE action = 'requests_rejected' GROUP BY actor ORDER BY actor`))

@@ -33,8 +33,10 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 	ann := b.as(t, "ann", store.RoleViewer)
 	shown := b.ask(http.MethodGet, page, ann)
 	require.Equal(t, http.StatusOK, shown.Code)
-	says := []string{code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours",
-		"A computer requests a personal key", "Requested role"}
+	says := []string{
+		code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours",
+		"A computer requests a personal key", "Requested role",
+	}
 	for _, says := range says {
 		require.Contains(t, shown.Body.String(), says)
 	}

@@ -35,7 +35,8 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 			"It waits for the next batch of its event subscription, which a node sends as soon as it has room.",
 		},
 		"more attempts than are allowed by now": {
-			pendingWork{attempts: 5, limit: 3, due: &soon}, "",
+			pendingWork{attempts: 5, limit: 3, due: &soon},
+			"",
 			"No further attempt: maxDeliveryAttempts is 3. The delivery ends at its turn.",
 		},
 		"its time to live ends first": {
