@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -22,6 +23,10 @@ func errorText(err error) string {
 	switch {
 	case errors.As(err, &refused):
 		return err.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no response in time"
+	case errors.Is(err, context.Canceled):
+		return "the request was canceled"
 	case errors.As(err, &dns):
 		return "name " + dns.Name + " could not be resolved: " + dns.Err
 	case errors.As(err, &certificate):

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -23,6 +24,7 @@ func TestErrorTextIsPlain(t *testing.T) {
 	}
 	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
 	for want, err := range map[string]error{
+		"no response in time": fmt.Errorf("get: %w", context.DeadlineExceeded),
 		"the endpoint closed the connection without a response":                              io.EOF,
 		"the endpoint closed the connection before its response was complete":                io.ErrUnexpectedEOF,
 		"the endpoint responded with HTTP to an HTTPS request":                               errors.New("http: server gave HTTP response to HTTPS client"),

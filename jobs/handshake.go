@@ -202,7 +202,7 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 	case ctx.Err() != nil:
 		met.Err = fmt.Sprintf("timed out after %s", timeout)
 	default:
-		met.Err = err.Error()
+		met.Err = errorText(err)
 	}
 	return met, k.elapsed(), nil
 }

@@ -174,7 +174,7 @@ func TestAnswersToHandshakes(t *testing.T) {
 		"NUL bytes":                 {event.EventGrid, with(200, "", "", "\x00\xff{\x00"), store.HandshakeAwaiting, 1, "not a JSON object"},
 		"a number":                  {event.EventGrid, with(200, "", "", `{"validationResponse":1}`), store.HandshakeAwaiting, 1, "not a JSON object"},
 		"a huge body":               {event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), store.HandshakeAwaiting, 1, "not a JSON object"},
-		"a broken body":             {event.EventGrid, broken, store.HandshakeFailed, 3, "no answer: unexpected EOF"},
+		"a broken body":             {event.EventGrid, broken, store.HandshakeFailed, 3, "no answer: the endpoint closed the connection before its response was complete"},
 		"no answer":                 {event.EventGrid, hang, store.HandshakeFailed, 3, "timed out after 300ms"},
 		"permission, broken off":    {event.CloudEvents, brokenOff, store.HandshakeSucceeded, 1, "Allowed-Origin: *"},
 		"permission":                {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},

@@ -172,12 +172,12 @@ func (s *tokens) ask(by *policy.Connection) (text string, lifetime time.Duration
 	trusted := &policy.Connection{MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities}
 	resp, err := s.roundTrip(req, trusted)
 	if err != nil {
-		return "", 0, fmt.Errorf("no token from %s: %w", by.OAuth2.TokenURL, err)
+		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, errorText(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenBytes))
 	if err != nil {
-		return "", 0, fmt.Errorf("no token from %s: %w", by.OAuth2.TokenURL, err)
+		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, errorText(err))
 	}
 	text, lifetime, problem := readToken(resp.StatusCode, body)
 	if problem != "" {
