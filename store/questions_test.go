@@ -116,7 +116,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 // requireStorage: a row for each day that has a part, and one for the tables without days.
 func requireStorage(t *testing.T, rows []map[string]any) {
 	t.Helper()
-	require.Len(t, rows, store.PartitionsAhead+2)
+	require.GreaterOrEqual(t, len(rows), store.PartitionsAhead+2, "shortly after midnight, yesterday has a part, too")
 	for _, row := range rows {
 		require.NotEmpty(t, row["total"])
 	}
