@@ -379,9 +379,7 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answe
 	r.Status, r.Err, r.Error = met.result.Status, met.result.Err, met.errText
 	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
-	if !met.boring() {
-		r.RequestHeaders = a.sentHeaders()
-	}
+	r.RequestHeaders = a.sentHeaders()
 	if secrets := a.secrets(&r); secrets != nil {
 		redact(&r, secrets)
 	}

@@ -9,7 +9,7 @@ const (
 )
 
 // sentHeaders are the headers of the request as the attempt keeps them: names with values, but no value of a header that
-// authenticates. Most attempts succeed without a response body and keep none: it would be a third of what they write.
+// authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/decisions.md).
 func (a *attempt) sentHeaders() []byte {
 	if a.posted == nil {
 		return nil

@@ -11,11 +11,20 @@ import (
 	"postrider/store"
 )
 
-// An attempt that failed keeps what was sent, without a secret.
+// An attempt keeps what was sent, without a secret, whatever it met.
 func TestAnAttemptKeepsTheHeadersOfItsRequest(t *testing.T) {
 	t.Parallel()
+	for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			testSentHeaders(t, status)
+		})
+	}
+}
+
+func testSentHeaders(t *testing.T, status int) {
 	b := setup(t)
-	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
 	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) {
 		s.Signed = true
 		s.DeliveryAttributes = []policy.DeliveryAttribute{

@@ -263,7 +263,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'What the endpoi
 COMMENT ON COLUMN postrider.delivery_attempts.hold IS 'Hold that this attempt had to wait for after its turn had come; NULL = none. Its wait is started_at - due_at.';
 COMMENT ON COLUMN postrider.delivery_attempts.skipped_marks IS 'Marks of an offset schedule that have passed unused so far, during a hold or a slow answer.';
 COMMENT ON COLUMN postrider.delivery_attempts.late IS 'An answer that came after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a success that canceled the queued retry; note: a failure, or a success that found no retry in the queue, because it was under way or the delivery had ended; it changed nothing.';
-COMMENT ON COLUMN postrider.delivery_attempts.request_headers IS 'Headers of the request, first 2 KiB, with *** for the values of secret delivery attributes, of Authorization and of signatures. NULL of a success whose response had no body, and where erased.';
+COMMENT ON COLUMN postrider.delivery_attempts.request_headers IS 'Headers of the request, first 2 KiB, with *** for the values of secret delivery attributes, of Authorization and of signatures. NULL where no request was sent, of a late response, and where erased.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the answer, first 4 KiB.';
 COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that made it.';

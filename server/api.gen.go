@@ -1282,7 +1282,7 @@ type DeliveryAttempt struct {
 	// Outcome What it came to, such as Delivered, Busy or TimedOut.
 	Outcome string `json:"outcome"`
 
-	// RequestHeaders Headers of the request, first 2 KiB, with *** for secrets and signatures; null of a success whose response had no body, and where erased.
+	// RequestHeaders Headers of the request, first 2 KiB, with *** for secrets and signatures; null where no request was sent, of a late response, and where erased.
 	RequestHeaders *string `json:"requestHeaders"`
 
 	// Reruns How often a crash interrupted it before.
