@@ -74,6 +74,9 @@ func (c *Catalogue) Rules(subscription int64) (policy.Rules, bool) {
 // Policies lists all retry policies: the built-in ones by age, then own ones by name.
 func (c *Catalogue) Policies() []*policy.Policy { return c.policyList }
 
+// HasAdvancedFilters reports whether the event subscriptions of a topic may need an event's body to be matched.
+func (c *Catalogue) HasAdvancedFilters(topicID int64) bool { return c.filters[topicID] != nil }
+
 // Wanting lists the event subscriptions of a topic whose filter matches the event and that have not expired.
 func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
 	if c.expiring[topicID] {

@@ -294,14 +294,6 @@ func readWork(rows pgx.Rows, found map[int64]*Work) error {
 	return err
 }
 
-// timeOrNone is the time of an event that was read. Only a custom event's conversion asks for it: the others have it in their body.
-func timeOrNone(at *time.Time) time.Time {
-	if at == nil {
-		return time.Time{}
-	}
-	return *at
-}
-
 func answerAll(group []*loadRequest, err error) {
 	for _, req := range group {
 		req.done <- loadAnswer{err: err}

@@ -118,7 +118,7 @@ func (s *Store) targetOf(ctx context.Context, tx pgx.Tx, id int64) (sub *Subscri
 
 // redeliverPast makes deliveries of those events that are wanted, and says how many it has read.
 func (s *Store) redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, sub *Subscription, day time.Time, ids [][16]byte) (step stepped, read int, err error) {
-	wanted, sizes, read, err := wantedPast(ctx, tx, sub.Topic, sub.TopicID, &sub.Filter, day, ids)
+	wanted, sizes, read, err := wantedPast(ctx, tx, sub.Topic, &sub.Filter, day, ids)
 	if err != nil {
 		return step, 0, err
 	}
@@ -132,26 +132,29 @@ func (s *Store) redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, s
 	return step, read, nil
 }
 
-// wantedPast says which of a day's events a filter wants, with their sizes, and how many it has read: bodies are read for advanced filters alone, and
-// there is room for so many of them.
-func wantedPast(ctx context.Context, tx pgx.Tx, topic string, topicID int64, filter *policy.Filter, day time.Time, ids [][16]byte) (wanted [][16]byte, sizes []int32, read int, err error) {
-	r := &routing{TopicID: topicID, EventDay: day, EventUUIDs: ids}
+// wantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read. Bodies
+// are read only for advanced filters, up to a limit.
+func wantedPast(
+	ctx context.Context, tx pgx.Tx, topic string, filter *policy.Filter, day time.Time, ids [][16]byte,
+) (wanted [][16]byte, sizes []int32, read int, err error) {
+	var found StoredEvents
 	if filter.Advanced() {
-		err = readRoutedBodies(ctx, tx, []*routing{r}, operationBytes)
+		found, err = ReadStoredBodies(ctx, tx, AllEvents, []time.Time{day}, ids, operationBytes)
 	} else {
-		err = readRoutedEvents(ctx, tx, []*routing{r})
+		found, err = ReadStoredEvents(ctx, tx, AllEvents, []time.Time{day}, ids)
 	}
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	for i := range r.events {
-		e := &r.events[i]
+	events := found.Read(ids)
+	for i := range events {
+		e := &events[i]
 		view := EventView(topic, &e.Event)
-		if e.bytes > 0 && filter.Matches(&view) { // without a byte it was erased, or somebody removed its day
-			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.bytes))
+		if e.Bytes > 0 && filter.Matches(&view) { // 0 bytes: the event was erased, or an operator removed its day
+			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.Bytes))
 		}
 	}
-	return wanted, sizes, len(r.events), nil
+	return wanted, sizes, len(events), nil
 }
 
 // CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is asked of every event.
@@ -188,7 +191,7 @@ func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, 
 		read := 0
 		if len(next.ids) > 0 {
 			var wanted [][16]byte
-			if wanted, _, read, err = wantedPast(ctx, tx, topic, place.TopicID, filter, place.Day, next.ids); err != nil {
+			if wanted, _, read, err = wantedPast(ctx, tx, topic, filter, place.Day, next.ids); err != nil {
 				return err
 			}
 			n = int64(len(wanted))

@@ -24,7 +24,7 @@ func routingCatalogue(ids ...int64) *Catalogue {
 func aRoute(id int64, types ...string) *routing {
 	r := &routing{ID: id, TopicID: 1, Total: len(types)}
 	for _, kind := range types {
-		r.events = append(r.events, routedEvent{Event: event.Event{Type: kind}, publishedAt: time.Unix(1000, 0)})
+		r.events = append(r.events, StoredEvent{Event: event.Event{Type: kind}, PublishedAt: time.Unix(1000, 0)})
 	}
 	return r
 }
@@ -82,7 +82,7 @@ func TestTakeAsksTheFilterAndTheAgeOfTheEventSubscription(t *testing.T) {
 	r := aRoute(1, "a", "b")
 	require.Equal(t, []string{"1.0→1", "1.0→2", "1.1→2"}, told(r.take(nil, catalogue, 99)))
 	gone := aRoute(1, "a")
-	gone.events[0] = routedEvent{}
+	gone.events[0] = StoredEvent{}
 	require.Empty(t, gone.take(nil, routingCatalogue(1), 99), "an event that is gone is owed to nobody")
 }
 

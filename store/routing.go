@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"postrider/event"
-
 	"github.com/jackc/pgx/v5"
 )
 
@@ -23,18 +21,9 @@ type routing struct {
 	After              int64      // and of the one that follows the event subscriptions up to this one
 	EventUUIDs         [][16]byte // of the events from Next on, a part of them
 	BySQL              bool
-	events             []routedEvent
+	events             []StoredEvent
 	taken              int            // events done in this step
 	matched            []matchedEvent // if it is still to be written down who wants them
-}
-
-// routedEvent is what the filters ask for. Its body is read only where advanced filters may ask for it.
-type routedEvent struct {
-	event.Event
-	publishedAt time.Time // zero: the event is not there any more
-	bytes       int       // event.Size
-	eventTime   *time.Time
-	waiting     bool // for a later step: the bodies before it were enough for one
 }
 
 // routedDelivery is one delivery that a step makes.
@@ -64,90 +53,39 @@ func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group 
 	if len(routes) == 0 {
 		return nil, nil
 	}
-	if slices.ContainsFunc(routes, func(r *routing) bool { return c.filters[r.TopicID] != nil }) {
-		return routes, readRoutedBodies(ctx, tx, routes, r.bytes)
-	}
-	return routes, readRoutedEvents(ctx, tx, routes)
+	return routes, r.readEvents(ctx, tx, c, routes)
 }
 
-// readRoutedEvents reads the events of routes: what filters ask for, and of custom events what counts in their size. Days and ids are lists and not a join: with a join the planner may read whole
-// partitions.
-func readRoutedEvents(ctx context.Context, tx pgx.Tx, routes []*routing) error {
-	query := `SELECT id, event_type, subject, published_at, octet_length(body), CASE schema WHEN 'CustomEventSchema' THEN schema ELSE '' END,
-		CASE schema WHEN 'CustomEventSchema' THEN event_id ELSE '' END, CASE schema WHEN 'CustomEventSchema' THEN data_version ELSE '' END
-		FROM ` + eventsOf(routes) + ` WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL`
-	days, ids := routedIDs(routes)
-	rows, err := tx.Query(ctx, query, days, ids)
-	if err != nil {
-		return fmt.Errorf("read routed events: %w", err)
+// readEvents reads the events of routes: with their bodies only if an advanced filter may need them.
+func (r *router) readEvents(ctx context.Context, tx pgx.Tx, c *Catalogue, routes []*routing) error {
+	var days []time.Time
+	var ids [][16]byte
+	for _, route := range routes {
+		if !slices.ContainsFunc(days, route.EventDay.Equal) {
+			days = append(days, route.EventDay)
+		}
+		ids = append(ids, route.EventUUIDs...)
 	}
-	var id [16]byte
-	var e routedEvent
-	return collectRouted(rows, routes, &id, &e, []any{&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes, &e.Schema, &e.ID, &e.DataVersion})
+	var found StoredEvents
+	var err error
+	if slices.ContainsFunc(routes, func(r *routing) bool { return c.HasAdvancedFilters(r.TopicID) }) {
+		found, err = ReadStoredBodies(ctx, tx, eventsOf(routes), days, ids, r.bytes)
+	} else {
+		found, err = ReadStoredEvents(ctx, tx, eventsOf(routes), days, ids)
+	}
+	for _, route := range routes {
+		route.events = found.Read(route.EventUUIDs)
+	}
+	return err
 }
 
-// readRoutedBodies reads the events with all that advanced filters may ask for, until the bodies reach a number of bytes. The
-// rest waits.
-func readRoutedBodies(ctx context.Context, tx pgx.Tx, routes []*routing, bytes int) error {
-	query := `
-SELECT id, event_type, subject, published_at, octet_length(body), schema, event_id, source, data_version,
-       CASE WHEN before < $3 THEN body ELSE '' END, before >= $3, CASE schema WHEN 'CustomEventSchema' THEN event_time END
-  FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
-          FROM ` + eventsOf(routes) + ` WHERE day = ANY ($1::date[]) AND id = ANY ($2::uuid[]) AND erased_at IS NULL) AS e`
-	days, ids := routedIDs(routes)
-	rows, err := tx.Query(ctx, query, days, ids, bytes)
-	if err != nil {
-		return fmt.Errorf("read routed events: %w", err)
-	}
-	var id [16]byte
-	var e routedEvent
-	return collectRouted(rows, routes, &id, &e, []any{
-		&id, &e.Type, &e.Subject, &e.publishedAt, &e.bytes, &e.Schema, &e.ID, &e.Source, &e.DataVersion, &e.Body, &e.waiting, &e.eventTime,
-	})
-}
-
-// eventsOf is the table of the routes' events: nearly always one day's partition. A kept plan locks all days of the whole table, and an update
-// of it opens them all.
+// eventsOf is the table of the routes' events: nearly always one day's partition.
 func eventsOf(routes []*routing) string {
 	day := routes[0].EventDay
 	if slices.ContainsFunc(routes, func(r *routing) bool { return !r.EventDay.Equal(day) || !r.Partition }) {
-		return "postrider_internal.events"
+		return AllEvents
 	}
-	return internal("events_" + day.Format("20060102"))
-}
-
-func routedIDs(routes []*routing) (days []time.Time, ids [][16]byte) {
-	for _, r := range routes {
-		if !slices.ContainsFunc(days, r.EventDay.Equal) {
-			days = append(days, r.EventDay)
-		}
-		ids = append(ids, r.EventUUIDs...)
-	}
-	return days, ids
-}
-
-// collectRouted gives the routes their events, up to the first that waits. Each row is scanned into id and e by way of
-// columns.
-func collectRouted(rows pgx.Rows, routes []*routing, id *[16]byte, e *routedEvent, columns []any) error {
-	found := map[[16]byte]routedEvent{}
-	if _, err := pgx.ForEachRow(rows, columns, func() error {
-		e.Time = timeOrNone(e.eventTime)
-		e.bytes += e.Size() - len(e.Body) // what a custom event's envelope adds; the body need not be there
-		found[*id] = *e
-		e.Body = nil // the next one must not be read into this one's memory
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read routed events: %w", err)
-	}
-	for _, r := range routes {
-		for _, id := range r.EventUUIDs {
-			if found[id].waiting {
-				break
-			}
-			r.events = append(r.events, found[id])
-		}
-	}
-	return nil
+	return EventsOf(day)
 }
 
 // cutRoutes takes up to limit deliveries from the routes: an equal share from each, so that a small route does not wait for a
@@ -187,7 +125,7 @@ func (r *routing) take(owed []routedDelivery, c *Catalogue, limit int) []routedD
 // missing counts the events whose rows are gone.
 func (r *routing) missing() (n int) {
 	for i := range r.events {
-		if r.events[i].publishedAt.IsZero() {
+		if r.events[i].PublishedAt.IsZero() {
 			n++
 		}
 	}
@@ -198,11 +136,11 @@ func (r *routing) missing() (n int) {
 // a change. Who came after the event was accepted does not get it.
 func (r *routing) wanting(c *Catalogue) []*Subscription {
 	e := &r.events[r.taken]
-	if e.publishedAt.IsZero() { // its row is gone, though no day that owes anything is ever removed
+	if e.PublishedAt.IsZero() { // its row is gone, though no day that owes anything is ever removed
 		return nil
 	}
 	wanting := slices.DeleteFunc(c.Wanting(r.TopicID, &e.Event), func(s *Subscription) bool {
-		return s.ID <= r.After || s.CreatedAt.After(e.publishedAt)
+		return s.ID <= r.After || s.CreatedAt.After(e.PublishedAt)
 	})
 	slices.SortFunc(wanting, func(a, b *Subscription) int { return cmp.Compare(a.ID, b.ID) })
 	return wanting
@@ -235,8 +173,8 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 	d, lanes, met := newOwedColumns(len(owed)), &laneColumns{}, map[int64]bool{}
 	owners, days, since := make([]int64, len(owed)), make([]time.Time, len(owed)), make([]time.Time, len(owed))
 	for i, o := range owed {
-		owners[i], days[i], since[i] = o.route.ID, o.route.EventDay, o.route.events[o.event].publishedAt
-		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.take(o.sub.ID), o.route.events[o.event].bytes)
+		owners[i], days[i], since[i] = o.route.ID, o.route.EventDay, o.route.events[o.event].PublishedAt
+		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.take(o.sub.ID), o.route.events[o.event].Bytes)
 		if !met[o.sub.ID] {
 			met[o.sub.ID] = true
 			lanes.add(o.sub.TopicID, o.sub.ID, 0, c.restKey(o.sub), o.sub.Batching())
