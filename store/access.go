@@ -27,7 +27,7 @@ var (
 // Access is who may use the service: API keys, users and their sessions. The admin token is none of its business: it is configuration, and works when
 // all of these are lost. Its methods may be called from any goroutine, and need no Run.
 type Access struct {
-	pool      *pgxpool.Pool
+	db        *DB
 	keys      *remembered[*APIKey]
 	sessions  *remembered[*Session]
 	strangers *strangers
@@ -36,7 +36,11 @@ type Access struct {
 
 // AccessOf is for a program that has no store, because it has no encryption key.
 func AccessOf(pool *pgxpool.Pool) *Access {
-	return &Access{pool: pool, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](), strangers: newStrangers(), addresses: newAddresses()}
+	return newAccess(NewDB(pool))
+}
+
+func newAccess(db *DB) *Access {
+	return &Access{db: db, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](), strangers: newStrangers(), addresses: newAddresses()}
 }
 
 // Access is who may use the service, by the store's database.
@@ -67,7 +71,7 @@ func newSecret() string {
 
 // change runs a change in one transaction; doing says what went wrong where it does not succeed. What it refuses stays as it is.
 func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, a.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
 			return err
 		}
@@ -115,10 +119,10 @@ func (s *Store) CleanSessions(ctx context.Context) error {
 		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
 		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - interval '" + familiarFor + "'"
 	)
-	if _, err := s.pool.Exec(ctx, clean); err != nil {
+	if _, err := s.db.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove sessions that are over: %w", err)
 	}
-	if _, err := s.pool.Exec(ctx, forget); err != nil {
+	if _, err := s.db.Exec(ctx, forget); err != nil {
 		return fmt.Errorf("forget where nobody signs in from any more: %w", err)
 	}
 	return s.access.cleanLogins(ctx)

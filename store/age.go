@@ -24,7 +24,7 @@ func (s *Store) OwedSince(ctx context.Context, deliveries []int64, at time.Time)
 	ctx, cancel := context.WithTimeout(ctx, agesTimeout)
 	defer cancel()
 	owed := make(map[int64]time.Time, len(deliveries))
-	rows, err := s.pool.Query(ctx, agesStatement, deliveries, at)
+	rows, err := s.db.Query(ctx, agesStatement, deliveries, at)
 	if err != nil {
 		return nil, outage("read the age of deliveries", err)
 	}

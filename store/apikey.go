@@ -174,7 +174,7 @@ func readKey(ctx context.Context, tx pgx.Tx, name string) (*APIKey, error) {
 
 // APIKeys lists keys by name, those behind the one given, limit at most; those that are revoked or have expired too. ErrUnavailable.
 func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey, error) {
-	return collect[APIKey](ctx, a.pool, keyColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
+	return collect[APIKey](ctx, a.db, keyColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
 }
 
 // APIKey finds a key by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
@@ -182,7 +182,7 @@ func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
 	if !keyName.MatchString(name) {
 		return nil, noKey(name) // perhaps nothing that PostgreSQL takes
 	}
-	list, err := collect[APIKey](ctx, a.pool, keyColumns+"WHERE name = $1", name)
+	list, err := collect[APIKey](ctx, a.db, keyColumns+"WHERE name = $1", name)
 	if err != nil {
 		return nil, err
 	}
@@ -239,12 +239,12 @@ func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
 	)
 	k := &APIKey{State: "active"}
 	var unused bool
-	err := a.pool.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
+	err := a.db.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 	}
 	if err == nil && unused {
-		_, err = a.pool.Exec(ctx, used, hash)
+		_, err = a.db.Exec(ctx, used, hash)
 	}
 	if err != nil {
 		return nil, readError("an API key", err)

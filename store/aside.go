@@ -93,7 +93,7 @@ func (r *recorder[T]) part(ctx context.Context, group []T) (free, locked []T, er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	var keys [][]byte
-	if err := r.store.pool.QueryRow(ctx, lockedStatement, jobs, deliveries, batches, rests).Scan(&jobs, &deliveries, &batches, &keys); err != nil {
+	if err := r.store.db.QueryRow(ctx, lockedStatement, jobs, deliveries, batches, rests).Scan(&jobs, &deliveries, &batches, &keys); err != nil {
 		return nil, nil, fmt.Errorf("look for what is locked: %w", err)
 	}
 	for i, req := range group {

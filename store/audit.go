@@ -153,13 +153,13 @@ func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *Subscrip
 
 // audited reads something that is a secret. The audit is committed first: what cannot be written down is not shown.
 func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if err := read(tx); err != nil {
 			return err
 		}
 		return audit(ctx, tx, e)
 	})
-	if err != nil && isOutage(err) {
+	if err != nil && IsOutage(err) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
@@ -185,7 +185,7 @@ type Rejection struct {
 
 // NoteRejections writes them into the audit, a row for each. ErrUnavailable.
 func (s *Store) NoteRejections(ctx context.Context, rejected []Rejection) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		for _, r := range rejected {
 			by := WithActor(ctx, Actor{Name: r.Actor, Address: r.Address})
 			e := auditEntry{action: auditRejected, topic: r.Topic, details: map[string]any{"status": r.Status, "times": r.Times}}
@@ -195,7 +195,7 @@ func (s *Store) NoteRejections(ctx context.Context, rejected []Rejection) error 
 		}
 		return nil
 	})
-	if err != nil && isOutage(err) {
+	if err != nil && IsOutage(err) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err

@@ -110,7 +110,7 @@ func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, token JobToken
 
 func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (b *Batch, bytes int64, err error) {
 	b = &Batch{Work: Work{SubscriptionID: sub.ID, JobID: &jobID}}
-	err = s.readKept(ctx, func(batch *pgx.Batch) {
+	err = s.db.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(batchStatement, jobID).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.NotBefore, &b.FirstAttemptAt, &b.LastHold, &b.CreatedAt)
 		})
@@ -129,7 +129,7 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 	rests, rest := map[string]restRow{}, s.restOf(b.SubscriptionID)
 	b.asOf = time.Now()
-	err := s.readKept(ctx, func(batch *pgx.Batch) {
+	err := s.db.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
 			b.loadedAt = time.Now()

@@ -129,7 +129,7 @@ var errNothingCut = errors.New("nothing was open")
 // run cuts in one transaction. A hold is what stands in the way: then nothing was done.
 func (c *cutting) run(ctx context.Context) (hold string, err error) {
 	nothing := false
-	err = pgx.BeginFunc(ctx, c.store.pool, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, c.store.db, func(tx pgx.Tx) (err error) {
 		c.tx = tx
 		if hold, err = c.lock(ctx); err != nil || hold != "" {
 			return err
@@ -251,7 +251,7 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (nothing bool, 
 	left := len(ids) < len(open)
 	first := false
 	batch := &pgx.Batch{}
-	batch.Queue(c.store.keeping(keepPlan))
+	batch.Queue(c.store.db.Keeping(keepPlan))
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if others := c.taking(); len(others) > 0 {
 		queueEnd(batch, others)
@@ -347,7 +347,7 @@ SELECT count(*) FROM step`
 // ErrNotFound: there is nothing to send.
 func (s *Store) HoldOpen(ctx context.Context, subscription int64, token JobToken, hold string) error {
 	for n := holdStep; n > 0; {
-		if err := s.pool.QueryRow(ctx, holdOpenStatement, subscription, token.JobID, hold, holdStep, token.JobMade).Scan(&n); err != nil {
+		if err := s.db.QueryRow(ctx, holdOpenStatement, subscription, token.JobID, hold, holdStep, token.JobMade).Scan(&n); err != nil {
 			return fmt.Errorf("%w: hold what is open: %w", ErrUnavailable, err)
 		}
 	}
@@ -356,7 +356,7 @@ func (s *Store) HoldOpen(ctx context.Context, subscription int64, token JobToken
 
 // EndJob deletes a job that has nothing to do, and answers ErrJobGone, which says so.
 func (s *Store) EndJob(ctx context.Context, token JobToken) error {
-	if _, err := s.pool.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
+	if _, err := s.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
 		return fmt.Errorf("%w: end job %d: %w", ErrUnavailable, token.JobID, err)
 	}
 	return token.gone()

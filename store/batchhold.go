@@ -41,7 +41,7 @@ func (s *Store) releaseBatches(ctx context.Context, subscription int64, owedBefo
 	if owedBefore.Equal(farFuture) {
 		before = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
 	}
-	if err := s.pool.QueryRow(ctx, releaseBatchesStatement, subscription, before, alsoLater, limit, owedBefore.Equal(farFuture)).Scan(&n); err != nil {
+	if err := s.db.QueryRow(ctx, releaseBatchesStatement, subscription, before, alsoLater, limit, owedBefore.Equal(farFuture)).Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held batches: %w", err)
 	}
 	return n, nil

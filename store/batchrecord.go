@@ -60,7 +60,7 @@ func (s *Store) RecordBatch(ctx context.Context, result BatchResult) error {
 			continue
 		}
 		s.Reach(PointDeadLetter)
-		req.ids[i] = s.ids.one()
+		req.ids[i] = s.ids.One()
 	}
 	s.batchRecorder.queue.add(req)
 	select {

@@ -129,28 +129,6 @@ func EventView(topic string, e *event.Event) policy.EventView {
 // Catalogue is the one in memory, at most a second old.
 func (s *Store) Catalogue() *Catalogue { return s.catalogue.Load() }
 
-// moment is one moment on two clocks.
-type moment struct{ database, process time.Time }
-
-func (m *moment) at(process time.Time) time.Time { return m.database.Add(process.Sub(m.process)) }
-
-// corrected is m, or a new moment where m cannot be right any more: the database's time lay between what it said and the time that
-// its answer took more. An answer that was late, in a network or for want of a CPU, must not set the clock back.
-func (m *moment) corrected(said, asked, answered time.Time) *moment {
-	if m != nil {
-		if known := m.at(answered); !known.Before(said) && !known.After(said.Add(answered.Sub(asked))) {
-			return m
-		}
-	}
-	return &moment{database: said, process: answered}
-}
-
-// Now is the database's time, read with the catalogue and carried on by the process's monotonic clock: what has expired on one
-// node has expired on all.
-func (s *Store) Now() time.Time {
-	return s.clock.Load().at(time.Now())
-}
-
 // reloadTimeout bounds a reload, the wait for another one included. A connection that a firewall forgot answers nothing and stays
 // open: without a bound, one such moment would keep this node from every later change of the configuration.
 const reloadTimeout = 5 * time.Second
@@ -165,15 +143,15 @@ func (s *Store) Reload(ctx context.Context) error {
 	var found Catalogue
 	var now time.Time
 	asked := time.Now()
-	if err := s.pool.QueryRow(ctx, "SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue").Scan(&found.Version, &found.server, &now); err != nil {
+	if err := s.db.QueryRow(ctx, "SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue").Scan(&found.Version, &found.server, &now); err != nil {
 		return fmt.Errorf("read the catalogue's version: %w", err)
 	}
-	s.clock.Store(s.clock.Load().corrected(now, asked, time.Now()))
+	s.clock.Correct(now, asked, time.Now())
 	if found.Version == old.Version && found.server.Equal(old.server) {
 		return nil
 	}
 	// One snapshot for all tables: a catalogue never mixes two versions.
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	tx, err := s.db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return fmt.Errorf("read the catalogue: %w", err)
 	}
@@ -201,7 +179,7 @@ func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (
 		Version: version, server: server,
 		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList, policiesSeen: old.policiesSeen,
-		expiring: maps.Clone(old.expiring), now: s.Now, rules: maps.Clone(old.rules), timeScale: s.timeScale,
+		expiring: maps.Clone(old.expiring), now: s.clock.Now, rules: maps.Clone(old.rules), timeScale: s.timeScale,
 	}
 	topics, err := s.queryTopics(ctx, tx, "WHERE t.version > $1", old.Version)
 	if err != nil {

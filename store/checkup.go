@@ -198,7 +198,7 @@ func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []strin
 
 // checking reads in one transaction, which gives up after readTime.
 func checking(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
-	return ReaderOf(pool).reading(ctx, "the database's state", read)
+	return NewDB(pool).Read(ctx, "the database's state", read)
 }
 
 // ErrNothingSealed says that the database has no secret yet that a key could be tried on.

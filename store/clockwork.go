@@ -14,7 +14,7 @@ func (s *Store) CleanJobs(ctx context.Context) error {
 	const clean = `DELETE FROM postrider_internal.river_job WHERE id IN (
 		SELECT id FROM postrider_internal.river_job WHERE state IN ('completed', 'cancelled', 'discarded') AND finalized_at < now() - interval '1 hour' LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	for removed := int64(cleanStep); removed == cleanStep; {
-		tag, err := s.pool.Exec(ctx, clean, cleanStep)
+		tag, err := s.db.Exec(ctx, clean, cleanStep)
 		if err != nil {
 			return fmt.Errorf("remove finalized jobs: %w", err)
 		}
@@ -31,7 +31,7 @@ func (s *Store) CleanProbations(ctx context.Context) error {
 	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
 		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
 		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
-	if _, err := s.pool.Exec(ctx, clean); err != nil {
+	if _, err := s.db.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove probations of nobody: %w", err)
 	}
 	return nil
@@ -113,7 +113,7 @@ func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
 	var lost bool
-	if err := s.pool.QueryRow(ctx, fmt.Sprintf(lostStatement, whose), args...).Scan(&lost); err != nil {
+	if err := s.db.QueryRow(ctx, fmt.Sprintf(lostStatement, whose), args...).Scan(&lost); err != nil {
 		return 0, fmt.Errorf("look for lost jobs: %w", err)
 	}
 	if !lost {
@@ -145,7 +145,7 @@ type again struct {
 
 // replace gives the jobs new rows. locking says what becomes of rows that somebody else has locked: they are skipped, or waited for.
 func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, whose string, args ...any) (n int, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose, locking), args...)
 		if err != nil {
 			return err

@@ -56,15 +56,15 @@ func (s *Store) CollectPublishes(ctx context.Context) (n int, jobs []int64, err 
 // collectPublishes looks first: most of the time there is nothing.
 func (s *Store) collectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
 	var waiting bool
-	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").Scan(&waiting); err != nil || !waiting {
+	if err := s.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").Scan(&waiting); err != nil || !waiting {
 		return 0, nil, err
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
-	batch.Queue(s.keeping(keepPlan))
+	batch.Queue(s.db.Keeping(keepPlan))
 	batch.Queue(collectStatement, collectStep, s.node, collectEvents).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
 	batch.Queue("COMMIT")
-	err = s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	err = s.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	return n, jobs, err
 }
 
@@ -72,7 +72,7 @@ func (s *Store) collectPublishes(ctx context.Context) (n int, jobs []int64, err 
 // anybody.
 func (s *Store) WatchPublishes(ctx context.Context) (time.Duration, error) {
 	const watch = `UPDATE postrider_internal.sql_publish_watch SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`
-	if _, err := s.pool.Exec(ctx, watch, publishWatch); err != nil {
+	if _, err := s.db.Exec(ctx, watch, publishWatch); err != nil {
 		return publishWatch, fmt.Errorf("watch for publishes by SQL: %w", err)
 	}
 	return publishWatch, nil

@@ -119,7 +119,7 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
+	return c.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
 		return c.transact(ctx, conn, group, time.Now(), "BEGIN")
 	})
 }
@@ -129,7 +129,7 @@ func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
 func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.store.withConn(ctx, func(conn *pgxpool.Conn) error {
+	return c.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
 		began := time.Now()
 		group, err := c.beginFiltered(ctx, conn, group)
 		if err != nil || len(group) == 0 {
@@ -160,7 +160,7 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
-	batch.Queue(c.store.keeping(keepPlan))
+	batch.Queue(c.store.db.Keeping(keepPlan))
 	var handed handedRow
 	hand := c.store.newHandover(group, began)
 	defer func() { hand.end(nil) }()

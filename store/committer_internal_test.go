@@ -107,6 +107,6 @@ func TestErrorsAreToldApart(t *testing.T) {
 	} {
 		require.Equal(t, row.poison, isPoison(row.err), name)
 		require.Equal(t, row.transient, isTransient(row.err), name)
-		require.Equal(t, row.outage, isOutage(row.err), name)
+		require.Equal(t, row.outage, IsOutage(row.err), name)
 	}
 }

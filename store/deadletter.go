@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // DeadLetters reads dead letters, redelivers and purges them, one by one and many at once. It calls the functions that people call by
 // SQL, so that there is one way to do it.
-type DeadLetters struct{ pool *pgxpool.Pool }
+type DeadLetters struct{ db *DB }
 
 // DeadLetters are those of the store's database.
-func (s *Store) DeadLetters() *DeadLetters { return &DeadLetters{s.pool} }
+func (s *Store) DeadLetters() *DeadLetters { return &DeadLetters{s.db} }
 
 // DeadLetterFilter says which dead letters are meant; the zero value matches them all. Its members are the columns of postrider.dead_letters.
 type DeadLetterFilter struct {
@@ -101,14 +100,14 @@ func (d *DeadLetters) List(ctx context.Context, filter *DeadLetterFilter, after 
 	if after.DeadLetteredAt.IsZero() {
 		after.DeadLetteredAt = farFuture
 	}
-	list, err := collect[DeadLetter](ctx, d.pool, query, text, after.DeadLetteredAt, after.DeadLetterID, limit)
+	list, err := collect[DeadLetter](ctx, d.db, query, text, after.DeadLetteredAt, after.DeadLetterID, limit)
 	return list, functionError(err)
 }
 
 // Get reads one dead letter; ErrNotFound.
 func (d *DeadLetters) Get(ctx context.Context, id uuid.UUID) (*DeadLetter, error) {
 	const query = deadLetterColumns + `body_text, last_response FROM postrider.dead_letters WHERE dead_letter_id = $1`
-	list, err := collect[DeadLetter](ctx, d.pool, query, id)
+	list, err := collect[DeadLetter](ctx, d.db, query, id)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (foun
 	if err != nil {
 		return found, err
 	}
-	list, err := collect[Matched](ctx, d.pool, "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
+	list, err := collect[Matched](ctx, d.db, "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
 	if err != nil {
 		return found, functionError(err)
 	}
@@ -203,7 +202,7 @@ func orNull(n int) *int {
 
 // call calls a function that answers one value.
 func (d *DeadLetters) call(ctx context.Context, doing string, answer any, query string, args ...any) error {
-	if err := d.pool.QueryRow(ctx, query, args...).Scan(answer); err != nil {
+	if err := d.db.QueryRow(ctx, query, args...).Scan(answer); err != nil {
 		return failed(doing, err)
 	}
 	return nil
@@ -237,7 +236,7 @@ const operationColumns = `SELECT operation_id, kind, state, filter, topic, subsc
 
 // Operation reads one operation; ErrNotFound.
 func (d *DeadLetters) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {
-	list, err := collect[Operation](ctx, d.pool, operationColumns+"WHERE operation_id = $1", id)
+	list, err := collect[Operation](ctx, d.db, operationColumns+"WHERE operation_id = $1", id)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +252,7 @@ func (d *DeadLetters) Operations(ctx context.Context, after *Operation, limit in
 	if after == nil {
 		after = &Operation{CreatedAt: farFuture}
 	}
-	return collect[Operation](ctx, d.pool, query, after.CreatedAt, after.OperationID, limit)
+	return collect[Operation](ctx, d.db, query, after.CreatedAt, after.OperationID, limit)
 }
 
 // CancelOperation stops an operation between two steps; false where it was over already. ErrNotFound.

@@ -23,7 +23,7 @@ const (
 )
 
 // IsDiskFull reports that PostgreSQL could not store something because its disk is full (SQLSTATE 53100).
-func IsDiskFull(err error) bool { return sqlState(err) == "53100" }
+func IsDiskFull(err error) bool { return SQLState(err) == "53100" }
 
 // DiskFull reports whether the database's disk is full, as far as this process has seen.
 func (s *Store) DiskFull() bool { return s.disk.full.Load() }
@@ -33,7 +33,7 @@ func (s *Store) Noticed(err error) {
 	if !IsDiskFull(err) || !s.disk.full.CompareAndSwap(false, true) {
 		return
 	}
-	s.log.Error("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk", "error", err, "sqlstate", sqlState(err))
+	s.log.Error("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk", "error", err, "sqlstate", SQLState(err))
 	select {
 	case s.disk.found <- struct{}{}:
 	default:
@@ -49,7 +49,7 @@ func (s *Store) watchDisk(ctx context.Context) {
 		}
 		for s.disk.full.Load() && waitAbout(ctx, diskProbePause) {
 			// While the database is unavailable nothing new is known. Any other error is no sign of a full disk.
-			if err := ProbeDisk(ctx, s.pool); err == nil || !isOutage(err) {
+			if err := ProbeDisk(ctx, s.db.Pool); err == nil || !IsOutage(err) {
 				s.disk.full.Store(false)
 				s.log.Info("the database's disk has room again", "probe_error", err)
 			}

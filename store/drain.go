@@ -85,7 +85,7 @@ func (s *Store) drainSubscription(ctx context.Context, id int64) error {
 			return fmt.Errorf("cancel the deliveries of a deleted event subscription: %w", err)
 		}
 		if met == 0 {
-			_, err := s.pool.Exec(ctx, drainedStatement, id)
+			_, err := s.db.Exec(ctx, drainedStatement, id)
 			return err
 		}
 		if canceled == 0 {
@@ -108,7 +108,7 @@ func (s *Store) drainWith(ctx context.Context, statement string, id int64, step 
 	for cursor := int64(0); ; {
 		var last int64
 		var n, done int
-		if err := s.pool.QueryRow(ctx, statement, id, cursor, step).Scan(&last, &n, &done); err != nil {
+		if err := s.db.QueryRow(ctx, statement, id, cursor, step).Scan(&last, &n, &done); err != nil {
 			return met, canceled, err
 		}
 		if n == 0 {
@@ -120,7 +120,7 @@ func (s *Store) drainWith(ctx context.Context, statement string, id int64, step 
 
 // Drain goes on with deleted event subscriptions whose canceling was interrupted, or that were deleted a moment ago.
 func (s *Store) Drain(ctx context.Context) error {
-	rows, err := s.pool.Query(ctx, undrainedStatement)
+	rows, err := s.db.Query(ctx, undrainedStatement)
 	if err != nil {
 		return fmt.Errorf("look for deleted event subscriptions: %w", err)
 	}

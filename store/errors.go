@@ -43,13 +43,8 @@ var (
 )
 
 // SQLState is the SQLSTATE of an error that PostgreSQL reported, for the log; "" for any other error.
-func SQLState(err error) string { return sqlState(err) }
-
-// IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.
-func IsOutage(err error) bool { return isOutage(err) }
-
-// SQLSTATE classes, see PostgreSQL's documentation, appendix A.
-func sqlState(err error) string {
+// PostgreSQL's documentation lists their classes in appendix A.
+func SQLState(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		return pgErr.Code
@@ -60,7 +55,7 @@ func sqlState(err error) string {
 // isPoison reports an error that the data itself causes and that trying again cannot cure: data exception (22),
 // constraint violation (23), program limit exceeded (54).
 func isPoison(err error) bool {
-	state := sqlState(err)
+	state := SQLState(err)
 	if len(state) < 2 || isMissingPartition(err) {
 		return false
 	}
@@ -78,17 +73,17 @@ func isMissingPartition(err error) bool {
 // isTransient reports an error of which PostgreSQL itself says that the same transaction may succeed when it is run
 // again: serialisation failure and deadlock. Nothing was committed.
 func isTransient(err error) bool {
-	state := sqlState(err)
+	state := SQLState(err)
 	return state == "40001" || state == "40P01"
 }
 
 // isLocked reports that somebody else has had a row, or a table, for longer than the statement was to wait. Nothing was committed.
-func isLocked(err error) bool { return sqlState(err) == "55P03" }
+func isLocked(err error) bool { return SQLState(err) == "55P03" }
 
-// isOutage reports that the database could not be asked or did not answer: the caller may try again.
-func isOutage(err error) bool {
+// IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.
+func IsOutage(err error) bool {
 	var netErr net.Error
-	switch state := sqlState(err); {
+	switch state := SQLState(err); {
 	case len(state) >= 2:
 		class := state[:2]
 		// 08 connection, 53 resources (disk full, too many connections), 55 lock timeout, 57 shutdown, 58 system error.
@@ -98,4 +93,15 @@ func isOutage(err error) bool {
 	default:
 		return errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
 	}
+}
+
+// readError is outage for reading.
+func readError(what string, err error) error { return outage("read "+what, err) }
+
+// outage adds what failed, and ErrUnavailable if the same may succeed later.
+func outage(doing string, err error) error {
+	if IsOutage(err) {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

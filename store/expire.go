@@ -84,7 +84,7 @@ const deletedReason = `(SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at T
 // CancelReason says why the deliveries of an event subscription that is not in the catalogue are canceled.
 func (s *Store) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
 	reason := policy.ReasonEventSubscriptionDeleted
-	if err := s.pool.QueryRow(ctx, "SELECT coalesce("+deletedReason+", $2)", subscription, string(reason)).Scan(&reason); err != nil {
+	if err := s.db.QueryRow(ctx, "SELECT coalesce("+deletedReason+", $2)", subscription, string(reason)).Scan(&reason); err != nil {
 		return "", outage("look why an event subscription was deleted", err)
 	}
 	return reason, nil

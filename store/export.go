@@ -62,7 +62,7 @@ SELECT count(*) FROM taken`
 // ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every node calls it
 // again and again.
 func (s *Store) ClaimExports(ctx context.Context) (claimed int, err error) {
-	rows, err := s.pool.Query(ctx, dueExportsStatement, exportLanes)
+	rows, err := s.db.Query(ctx, dueExportsStatement, exportLanes)
 	if err != nil {
 		return 0, fmt.Errorf("look for dead letters to export: %w", err)
 	}
@@ -72,7 +72,7 @@ func (s *Store) ClaimExports(ctx context.Context) (claimed int, err error) {
 	}
 	for _, subscription := range lanes {
 		var taken int
-		if err := s.pool.QueryRow(ctx, claimExportStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
+		if err := s.db.QueryRow(ctx, claimExportStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
 			return claimed, fmt.Errorf("take up dead letters to export: %w", err)
 		}
 		if taken > 0 {
@@ -139,7 +139,7 @@ const exportLettersWhere = `WHERE l.export_id = $1 ORDER BY l.export_due_at, l.i
 func (s *Store) LoadExport(ctx context.Context, id, job int64) (*Export, error) {
 	x := &Export{}
 	var file [16]byte
-	err := s.pool.QueryRow(ctx, loadExportStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
+	err := s.db.QueryRow(ctx, loadExportStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("export: %w", ErrNotFound)
 	}
@@ -147,7 +147,7 @@ func (s *Store) LoadExport(ctx context.Context, id, job int64) (*Export, error) 
 		return nil, readError("an export", err)
 	}
 	x.File = file
-	err = eachLetter(ctx, s.pool, exportLettersWhere, []any{id}, func(l *Letter) error {
+	err = eachLetter(ctx, s.db, exportLettersWhere, []any{id}, func(l *Letter) error {
 		x.Letters = append(x.Letters, ExportLetter{ID: l.ID, DeadLetter: l.EventGrid(x.Form())})
 		return nil
 	})

@@ -78,7 +78,7 @@ func (s *Store) PublishFiltered(ctx context.Context, p Publication) (err error) 
 	if req.receipt.Events, err = p.Parse(req.receipt.Topic); err != nil {
 		return err
 	}
-	req.identify(&s.ids)
+	req.identify(s.ids)
 	req.filter(s.Catalogue(), s.routeThreshold)
 	if req.keyed = req.mayRepeat(); req.keyed {
 		err = s.committer.commitKeyed(ctx, []*publishRequest{req}, true)

@@ -58,7 +58,7 @@ type Exported struct{ Written, GivenUp, Pending int }
 
 // RecordExport writes down what a try came to. A job that is nobody's any more changes nothing, and that is no error.
 func (s *Store) RecordExport(ctx context.Context, r *ExportResult) (done Exported, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		done, err = s.recordExport(ctx, tx, r)
 		return err
 	})

@@ -55,13 +55,13 @@ const inOrder = keepPlan + `, set_config('enable_sort', 'off', true)`
 func (s *Store) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
-	batch.Queue(s.keeping(inOrder))
+	batch.Queue(s.db.Keeping(inOrder))
 	batch.Queue(fetchStatement, queue, kinds, limit, s.node).Query(func(rows pgx.Rows) error {
 		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
 		return err
 	})
 	batch.Queue("COMMIT")
-	err = s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	err = s.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	if err != nil {
 		return nil, fmt.Errorf("fetch jobs: %w", err)
 	}

@@ -165,7 +165,7 @@ func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, 
 	if err != nil {
 		return 0, err
 	}
-	if err := s.pool.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id); err != nil {
+	if err := s.db.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id); err != nil {
 		return 0, outage("begin a handshake", err)
 	}
 	s.pokeHandshakes(ctx)
@@ -240,7 +240,7 @@ func (s *Store) pokeHandshakes(ctx context.Context) { s.pokeQueue(ctx, Handshake
 // Where nobody listens they poll.
 func (s *Store) pokeQueue(ctx context.Context, queue string) {
 	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || $1::text || '"}')`
-	if _, err := s.pool.Exec(ctx, notify, queue); err != nil {
+	if _, err := s.db.Exec(ctx, notify, queue); err != nil {
 		s.log.Debug("the fetchers of a queue were not woken; they poll", "queue", queue, "error", err)
 	}
 }
@@ -259,7 +259,7 @@ func (s *Store) WaitHandshake(ctx context.Context, id int64, most time.Duration)
 	defer giveUp.Stop()
 	for pause := handshakePoll; ; pause = min(2*pause, handshakePollMax) {
 		var pending bool
-		if err := s.pool.QueryRow(ctx, "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1", id).Scan(&pending); err != nil {
+		if err := s.db.QueryRow(ctx, "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1", id).Scan(&pending); err != nil {
 			return outage("wait for a handshake", err)
 		}
 		if !pending {
@@ -337,11 +337,11 @@ func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, ar
 
 // HandshakeOf reads a handshake with its steps, the oldest first; ErrNotFound.
 func (s *Store) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
-	h, _, err := s.handshakeWhere(ctx, s.pool, "WHERE id = $1", id)
+	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1", id)
 	if err != nil {
 		return nil, err
 	}
-	return h, s.readSteps(ctx, s.pool, h)
+	return h, s.readSteps(ctx, s.db, h)
 }
 
 func (s *Store) readSteps(ctx context.Context, db querier, h *Handshake) error {
@@ -365,6 +365,6 @@ func (s *Store) readSteps(ctx context.Context, db querier, h *Handshake) error {
 // LoadHandshake reads the handshake that a job is to make a request of. ErrNotFound: the job is nobody's any more, or there is
 // nothing left to ask for.
 func (s *Store) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
-	h, _, err := s.handshakeWhere(ctx, s.pool, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
+	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
 	return h, err
 }

@@ -48,7 +48,7 @@ SELECT coalesce(bool_or(pending), false) FROM moved`
 // follows: its hold ends, or stays. A job that is nobody's any more changes nothing, and that is no error.
 func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
 	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
-		_, err = s.recordHandshake(ctx, s.pool, r)
+		_, err = s.recordHandshake(ctx, s.db, r)
 		return err
 	}
 	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
@@ -159,7 +159,7 @@ func endValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error
 func (s *Store) CompleteValidation(ctx context.Context, topic, name, code string) error {
 	const where = "WHERE code_hash = $1 AND topic = $2 AND subscription = $3 AND callback"
 	hash := s.codeHash(code)
-	if _, _, err := s.handshakeWhere(ctx, s.pool, where, hash, topic, name); err != nil {
+	if _, _, err := s.handshakeWhere(ctx, s.db, where, hash, topic, name); err != nil {
 		return err // nobody who guesses makes the catalogue wait
 	}
 	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
@@ -198,7 +198,7 @@ func (s *Store) CleanHandshakes(ctx context.Context) error {
 	const forget = `DELETE FROM postrider_internal.handshakes h WHERE h.id IN (
 		SELECT o.id FROM postrider_internal.handshakes o WHERE o.concluded_at < now() - interval '30 days'
 		   AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.handshake_id = o.id AND s.deleted_at IS NULL) LIMIT $1 FOR UPDATE SKIP LOCKED)`
-	if _, err := s.pool.Exec(ctx, forget, cleanStep); err != nil {
+	if _, err := s.db.Exec(ctx, forget, cleanStep); err != nil {
 		return fmt.Errorf("forget handshakes: %w", err)
 	}
 	return nil
@@ -208,7 +208,7 @@ func (s *Store) CleanHandshakes(ctx context.Context) error {
 func (s *Store) ExpireHandshakes(ctx context.Context) error {
 	const look = `SELECT EXISTS (SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
 	var due bool
-	if err := s.pool.QueryRow(ctx, look).Scan(&due); err != nil {
+	if err := s.db.QueryRow(ctx, look).Scan(&due); err != nil {
 		return fmt.Errorf("look for handshakes whose time is over: %w", err)
 	}
 	if !due {

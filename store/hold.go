@@ -109,7 +109,7 @@ const movesAtOnce = 5
 
 func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock string) (more bool, err error) {
 	for range lateTries {
-		err = s.pool.QueryRow(ctx, fmt.Sprintf(moveStatement, lock), subscription, moveStep).Scan(&more)
+		err = s.db.QueryRow(ctx, fmt.Sprintf(moveStatement, lock), subscription, moveStep).Scan(&more)
 		if !isTransient(err) {
 			break
 		}
@@ -146,7 +146,7 @@ func (s *Store) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 	case HoldPaused:
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrPaused)
 	}
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, probe, s.Catalogue().restKey(sub)); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (s *Store) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 func (s *Store) HeldDeliveries(ctx context.Context, subscription int64) (held int, err error) {
 	const query = `SELECT (SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL)
 		+ (SELECT coalesce(sum(members), 0) FROM postrider_internal.batches WHERE subscription_id = $1 AND hold IS NOT NULL)`
-	if err := s.pool.QueryRow(ctx, query, subscription).Scan(&held); err != nil {
+	if err := s.db.QueryRow(ctx, query, subscription).Scan(&held); err != nil {
 		return 0, outage("count held deliveries", err)
 	}
 	return held, nil
@@ -173,7 +173,7 @@ func (s *Store) HeldDeliveries(ctx context.Context, subscription int64) (held in
 // given, and who acts.
 func (s *Store) changeHold(ctx context.Context, topic, name, call string, args ...any) (sub *Subscription, err error) {
 	who := ActorOf(ctx)
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, call, append(append([]any{topic, name}, args...), who.Name, who.Address)...); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func (c *committer) commitKeyed(ctx context.Context, group []*publishRequest, fi
 // catalogue in the transaction's own snapshot instead. There, what somebody took after the snapshot is a serialisation failure, too.
 // Whatever fails so is tried again.
 func (c *committer) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
-	err := c.store.withConn(ctx, func(conn *pgxpool.Conn) (err error) {
+	err := c.store.db.WithConn(ctx, func(conn *pgxpool.Conn) (err error) {
 		began, batch := time.Now(), &pgx.Batch{}
 		if !filtered {
 			batch.Queue("BEGIN")
@@ -202,7 +202,7 @@ func (s *Store) CleanIdempotencyKeys(ctx context.Context) error {
 			SELECT topic_id, key_hash FROM postrider_internal.` + table + ` WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
 			WHERE k.topic_id = e.topic_id AND k.key_hash = e.key_hash`
 		for removed := int64(cleanStep); removed == cleanStep; {
-			tag, err := s.pool.Exec(ctx, clean, cleanStep)
+			tag, err := s.db.Exec(ctx, clean, cleanStep)
 			if err != nil {
 				return fmt.Errorf("remove %s: %w", table, err)
 			}

@@ -14,23 +14,25 @@ const (
 	tickBits = 12
 	// tickNanoseconds are counted as one: 3,906 of them fill a millisecond, and what is left is for those that come at once.
 	tickNanoseconds = 256
-	// setBack is how far behind the last id the clock may be and ids still go on from it. The database's time is read anew each second, and
-	// comes a moment late.
+	// setBack is how far the clock may be behind the last id while ids continue from that id. The database's time is read
+	// each second, and arrives a little late.
 	setBack = int64(1000) << tickBits
 )
 
-// ids makes the ids of events and of dead letters: UUIDs of version 7, of which each is behind the one before. Their time is that
-// of the database and not of the process, whose clock may be an hour off: lists go in the order of ids, and what was published at a time is
-// looked for by them. The SQL function new_uuid makes the same.
-type ids struct {
+// IDs creates the ids of events and dead letters: ascending UUIDs of version 7 with the database's time. The process's
+// clock may be an hour off, and lists are ordered, and times looked up, by id. The SQL function new_uuid creates the same.
+type IDs struct {
 	now func() time.Time
 
 	mu   sync.Mutex
 	last int64 // tick
 }
 
-// make makes so many, in their order.
-func (m *ids) make(n int) []uuid.UUID {
+// NewIDs returns a source of ids with the clock's time.
+func NewIDs(clock *Clock) *IDs { return &IDs{now: clock.Now} }
+
+// Make creates n ids, in ascending order.
+func (m *IDs) Make(n int) []uuid.UUID {
 	made := make([]uuid.UUID, n)
 	random := make([]byte, 8*n)
 	_, _ = rand.Read(random) // never fails
@@ -45,11 +47,12 @@ func (m *ids) make(n int) []uuid.UUID {
 	return made
 }
 
-func (m *ids) one() uuid.UUID { return m.make(1)[0] }
+// One creates one id.
+func (m *IDs) One() uuid.UUID { return m.Make(1)[0] }
 
-// take takes so many ticks and answers the first of them. A clock that was set back by more than a moment is followed: else
-// nothing that is published from now on would be found by its time.
-func (m *ids) take(n int64) (first int64) {
+// take reserves n ticks and returns the first. A clock that was set back by more than a second is followed: otherwise
+// events published from then on would not be found by their time.
+func (m *IDs) take(n int64) (first int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()

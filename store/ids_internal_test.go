@@ -15,9 +15,9 @@ import (
 
 // moved is a store whose process has a clock that is so far behind the database's.
 func moved(by time.Duration) *Store {
-	s := &Store{}
-	s.ids.now = s.Now
-	s.clock.Store(&moment{database: time.Now().Add(by), process: time.Now()})
+	s := &Store{clock: NewClock()}
+	s.ids = NewIDs(s.clock)
+	s.clock.Correct(time.Now().Add(by), time.Now(), time.Now())
 	return s
 }
 
@@ -31,7 +31,7 @@ func TestIdsOfEventsHaveTheDatabasesTime(t *testing.T) {
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
 		s, req := moved(off), request("orders")
 		req.receipt.Events = make([]event.Event, 3)
-		req.identify(&s.ids)
+		req.identify(s.ids)
 		for _, id := range req.receipt.SystemIDs {
 			require.WithinDuration(t, s.Now(), timeOf(id), time.Second, "the process is %s off", off)
 			require.Equal(t, uuid.Version(7), id.Version())
@@ -48,7 +48,7 @@ func TestIdsAreInTheirOrderWhoeverMakesThem(t *testing.T) {
 	for i := range made {
 		group.Go(func() {
 			for range each / 10 {
-				made[i] = append(made[i], s.ids.make(10)...)
+				made[i] = append(made[i], s.ids.Make(10)...)
 			}
 		})
 	}
@@ -67,15 +67,15 @@ func TestIdsAreInTheirOrderWhoeverMakesThem(t *testing.T) {
 func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 999_999_999, time.UTC)
-	made := ids{now: func() time.Time { return now }}
-	first := made.one()
+	made := IDs{now: func() time.Time { return now }}
+	first := made.One()
 	require.Equal(t, now.Truncate(time.Millisecond), timeOf(first).UTC())
 	now = now.Add(-900 * time.Millisecond)
-	second := made.one()
+	second := made.One()
 	require.Positive(t, bytes.Compare(second[:], first[:]))
 	require.WithinDuration(t, now, timeOf(second), time.Second)
 	now = now.Add(-time.Hour)
-	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.one()).UTC(), "it would be an hour late for what is published from now on")
+	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.One()).UTC(), "it would be an hour late for what is published from now on")
 }
 
 // An answer that comes late says less than what is known, and must not set the clock back: the next event's id would be smaller than the last one's.

@@ -87,7 +87,7 @@ func (s *Store) RecordLate(ctx context.Context, r Result, why string) (ended boo
 		statement, what, which = lateBatchStatement, "batch", r.BatchMade
 	}
 	for range lateTries {
-		err = s.pool.QueryRow(ctx, statement,
+		err = s.db.QueryRow(ctx, statement,
 			r.owner(), r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
 			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
 			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),

@@ -251,7 +251,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	found, rests := make(map[int64]*Work, len(group)), map[string]restRow{}
 	from, to := l.days(group)
 	asOf := time.Now()
-	err := l.store.readKept(ctx, func(batch *pgx.Batch) {
+	err := l.store.db.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
 		queueRests(batch, group, rests)
 	})

@@ -30,7 +30,7 @@ DELETE FROM postrider_internal.locks l USING (
 
 // CleanLocks removes the locks of event subscriptions that do not exist any more.
 func (s *Store) CleanLocks(ctx context.Context) error {
-	if _, err := s.pool.Exec(ctx, cleanLocksStatement, lockBatching); err != nil {
+	if _, err := s.db.Exec(ctx, cleanLocksStatement, lockBatching); err != nil {
 		return fmt.Errorf("remove locks: %w", err)
 	}
 	return nil
@@ -47,7 +47,7 @@ SELECT coalesce(string_agg(holder, ', '), 'a transaction that has ended since') 
 // lockError is the error of work that waited for a lock in vain: it names who has it.
 func (s *Store) lockError(ctx context.Context, work, name string, err error) error {
 	var holders string
-	if isLocked(err) && s.pool.QueryRow(ctx, lockHoldersStatement).Scan(&holders) == nil {
+	if isLocked(err) && s.db.QueryRow(ctx, lockHoldersStatement).Scan(&holders) == nil {
 		return fmt.Errorf("%s: row %q of postrider_internal.locks is locked by %s; end that transaction: %w", work, name, holders, err)
 	}
 	return fmt.Errorf("%s: %w", work, err)

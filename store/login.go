@@ -65,7 +65,7 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 		UserCode: code[:4] + "-" + code[4:], State: LoginPending,
 		Machine: spec.Machine, Role: spec.Role, Address: ActorOf(ctx).Address,
 	}
-	row := a.pool.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope())
+	row := a.db.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope())
 	if err = row.Scan(&l.ExpiresAt); err != nil {
 		return "", nil, readError("a login", err)
 	}
@@ -80,11 +80,11 @@ func (a *Access) makeRoom(ctx context.Context) error {
 			WHERE state = 'pending' AND expires_at > now() ORDER BY created_at, key_hash`
 		remove = "DELETE FROM postrider_internal.login_requests WHERE key_hash = ANY ($1) AND state = 'pending'"
 	)
-	list, err := collect[pendingLogin](ctx, a.pool, pending)
+	list, err := collect[pendingLogin](ctx, a.db, pending)
 	if err != nil || len(list) < MaxPendingLogins {
 		return err
 	}
-	if _, err := a.pool.Exec(ctx, remove, surplusLogins(list, MaxPendingLogins-1)); err != nil {
+	if _, err := a.db.Exec(ctx, remove, surplusLogins(list, MaxPendingLogins-1)); err != nil {
 		return readError("a login", err)
 	}
 	return nil
@@ -145,19 +145,19 @@ func noLogin() error {
 // Login finds the login that waits for its approval under a code. Case, spaces and hyphens do not matter.
 // *FunctionError, which is ErrNotFound; ErrUnavailable.
 func (a *Access) Login(ctx context.Context, userCode string) (*Login, error) {
-	return scanLogin(a.pool.QueryRow(ctx, loginColumns+"state = 'pending' AND user_code = $1", plainCode(userCode)))
+	return scanLogin(a.db.QueryRow(ctx, loginColumns+"state = 'pending' AND user_code = $1", plainCode(userCode)))
 }
 
 // LoginOf finds the login that a secret is for, and its key once it is approved. The errors are those of Login.
 func (a *Access) LoginOf(ctx context.Context, secret string) (*Login, *APIKey, error) {
 	hash := hashSecret(secret)
-	l, err := scanLogin(a.pool.QueryRow(ctx, loginColumns+"key_hash = $1", hash[:]))
+	l, err := scanLogin(a.db.QueryRow(ctx, loginColumns+"key_hash = $1", hash[:]))
 	if err != nil || l.State != LoginApproved {
 		return l, nil, err
 	}
 	const key = keyColumns + `WHERE state = 'active'
 		AND name = (SELECT name FROM postrider_internal.api_keys WHERE key_hash = $1)`
-	list, err := collect[APIKey](ctx, a.pool, key, hash[:])
+	list, err := collect[APIKey](ctx, a.db, key, hash[:])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -219,10 +219,10 @@ func (a *Access) cleanLogins(ctx context.Context) error {
 		keys   = `DELETE FROM postrider_internal.api_keys
 			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - interval '` + personalKeyKept + `'`
 	)
-	if _, err := a.pool.Exec(ctx, logins); err != nil {
+	if _, err := a.db.Exec(ctx, logins); err != nil {
 		return fmt.Errorf("remove logins that have expired: %w", err)
 	}
-	if _, err := a.pool.Exec(ctx, keys); err != nil {
+	if _, err := a.db.Exec(ctx, keys); err != nil {
 		return fmt.Errorf("remove personal keys that have ended: %w", err)
 	}
 	return nil

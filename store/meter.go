@@ -143,20 +143,20 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 func (s *Store) readingAnyhow(ctx context.Context, what string, read func(pgx.Tx) error) error {
 	patience, cancel := context.WithTimeout(ctx, meterWait)
 	defer cancel()
-	pooled, err := s.pool.Acquire(patience)
+	pooled, err := s.db.Acquire(patience)
 	switch {
 	case err == nil:
 		defer pooled.Release()
-		return readingOver(ctx, pooled, what, read)
+		return readOver(ctx, pooled, what, read)
 	case patience.Err() == nil:
 		return readError(what, err)
 	}
-	own, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	own, err := pgx.ConnectConfig(ctx, s.db.Config().ConnConfig)
 	if err != nil {
 		return readError(what, err)
 	}
 	defer hangUp(own)
-	return readingOver(ctx, own, what, read)
+	return readOver(ctx, own, what, read)
 }
 
 // fewer makes one of all but the largest backlogs.

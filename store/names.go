@@ -32,7 +32,7 @@ func nameFree(ctx context.Context, db querier, kind, statement, name string, arg
 // SubscriptionNameFree reports whether an event subscription that does not exist can have this name. *FunctionError, which is
 // ErrConflict: one exists whose name differs only in letter case.
 func (s *Store) SubscriptionNameFree(ctx context.Context, topic *Topic, name string) error {
-	return subscriptionNameFree(ctx, s.pool, topic.ID, name)
+	return subscriptionNameFree(ctx, s.db, topic.ID, name)
 }
 
 func subscriptionNameFree(ctx context.Context, db querier, topicID int64, name string) error {

@@ -5,15 +5,13 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // notifier wakes River's fetchers on all nodes after commits, at most once a millisecond. It does so in a transaction
 // of its own that writes no data: PostgreSQL holds a server-wide lock over the commit of a transaction that notifies, and
 // one NOTIFY per publish takes the rate from 10k/s to 3k/s.
 type notifier struct {
-	pool *pgxpool.Pool
+	db   *DB
 	log  *slog.Logger
 	wake chan struct{}
 	// routes: a route job was stored since the last notification.
@@ -34,8 +32,8 @@ const (
 	notifyBothStatement = notifyStatement + `, pg_notify('postrider_internal.river_insert', '{"queue":"routes"}')`
 )
 
-func newNotifier(pool *pgxpool.Pool, log *slog.Logger, alone func() bool) *notifier {
-	return &notifier{pool: pool, log: log, wake: make(chan struct{}, 1), alone: alone, mute: ThroughPgBouncer(pool)}
+func newNotifier(db *DB, log *slog.Logger, alone func() bool) *notifier {
+	return &notifier{db: db, log: log, wake: make(chan struct{}, 1), alone: alone, mute: db.ThroughPgBouncer}
 }
 
 // SetWake tells how this process's own fetchers are woken, those of route jobs as well when asked to. Call it before Run.
@@ -77,7 +75,7 @@ func (n *notifier) statement() string {
 func (n *notifier) notify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	_, err := n.pool.Exec(ctx, n.statement())
+	_, err := n.db.Exec(ctx, n.statement())
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"postrider/policy"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ReasonRetriedByOperator is why a member leaves its batch that somebody wanted attempted now.
@@ -16,12 +15,12 @@ const ReasonRetriedByOperator policy.Reason = "RetriedByOperator"
 // Operator does what people on call do to deliveries and event subscriptions, and erases events. It calls the functions that people
 // call by SQL, so that there is one way to do it. What they refuse is a *FunctionError.
 type Operator struct {
-	pool *pgxpool.Pool
+	db   *DB
 	poke func()
 }
 
 // Operator acts on the store's database.
-func (s *Store) Operator() *Operator { return &Operator{s.pool, s.notifier.poke} }
+func (s *Store) Operator() *Operator { return &Operator{s.db, s.notifier.poke} }
 
 // Cancel ends a pending delivery. An attempt that is under way may still reach the endpoint; nothing of it is recorded. ErrNotFound;
 // ErrConflict: it has ended.
@@ -81,7 +80,7 @@ func (o *Operator) call(ctx context.Context, doing, function string, answer any,
 func (o *Operator) ask(ctx context.Context, doing, function string, answers []any, args ...any) (err error) {
 	who := ActorOf(ctx)
 	for range operateTries {
-		if err = o.pool.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answers...); err == nil {
+		if err = o.db.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answers...); err == nil {
 			return nil
 		}
 		if !isTransient(err) {
@@ -108,7 +107,7 @@ const (
 
 // Delivery reads a delivery. ErrNotFound.
 func (o *Operator) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) {
-	found, err := collect[DeliveryLine](ctx, o.pool, deliveryQuery, id)
+	found, err := collect[DeliveryLine](ctx, o.db, deliveryQuery, id)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("delivery %d: %w", id, err)
@@ -120,7 +119,7 @@ func (o *Operator) Delivery(ctx context.Context, id int64) (*DeliveryLine, error
 
 // Attempts reads the first attempts of a delivery, up to limit, those of the batches that it was in among them.
 func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]AttemptLine, error) {
-	attempts, err := collect[AttemptLine](ctx, o.pool, attemptsQuery, id, limit)
+	attempts, err := collect[AttemptLine](ctx, o.db, attemptsQuery, id, limit)
 	if err != nil {
 		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
 	}

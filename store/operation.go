@@ -66,14 +66,14 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 	for wait := recordMinPause; ; wait = min(wait*2, recordMaxPause) {
 		pause, more, err = s.makeStep(ctx, job, nil)
 		if isPoison(err) || isInTheWay(err) {
-			s.log.Warn("a step of an operation failed", "job", job, "error", err, "sqlstate", sqlState(err))
+			s.log.Warn("a step of an operation failed", "job", job, "error", err, "sqlstate", SQLState(err))
 			pause, more, err = s.makeStep(ctx, job, err)
 		}
 		if err == nil {
 			return pause, more, nil
 		}
 		s.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err,
-			"sqlstate", sqlState(err))
+			"sqlstate", SQLState(err))
 		if !waitAbout(ctx, wait) {
 			return 0, false, fmt.Errorf("make a step of an operation: %w", ctx.Err())
 		}
@@ -81,7 +81,7 @@ func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, mo
 }
 
 // isInTheWay reports a refusal of ours that time may cure, such as an export that is under way.
-func isInTheWay(err error) bool { return sqlState(err) == "55000" }
+func isInTheWay(err error) bool { return SQLState(err) == "55000" }
 
 // reason is why a step failed, in the words of postrider: those of its own SQL functions, or one sentence for each class of
 // PostgreSQL's errors. PostgreSQL's own text is in the log.
@@ -91,7 +91,7 @@ func reason(wrong error) string {
 		return strings.TrimSuffix(refused.Message+". "+refused.Hint, ". ")
 	}
 	const seeLog = "; the log of the node has the cause"
-	state := sqlState(wrong)
+	state := SQLState(wrong)
 	switch {
 	case state == "":
 		return "the step failed" + seeLog
@@ -108,7 +108,7 @@ func reason(wrong error) string {
 func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		o, err := beginStep(ctx, tx, job)
 		if err != nil || o == nil {
 			return err
@@ -211,10 +211,10 @@ func (s *Store) CleanOperations(ctx context.Context) error {
 	// A redelivery that ends later than its operation is kept leaves counts of no operation.
 	const forgetOutcomes = `DELETE FROM postrider_internal.operation_outcomes e
 		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`
-	if _, err := s.pool.Exec(ctx, forget, cleanStep); err != nil {
+	if _, err := s.db.Exec(ctx, forget, cleanStep); err != nil {
 		return fmt.Errorf("forget operations: %w", err)
 	}
-	if _, err := s.pool.Exec(ctx, forgetOutcomes); err != nil {
+	if _, err := s.db.Exec(ctx, forgetOutcomes); err != nil {
 		return fmt.Errorf("forget the outcomes of operations: %w", err)
 	}
 	return nil

@@ -57,7 +57,7 @@ WITH found AS (
 )
 SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`, "{whose}", whose)
 	var followed int
-	if err := s.pool.QueryRow(ctx, statement, args...).Scan(&gone, &followed); err != nil {
+	if err := s.db.QueryRow(ctx, statement, args...).Scan(&gone, &followed); err != nil {
 		return 0, fmt.Errorf("reclaim %s jobs: %w", o.kind, err)
 	}
 	if followed > 0 {

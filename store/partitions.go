@@ -22,11 +22,11 @@ var manySubscriptions = map[string]string{"delivery_history": "ALTER TABLE %[1]s
 // table of its own and then attached: that lets publishes and records go on, while CREATE TABLE … PARTITION OF would
 // stop them all.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
-	missing, err := missingPartitions(ctx, s.pool)
+	missing, err := missingPartitions(ctx, s.db)
 	if err != nil || len(missing) == 0 {
 		return err // nearly always: no node waits for another one then
 	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
 			return fmt.Errorf("make partitions: %w", err)
 		}

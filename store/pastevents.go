@@ -180,8 +180,8 @@ func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription strin
 
 // countNext counts among the next events of a day, and moves the place on.
 func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, filter *policy.Filter) (n int64, end bool, err error) {
-	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := endAfter(ctx, tx, readTimeout); err != nil {
+	err = pgx.BeginTxFunc(ctx, d.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if err := endAfter(ctx, tx, collectTime); err != nil {
 			return err
 		}
 		next, err := place.scan(ctx, tx, scanStep)
@@ -208,7 +208,7 @@ func (d *DeadLetters) pastOf(ctx context.Context, topic, subscription string, fr
 		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
 	place, filter := &past{}, &policy.Filter{}
 	var text []byte
-	if err := d.pool.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+	if err := d.db.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
 		return nil, nil, failed("count past events", err)
 	}
 	if err := json.Unmarshal(text, filter); err != nil {

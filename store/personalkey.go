@@ -126,7 +126,7 @@ func (a *Access) CreatePersonalKey(
 // PersonalKeys lists the personal keys of a user that work, the newest first.
 func (a *Access) PersonalKeys(ctx context.Context, owner string) ([]APIKey, error) {
 	const ofOwner = keyColumns + "WHERE owner = $1 AND state = 'active' ORDER BY created_at DESC, name"
-	return collect[APIKey](ctx, a.pool, ofOwner, owner)
+	return collect[APIKey](ctx, a.db, ofOwner, owner)
 }
 
 // RevokePersonalKey is RevokeAPIKey for the owner of the key. Another user's key is not found.

@@ -28,27 +28,6 @@ var sessionSettings = []struct{ name, value, unset string }{
 
 const planCacheMode = "plan_cache_mode"
 
-// keepPlan, first in a transaction, lets its statements keep their plans: planning them anew took 15 % of PostgreSQL's time. It is
-// for statements that can have only one plan, because they read tables by lists of keys (id = ANY) and nothing else. The other
-// settings see to that: a plan that was made for an empty table would read all of it and is kept when it has a million rows.
-const (
-	// What is off counts as a cost of 10^10, and where jit is on, PostgreSQL compiles what costs that much: 0.4 s each time.
-	keepPlan = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_nestloop', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)` + kept
-	kept     = `, set_config('plan_cache_mode', 'force_generic_plan', true)`
-)
-
-// keepPlanBriefly is keepPlan for the recorder: whoever has a row for longer is not waited for, see aside.
-const keepPlanBriefly = keepPlan + `, set_config('lock_timeout', '500ms', true)`
-
-// keeping is what a transaction of such statements sets first. Where each statement is sent whole there is no plan to keep, and
-// one that knows the statement's values is better.
-func (s *Store) keeping(settings string) string {
-	if s.throughPgBouncer {
-		return strings.Replace(settings, kept, "", 1)
-	}
-	return settings
-}
-
 // cachedStatements is how many statements each connection remembers: several times what the engine repeats. pgx makes room for
 // two times pgxStatements when it connects, 40 kB a connection, which the collector's headroom multiplies.
 const (
@@ -163,29 +142,4 @@ func Forgetful(ctx context.Context, pool *pgxpool.Pool) (names []string, err err
 		return nil, fmt.Errorf("read the database's durability: %w", err)
 	}
 	return names, nil
-}
-
-// withConn lends a connection. One that is still inside a transaction afterwards is rolled back, or the pool would
-// throw it away.
-func (s *Store) withConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	defer conn.Release()
-	err = do(conn)
-	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
-		_, _ = conn.Exec(ctx, "ROLLBACK")
-	}
-	return err
-}
-
-// readKept asks in one round trip, in one transaction, by statements that keep their plans.
-func (s *Store) readKept(ctx context.Context, ask func(*pgx.Batch)) error {
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN READ ONLY")
-	batch.Queue(s.keeping(keepPlan))
-	ask(batch)
-	batch.Queue("COMMIT")
-	return s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 }

@@ -247,7 +247,7 @@ func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*eviden
 	if len(found) == 0 {
 		return r.recordAlone(ctx, group)
 	}
-	return pgx.BeginFunc(ctx, r.store.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, r.store.db, func(tx pgx.Tx) error {
 		var gone []int64
 		standings, now := map[string]*standing{}, time.Time{}
 		batch := &pgx.Batch{}
@@ -274,7 +274,7 @@ func (r *recorder[T]) recordAlone(ctx context.Context, group []T) error {
 	batch.Queue("BEGIN")
 	r.queueGroup(batch, group, &gone)
 	batch.Queue("COMMIT")
-	if err := r.store.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() }); err != nil {
+	if err := r.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() }); err != nil {
 		return err
 	}
 	r.tell(group, gone)
@@ -367,7 +367,7 @@ func (s *Store) endRest(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
 	}
-	if _, err := s.pool.Exec(ctx, dropRest, []byte(key)); err != nil {
+	if _, err := s.db.Exec(ctx, dropRest, []byte(key)); err != nil {
 		return fmt.Errorf("end the probation: %w", err)
 	}
 	s.failing.set(key, false)

@@ -81,7 +81,7 @@ type Look struct{ Promote, Published bool }
 
 // Look looks.
 func (s *Store) Look(ctx context.Context) (look Look, err error) {
-	if err := s.pool.QueryRow(ctx, lookStatement).Scan(&look.Promote, &look.Published); err != nil {
+	if err := s.db.QueryRow(ctx, lookStatement).Scan(&look.Promote, &look.Published); err != nil {
 		return look, fmt.Errorf("look for what is due: %w", err)
 	}
 	return look, nil
@@ -133,7 +133,7 @@ func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 func (s *Store) wake(ctx context.Context, queue string, total *int) error {
 	for state, due := range wakeConditions {
 		for moved := promoteStep; moved == promoteStep; *total += moved {
-			if err := s.pool.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
+			if err := s.db.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
 				return err
 			}
 		}
@@ -227,7 +227,7 @@ func (s *Store) promotePast(ctx context.Context, left map[int64]Room, past []str
 // promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room what it
 // made available. flooding are those that it had to park something of.
 func (s *Store) promoteOnce(ctx context.Context, left map[int64]Room, step int, without []string) (due int, flooding []string, err error) {
-	rows, err := s.pool.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
+	rows, err := s.db.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -99,7 +99,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
 	if req.receipt.Events = events; len(events) == 0 {
 		return &req.receipt, nil
 	}
-	req.identify(&s.ids)
+	req.identify(s.ids)
 	req.filter(s.Catalogue(), s.routeThreshold)
 	if err := s.committer.commitOrQueue(ctx, req); err != nil {
 		return nil, err
@@ -134,8 +134,8 @@ func (req *publishRequest) admittedBy(c *Catalogue) error {
 	return nil
 }
 
-func (req *publishRequest) identify(from *ids) {
-	req.receipt.SystemIDs = from.make(len(req.receipt.Events))
+func (req *publishRequest) identify(from *IDs) {
+	req.receipt.SystemIDs = from.Make(len(req.receipt.Events))
 	for i := range req.receipt.Events {
 		e := &req.receipt.Events[i]
 		req.bytes += int64(len(e.Body))

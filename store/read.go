@@ -2,77 +2,20 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readTime bounds each statement that reads a page or a list for a person.
-const readTime = 5 * time.Second
-
-// Reader answers what people ask of what is stored. It holds no secret: a program without the encryption key has one, see ReaderOf.
+// Reader reads what REST lists and pages of the dashboard show. It needs no encryption key.
 type Reader struct {
-	pool *pgxpool.Pool
+	db *DB
 }
 
-// ReaderOf reads a database without a store.
-func ReaderOf(pool *pgxpool.Pool) *Reader { return &Reader{pool} }
-
-// reading runs statements of one page, all of one snapshot: what a page counts and what it lists agree. ErrTooSlow where one of them
-// took longer than readTime, ErrUnavailable, ErrNotFound of read itself.
-func (r *Reader) reading(ctx context.Context, what string, read func(pgx.Tx) error) error {
-	return readingOver(ctx, r.pool, what, read)
-}
-
-// beginner begins transactions: a pool, or one connection.
-type beginner interface {
-	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
-}
-
-// readingOver is reading over a connection that the caller has.
-func readingOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
-		if err := endAfter(ctx, tx, readTime); err != nil {
-			return err
-		}
-		return read(tx)
-	})
-	switch {
-	case err == nil, errors.Is(err, ErrNotFound):
-		return err
-	case sqlState(err) == queryCanceled:
-		return fmt.Errorf("read %s within %s: %w: %w", what, readTime, ErrTooSlow, err)
-	default:
-		return readError(what, err)
-	}
-}
-
-// rowsOf collects what a query finds, column by name.
-func rowsOf[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs) ([]T, error) {
-	rows, err := tx.Query(ctx, query, args)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
-}
-
-// rowOf collects the one row that a query finds; ErrNotFound where there is none.
-func rowOf[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs) (*T, error) {
-	rows, err := tx.Query(ctx, query, args)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[T])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, ErrNotFound
-	}
-	return row, err
-}
+// ReaderOf returns a Reader of a database.
+func ReaderOf(pool *pgxpool.Pool) *Reader { return &Reader{NewDB(pool)} }
 
 // Turn says which page of a list that runs from the newest to the oldest: the rows older than Before, or those newer than After. At
 // most one of them is set; neither is the newest page.

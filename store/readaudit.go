@@ -46,7 +46,7 @@ const (
 
 // ReadAudit reads a page of the audit, the newest first. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadAudit(ctx context.Context, f AuditFilter, t Turn[int64]) (page AuditPage, err error) {
-	err = r.reading(ctx, "the audit", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "the audit", func(tx pgx.Tx) error {
 		page, err = readAudit(ctx, tx, f, t)
 		return err
 	})

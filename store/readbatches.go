@@ -107,7 +107,7 @@ func (f *BatchFilter) blind(bySubscription bool) bool {
 
 // ReadBatches reads a page of batches, the newest first. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) (page BatchPage, err error) {
-	err = r.reading(ctx, "batches", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "batches", func(tx pgx.Tx) error {
 		page, err = readBatches(ctx, tx, f, t)
 		return err
 	})
@@ -156,7 +156,7 @@ func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *
 		members = `SELECT m.position, m.delivery_id, m.event_id, m.left_at, m.left_after, m.left_reason FROM postrider.batch_members m
 		            WHERE m.batch_id = @id AND m.position > @after ORDER BY m.position LIMIT @limit`
 	)
-	err = r.reading(ctx, "a batch", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "a batch", func(tx pgx.Tx) error {
 		if b, err = rowOf[BatchCourse](ctx, tx, query, pgx.NamedArgs{"id": id}); err != nil {
 			return err
 		}

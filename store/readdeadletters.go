@@ -115,7 +115,7 @@ func (q *DeadLetterQuery) end(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs
 // ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.
 func (s *Store) ReadDeadLetters(ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace]) (d *DeadLetterPage, err error) {
 	d = &DeadLetterPage{Facets: map[string][]Facet{}}
-	err = s.reading(ctx, "dead letters", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "dead letters", func(tx pgx.Tx) error {
 		if err := d.list(ctx, tx, q, t); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *Store) ReadDeadLetter(ctx context.Context, id uuid.UUID) (d *DeadLetter
        NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = l.system_id) AS event_gone,
        ` + redeliveredFromKind + `
   FROM postrider.dead_letters l WHERE dead_letter_id = @id`
-	err = s.reading(ctx, "a dead letter", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "a dead letter", func(tx pgx.Tx) error {
 		d, err = rowOf[DeadLetterRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)})
 		return err
 	})

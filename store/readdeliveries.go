@@ -234,7 +234,7 @@ type DeliveryPage struct {
 
 // ReadDeliveries reads a page of deliveries, unfinished and finished, the newest made first. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[DeliveryPlace]) (page DeliveryPage, err error) {
-	err = r.reading(ctx, "deliveries", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "deliveries", func(tx pgx.Tx) error {
 		page, err = readDeliveries(ctx, tx, f, t)
 		return err
 	})

@@ -98,7 +98,7 @@ SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subje
 // ReadDelivery reads one delivery with all that became of it; ErrNotFound.
 func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse, err error) {
 	args := pgx.NamedArgs{"id": id, "limit": courseLimit}
-	err = r.reading(ctx, "a delivery", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "a delivery", func(tx pgx.Tx) error {
 		if d, err = rowOf[DeliveryCourse](ctx, tx, deliveryStatement, args); err != nil {
 			return err
 		}

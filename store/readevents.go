@@ -115,7 +115,7 @@ type EventPage struct {
 
 // ReadEvents reads a page of events, the newest first. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
-	err = r.reading(ctx, "events", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "events", func(tx pgx.Tx) error {
 		page, err = readEvents(ctx, tx, f, t)
 		return err
 	})
@@ -152,7 +152,7 @@ func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (e *EventRow, err 
 	const query = eventReport + `, e.topic_id, t.deleted_at IS NOT NULL AS topic_gone, e.data_version, e.traceparent, e.tracestate, e.catalogue_version AS filter_version,
        CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) END AS body_error, e.erased_at, e.body` + eventFrom + `WHERE e.id = @id ORDER BY e.day LIMIT 1`
 	const deliveries = 200
-	err = r.reading(ctx, "an event", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "an event", func(tx pgx.Tx) error {
 		if e, err = rowOf[EventRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)}); err != nil {
 			return err
 		}

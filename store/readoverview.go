@@ -87,7 +87,7 @@ type Overview struct {
 func (s *Store) ReadOverview(ctx context.Context, span, step time.Duration) (o *Overview, err error) {
 	const holds = 50
 	o = &Overview{}
-	err = s.reading(ctx, "the overview", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "the overview", func(tx pgx.Tx) error {
 		standing, err := rowOf[Standing](ctx, tx, standingStatement, pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
 		if err != nil {
 			return err

@@ -75,7 +75,7 @@ func (s *Store) ReadSubscriptions(ctx context.Context, f SubscriptionsFilter, t 
 	if key := t.cursor(); key != nil {
 		args["cursor_topic"], args["cursor_name"] = key.Topic, key.Subscription
 	}
-	err = s.reading(ctx, "event subscriptions", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "event subscriptions", func(tx pgx.Tx) error {
 		rows, err := rowsOf[SubscriptionLine](ctx, tx, fmt.Sprintf(subscriptionLines, order, compare), args)
 		page = pageOf(rows, t)
 		return err
@@ -124,7 +124,7 @@ func (s *Store) ReadSubscriptionCourse(ctx context.Context, sub *Subscription, s
 	c = &SubscriptionCourse{}
 	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
 	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
-	err = s.reading(ctx, "an event subscription", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "an event subscription", func(tx pgx.Tx) error {
 		if c.Range, err = readCounts(ctx, tx, counts, span, step); err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func (s *Store) ResumeTail(f TailFilter, mark string) (*Tail, error) {
 // ErrTooSlow, ErrUnavailable.
 func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	var now time.Time
-	err = t.reader.reading(ctx, "what happens", func(tx pgx.Tx) error {
+	err = t.reader.db.Read(ctx, "what happens", func(tx pgx.Tx) error {
 		if t.filter.Subscription == "" && !t.filter.Failed {
 			if lines, err = t.events(ctx, tx); err != nil {
 				return err

@@ -53,7 +53,7 @@ func (s *Store) ReadTopics(ctx context.Context, name string, t Turn[string]) (pa
 	if t.After != nil {
 		order, compare = "DESC", "<"
 	}
-	err = s.reading(ctx, "topics", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "topics", func(tx pgx.Tx) error {
 		rows, err := rowsOf[TopicLine](ctx, tx, fmt.Sprintf(topicLines, order, compare), t.args(pgx.NamedArgs{"name": given(name), "only": nil}))
 		page = pageOf(rows, t)
 		return err
@@ -70,7 +70,7 @@ type TopicCourse struct {
 // ReadTopicCourse reads one topic, and what was counted in a span as ReadCounts does; ErrNotFound.
 func (s *Store) ReadTopicCourse(ctx context.Context, name string, span, step time.Duration) (c *TopicCourse, err error) {
 	c = &TopicCourse{}
-	err = s.reading(ctx, "a topic", func(tx pgx.Tx) error {
+	err = s.db.Read(ctx, "a topic", func(tx pgx.Tx) error {
 		line, err := rowOf[TopicLine](ctx, tx, fmt.Sprintf(topicLines, "ASC", ">"), pgx.NamedArgs{"only": name, "name": nil, "cursor": nil, "limit": 1})
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ SELECT EXISTS (SELECT FROM postrider_internal.encryption_keys WHERE key_id = $1)
 // Readiness asks the database.
 func (s *Store) Readiness(ctx context.Context) (r Readiness, err error) {
 	var silent float64
-	if err := s.pool.QueryRow(ctx, readinessStatement, s.sealer.KeyID(), s.node).Scan(&r.KeyKnown, &r.PartitionsToday, &silent); err != nil {
+	if err := s.db.QueryRow(ctx, readinessStatement, s.sealer.KeyID(), s.node).Scan(&r.KeyKnown, &r.PartitionsToday, &silent); err != nil {
 		return r, fmt.Errorf("ask the database: %w", err)
 	}
 	r.DiskFull = s.DiskFull()

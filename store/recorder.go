@@ -137,7 +137,7 @@ func (s *Store) Record(ctx context.Context, result Result) error {
 	req := &recordRequest{Result: result, done: make(chan struct{})}
 	if result.Verdict.Action == policy.DeadLetter {
 		s.Reach(PointDeadLetter)
-		req.deadLetterID = s.ids.one()
+		req.deadLetterID = s.ids.One()
 	}
 	s.recorder.queue.add(req)
 	select {

@@ -69,7 +69,7 @@ func (s *Store) Refill(ctx context.Context, subscription int64, batching bool, l
 func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit int) (n int, err error) {
 	var alone []int64
 	var together int
-	row := s.pool.QueryRow(ctx, pumpHeldStatement, subscription, min(max(limit, 0), cutAhead), true)
+	row := s.db.QueryRow(ctx, pumpHeldStatement, subscription, min(max(limit, 0), cutAhead), true)
 	if err := row.Scan(&alone, &together); err != nil {
 		return members, fmt.Errorf("leave held deliveries to a pump: %w", err)
 	}
@@ -92,7 +92,7 @@ func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit
 // leaves those whose next attempt is still to come.
 func (s *Store) ReleaseExpired(ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int) (int, error) {
 	var now time.Time
-	if err := s.pool.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+	if err := s.db.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
 		return 0, fmt.Errorf("read the database's time: %w", err)
 	}
 	members, err := s.releaseBatches(ctx, subscription, now.Add(-age), !onlyDue, limit)
@@ -108,7 +108,7 @@ func (s *Store) ReleaseExpired(ctx context.Context, subscription int64, age time
 }
 
 func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Time, alsoLater bool, limit int, only []int64) (n int, err error) {
-	row := s.pool.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit, 0), only, owedBefore.Equal(farFuture))
+	row := s.db.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit, 0), only, owedBefore.Equal(farFuture))
 	if err := row.Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
@@ -162,7 +162,7 @@ SELECT count(*) FROM chosen`
 func (s *Store) ClaimProbe(ctx context.Context, key []byte) (bool, error) {
 	var claimed int
 	for _, statement := range []string{claimStatement, claimBatchStatement} {
-		if err := s.pool.QueryRow(ctx, statement, key, s.restingTogether(key)).Scan(&claimed); err != nil {
+		if err := s.db.QueryRow(ctx, statement, key, s.restingTogether(key)).Scan(&claimed); err != nil {
 			return false, fmt.Errorf("claim a probe: %w", err)
 		}
 		if claimed > 0 {

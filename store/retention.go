@@ -33,7 +33,7 @@ type Retention struct {
 // They have no lock for it: a transaction that held one would keep the other connection, which detaches, waiting for its snapshot.
 func (s *Store) Retain(ctx context.Context, r Retention) error {
 	var today time.Time
-	if err := s.pool.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
+	if err := s.db.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
 		return fmt.Errorf("read the database's date: %w", err)
 	}
 	return errors.Join( // the days last: they may have to wait
@@ -77,11 +77,11 @@ func (s *Store) dropDays(ctx context.Context, parent string, today time.Time, da
 		if err == nil {
 			continue
 		}
-		if sqlState(err) == detachPending {
+		if SQLState(err) == detachPending {
 			return nil
 		}
 		left, again := s.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
-		if again == nil && sqlState(err) != lockNotAvailable && !slices.Contains(left, d) {
+		if again == nil && SQLState(err) != lockNotAvailable && !slices.Contains(left, d) {
 			continue // another node is at it
 		}
 		return fmt.Errorf("remove %s of %s: %w", parent, d.Day.Format(time.DateOnly), err)
@@ -96,7 +96,7 @@ const lockNotAvailable = "55P03"
 const detachPending = "55000"
 
 func (s *Store) daysBefore(ctx context.Context, parent string, before time.Time) ([]dayTable, error) {
-	rows, err := s.pool.Query(ctx, dayTables, parent, before)
+	rows, err := s.db.Query(ctx, dayTables, parent, before)
 	if err != nil {
 		return nil, fmt.Errorf("list the partitions of %s: %w", parent, err)
 	}
@@ -132,7 +132,7 @@ func (s *Store) dropDay(ctx context.Context, parent string, d dayTable) error {
 		return s.attachAgain(ctx, parent, d)
 	}
 	s.Reach(PointDrop)
-	if _, err := s.pool.Exec(ctx, "DROP TABLE IF EXISTS "+internal(d.Name)); err != nil {
+	if _, err := s.db.Exec(ctx, "DROP TABLE IF EXISTS "+internal(d.Name)); err != nil {
 		return err
 	}
 	s.log.Info("a day was removed, its time was over", "table", parent, "day", d.Day.Format(time.DateOnly))
@@ -145,7 +145,7 @@ func (s *Store) written(ctx context.Context, d dayTable) (open bool, err error) 
 	const query = `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 		WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.relation = to_regclass($1) AND l.mode = 'RowExclusiveLock' AND ((a.xact_start AT TIME ZONE 'UTC')::date <= $2::date) IS NOT FALSE)`
-	if err := s.pool.QueryRow(ctx, query, internal(d.Name), d.Day).Scan(&open); err != nil {
+	if err := s.db.QueryRow(ctx, query, internal(d.Name), d.Day).Scan(&open); err != nil {
 		return false, fmt.Errorf("look for open transactions: %w", err)
 	}
 	return open, nil
@@ -157,7 +157,7 @@ func (s *Store) owes(ctx context.Context, parent string, day time.Time) (owed bo
 		return false, nil
 	}
 	const query = `SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`
-	if err := s.pool.QueryRow(ctx, query, day).Scan(&owed); err != nil {
+	if err := s.db.QueryRow(ctx, query, day).Scan(&owed); err != nil {
 		return false, fmt.Errorf("look for unfinished deliveries: %w", err)
 	}
 	return owed, nil
@@ -171,8 +171,8 @@ func (s *Store) detach(ctx context.Context, parent string, d dayTable) error {
 	if d.Pending {
 		statement = fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s FINALIZE", internal(parent), internal(d.Name))
 	}
-	return s.withConn(ctx, func(conn *pgxpool.Conn) error {
-		if !s.throughPgBouncer { // there no session stays ours, and the context's end is all there is
+	return s.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
+		if !s.db.ThroughPgBouncer { // there no session stays ours, and the context's end is all there is
 			if _, err := conn.Exec(ctx, "SET lock_timeout = '"+detachPatience+"'"); err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func (s *Store) detach(ctx context.Context, parent string, d dayTable) error {
 
 func (s *Store) attachAgain(ctx context.Context, parent string, d dayTable) error {
 	s.log.Warn("a day was about to be removed while its events were owed again; it stays", "day", d.Day.Format(time.DateOnly))
-	_, err := s.pool.Exec(ctx, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
+	_, err := s.db.Exec(ctx, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
 		internal(parent), internal(d.Name), d.Day.Format(time.DateOnly), d.Day.AddDate(0, 0, 1).Format(time.DateOnly)))
 	return err
 }
@@ -236,7 +236,7 @@ func (s *Store) trim(ctx context.Context, what, statement string, today time.Tim
 		return nil
 	}
 	for removed := int64(trimStep); removed == trimStep; {
-		tag, err := s.pool.Exec(ctx, statement, today.AddDate(0, 0, -days), trimStep)
+		tag, err := s.db.Exec(ctx, statement, today.AddDate(0, 0, -days), trimStep)
 		if err != nil {
 			return fmt.Errorf("remove old %s: %w", what, err)
 		}

@@ -131,13 +131,13 @@ func (s *Store) MergeRollups(ctx context.Context) (merged int, err error) {
 // rollupsWaiting are the slots that have anything: to plan the merge takes longer than to look.
 func (s *Store) rollupsWaiting(ctx context.Context) ([]int, error) {
 	const waiting = `SELECT slot FROM generate_series(0, $1 - 1) AS s(slot) WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
-	rows, _ := s.pool.Query(ctx, waiting, rollupSlots) // its error is the rows'
+	rows, _ := s.db.Query(ctx, waiting, rollupSlots) // its error is the rows'
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
 // mergeRollups does one step.
 func (s *Store) mergeRollups(ctx context.Context, slot int) (merged int, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var alone bool
 		if err := tx.QueryRow(ctx, tryLock, lockRollups, 0).Scan(&alone); err != nil || !alone {
 			return err

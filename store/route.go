@@ -179,8 +179,8 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 	defer cancel()
 	var admitted admissions
 	var unfinished int
-	err := pgx.BeginTxFunc(ctx, r.store.pool, isolation(snapshot), func(tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, r.store.keeping(keepPlan)); err != nil {
+	err := pgx.BeginTxFunc(ctx, r.store.db, isolation(snapshot), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, r.store.db.Keeping(keepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
 		catalogue := r.store.Catalogue()

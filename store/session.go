@@ -56,7 +56,7 @@ func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
 			  FROM postrider_internal.sessions s JOIN postrider_internal.users u ON u.id = s.user_id
 			 WHERE s.token_hash = $1 AND postrider_internal.session_ends(s) > now() AND u.disabled_at IS NULL`
 	s := &Session{}
-	err := a.pool.QueryRow(ctx, query, hash).Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
+	err := a.db.QueryRow(ctx, query, hash).Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("session: %w", ErrNotFound)
 	}
@@ -74,7 +74,7 @@ func (a *Access) seen(ctx context.Context, token string, found *Session) (*Sessi
 	hash := hashSecret(token)
 	s := *found
 	s.unseen = false
-	err := a.pool.QueryRow(ctx, update, hash[:]).Scan(&s.LastSeenAt, &s.ExpiresAt)
+	err := a.db.QueryRow(ctx, update, hash[:]).Scan(&s.LastSeenAt, &s.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, nil // another request was faster, or the session has just ended: the next look tells
 	}

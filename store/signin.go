@@ -139,7 +139,7 @@ func (a *Access) account(ctx context.Context, name, place string) (*account, err
 	}
 	u := &account{place: place}
 	var until *time.Time
-	if err := a.pool.QueryRow(ctx, query, asked, place).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.familiar, &until, &u.now); err != nil {
+	if err := a.db.QueryRow(ctx, query, asked, place).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.familiar, &until, &u.now); err != nil {
 		return nil, readError("a user", err)
 	}
 	switch {

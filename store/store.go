@@ -49,8 +49,9 @@ type Store struct {
 	reloading sync.Mutex
 	timeScale int
 	confirmer confirmer
-	clock     atomic.Pointer[moment]
-	ids       ids
+	db        *DB
+	clock     *Clock
+	ids       *IDs
 
 	hands     hands
 	committer *committer
@@ -74,8 +75,6 @@ type Store struct {
 
 	failpoint func(point string)
 	deadLeft  atomic.Int64 // jobs, by the last vacuum
-
-	throughPgBouncer bool
 }
 
 // New makes a store and reads the catalogue once.
@@ -92,16 +91,17 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{o.Pool}, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, throughPgBouncer: ThroughPgBouncer(o.Pool), stats: newStats()}
+	db := NewDB(o.Pool)
+	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{db}, db: db, clock: NewClock(), sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, stats: newStats()}
 	s.confirmer.reload = s.Reload
-	s.ids.now = s.Now
-	s.notifier = newNotifier(o.Pool, o.Logger, s.aloneAtWork)
-	s.access = AccessOf(o.Pool)
+	s.ids = NewIDs(s.clock)
+	s.notifier = newNotifier(db, o.Logger, s.aloneAtWork)
+	s.access = newAccess(db)
 	s.disk.found = make(chan struct{}, 1)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
-	s.recorder = newRecorder(s, fitsFlush, s.keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
-	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
+	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
+	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
 	s.traffic = newTraffic(s)
@@ -114,11 +114,14 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// Now is the database's time.
+func (s *Store) Now() time.Time { return s.clock.Now() }
+
 // Node is the name of this process in the lease and in recorded attempts.
 func (s *Store) Node() string { return s.node }
 
 // Pool is the connection pool, for River's client, for health checks and for what is read without a store.
-func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 
 // Run drives committer, recorder, router, loader, notifier and the catalogue's reload until ctx ends. Whatever Publish and
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
@@ -150,7 +153,7 @@ func (s *Store) reloadEverySecond(ctx context.Context) {
 
 // Ping asks the database for a trivial answer: readiness.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
+	if err := s.db.Ping(ctx); err != nil {
 		return fmt.Errorf("ask the database: %w", err)
 	}
 	return nil

@@ -259,7 +259,7 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 
 // SubscriptionOf reads one event subscription; ErrNotFound.
 func (s *Store) SubscriptionOf(ctx context.Context, topic, name string) (*Subscription, error) {
-	return s.subscriptionOf(ctx, s.pool, topic, name)
+	return s.subscriptionOf(ctx, s.db, topic, name)
 }
 
 func (s *Store) subscriptionOf(ctx context.Context, db querier, topic, name string) (*Subscription, error) {
@@ -281,7 +281,7 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 		return nil, err
 	}
 	const where = "WHERE t.name = $1 AND t.deleted_at IS NULL AND s.deleted_at IS NULL AND s.name > $2 ORDER BY s.name LIMIT $3"
-	return s.querySubscriptions(ctx, s.pool, where, topic, after, limit)
+	return s.querySubscriptions(ctx, s.db, where, topic, after, limit)
 }
 
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the

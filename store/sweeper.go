@@ -266,7 +266,7 @@ func (s *Store) removeStrays(ctx context.Context, ranges []int64) (removed int, 
 
 // sweepAlone runs a transaction that no two nodes are in at once.
 func (s *Store) sweepAlone(ctx context.Context, options pgx.TxOptions, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.db, options, func(tx pgx.Tx) error {
 		var alone bool
 		if err := tx.QueryRow(ctx, tryLock, lockSweeper, 0).Scan(&alone); err != nil {
 			return err

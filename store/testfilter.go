@@ -73,7 +73,7 @@ SELECT schema, event_id, event_type, subject, source, data_version, body, CASE s
 		return err
 	})
 	switch {
-	case sqlState(err) == queryCanceled:
+	case SQLState(err) == queryCanceled:
 		return nil, fmt.Errorf("read the topic's last events within %s: %w: %w", timeout, ErrTooSlow, err)
 	case err != nil:
 		return nil, readError("events", err)

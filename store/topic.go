@@ -10,7 +10,6 @@ import (
 	"postrider/event"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TopicKind is basic (Event Grid's custom topic) or namespace (its namespace topic).
@@ -99,7 +98,7 @@ type querier interface {
 
 // Topic reads one topic by name; ErrNotFound.
 func (s *Store) Topic(ctx context.Context, name string) (*Topic, error) {
-	return s.topic(ctx, s.pool, name)
+	return s.topic(ctx, s.db, name)
 }
 
 func (s *Store) topic(ctx context.Context, db querier, name string) (*Topic, error) {
@@ -115,7 +114,7 @@ func (s *Store) topic(ctx context.Context, db querier, name string) (*Topic, err
 
 // Topics lists topics by name, after the name given, at most limit of them.
 func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, error) {
-	return s.queryTopics(ctx, s.pool, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
+	return s.queryTopics(ctx, s.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
 // PutTopic makes a topic, or finds that it exists with the same settings; only the retention and the window of duplicates can be others. The keys are answered
@@ -259,7 +258,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition)
 
 // changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns.
 func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) error {
-	if err := inCatalogue(ctx, s.pool, change); err != nil {
+	if err := inCatalogue(ctx, s.db, change); err != nil {
 		return err
 	}
 	// The change is committed: a failed reload is the next publish's problem, which checks the version itself.
@@ -271,14 +270,14 @@ func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) 
 
 // inCatalogue runs a change in one transaction. The catalogue's row is locked first, so that two changes never wait for one
 // another in a circle. Whoever finds it locked by a forgotten transaction is told so after 5 s.
-func inCatalogue(ctx context.Context, pool *pgxpool.Pool, change func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+func inCatalogue(ctx context.Context, db *DB, change func(pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"); err != nil {
 			return fmt.Errorf("wait for another change of topics, event subscriptions or retry policies: %w", err)
 		}
 		return change(tx)
 	})
-	if err != nil && isOutage(err) {
+	if err != nil && IsOutage(err) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err

@@ -319,7 +319,7 @@ func (t *traffic) sample(ctx context.Context) error {
 		rest.Key = nil
 	}))
 	batch.Queue(waitingStatement, DefaultRoom).Query(each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
-	if err := t.store.pool.SendBatch(ctx, batch).Close(); err != nil {
+	if err := t.store.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
 		return fmt.Errorf("look at what waits: %w", err)
 	}

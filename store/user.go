@@ -44,7 +44,7 @@ const userColumns = "SELECT name, role, disabled, created_at, created_by, change
 
 // Users lists users by name, those behind the one given, limit at most. ErrUnavailable.
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
-	return collect[User](ctx, a.pool, userColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
+	return collect[User](ctx, a.db, userColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
 }
 
 // User finds a user by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
@@ -52,7 +52,7 @@ func (a *Access) User(ctx context.Context, name string) (*User, error) {
 	if !userName.MatchString(name) {
 		return nil, noUser(name) // perhaps nothing that PostgreSQL takes
 	}
-	list, err := collect[User](ctx, a.pool, userColumns+"WHERE name = $1", name)
+	list, err := collect[User](ctx, a.db, userColumns+"WHERE name = $1", name)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (a *Access) User(ctx context.Context, name string) (*User, error) {
 
 // HasUsers reports whether there is a user, disabled or not. ErrUnavailable.
 func (a *Access) HasUsers(ctx context.Context) (has bool, err error) {
-	if err := a.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.users)").Scan(&has); err != nil {
+	if err := a.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.users)").Scan(&has); err != nil {
 		return false, readError("the users", err)
 	}
 	return has, nil

@@ -24,10 +24,10 @@ SELECT n_dead_tup, n_dead_tup > $1::bigint + $2::bigint + n_live_tup / 5 FROM pg
 // could not remove, as while somebody's transaction stays open, is no reason for the next one.
 func (s *Store) VacuumJobs(ctx context.Context) error {
 	dead, ripe := int64(0), false
-	err := s.pool.QueryRow(ctx, ripeStatement, vacuumDead, s.deadLeft.Load()).Scan(&dead, &ripe)
+	err := s.db.QueryRow(ctx, ripeStatement, vacuumDead, s.deadLeft.Load()).Scan(&dead, &ripe)
 	if ripe {
-		if _, err = s.pool.Exec(ctx, vacuumStatement); err == nil {
-			err = s.pool.QueryRow(ctx, ripeStatement, vacuumDead, 0).Scan(&dead, &ripe)
+		if _, err = s.db.Exec(ctx, vacuumStatement); err == nil {
+			err = s.db.QueryRow(ctx, ripeStatement, vacuumDead, 0).Scan(&dead, &ripe)
 		}
 		s.deadLeft.Store(dead)
 	} else if dead < s.deadLeft.Load() {
