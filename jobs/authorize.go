@@ -62,7 +62,9 @@ func (a *attempt) authorize(header http.Header) (text string, failed *answer, er
 	case a.engine.endpoint.requests.Err() != nil:
 		return "", &answer{}, errInterrupted
 	}
-	return "", &answer{result: policy.Result{Err: policy.ErrorUnauthorized}, errText: errorText(problem), duration: time.Since(began)}, nil
+	met := answer{result: policy.Result{Err: policy.ErrorUnauthorized}, duration: time.Since(began)}
+	met.failed(problem)
+	return "", &met, nil
 }
 
 // token waits for an access token as long as a token server may take.
@@ -81,7 +83,7 @@ func (e *Engine) askAuthorized(q question) (met policy.HandshakeAnswer, took tim
 			if e.endpoint.requests.Err() != nil {
 				return met, 0, "", errInterrupted
 			}
-			return policy.HandshakeAnswer{Err: errorText(err)}, time.Since(began), "", nil
+			return policy.HandshakeAnswer{Err: errorText(err), Cause: originalError(err)}, time.Since(began), "", nil
 		}
 		q.header.Set("Authorization", "Bearer "+token)
 	}

@@ -60,6 +60,7 @@ func newEndpointClient(requests context.Context, o Options) *endpointClient {
 type answer struct {
 	result     policy.Result
 	errText    string
+	cause      error // of errText, for the log
 	headers    []byte
 	excerpt    []byte
 	retryAfter string
@@ -86,6 +87,11 @@ func (a *answer) timedOut(ackTimeout time.Duration) {
 	}
 }
 
+// failed keeps why there was no response: in plain words, and as it was for the log.
+func (a *answer) failed(err error) {
+	a.errText, a.cause = errorText(err), originalError(err)
+}
+
 // exchange makes the call until ctx ends it.
 func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) {
 	a := answer{}
@@ -93,7 +99,9 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 	trace.WroteRequest = c.wrote(k.body)
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, k.url, nil)
 	if err != nil {
-		return answer{result: policy.Result{Err: policy.ErrorArgument}, errText: err.Error(), duration: k.elapsed()}, nil
+		a.result, a.duration = policy.Result{Err: policy.ErrorArgument}, k.elapsed()
+		a.failed(err)
+		return a, nil
 	}
 	k.body.attach(req)
 	req.Header = k.header
@@ -106,7 +114,8 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 		if c.requests.Err() != nil {
 			return a, errInterrupted
 		}
-		a.result, a.errText = policy.Result{Err: errorKind(ctx, err)}, errorText(err)
+		a.result = policy.Result{Err: errorKind(ctx, err)}
+		a.failed(err)
 		return a, nil
 	}
 	defer func() { _ = resp.Body.Close() }()

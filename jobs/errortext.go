@@ -6,35 +6,56 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
 )
 
-// packagePrefix is the name of a Go package that begins an error's text.
-var packagePrefix = regexp.MustCompile(`^(net/http|http|http2|tls|x509|net): `)
+// plainError has one text for people, and the original error for the log and for code that distinguishes errors.
+type plainError struct {
+	text  string
+	cause error
+}
 
-// errorText is an attempt's error in words that need no knowledge of Go.
+// Error returns the text for people.
+func (e *plainError) Error() string { return e.text }
+
+// Unwrap returns the original error.
+func (e *plainError) Unwrap() error { return e.cause }
+
+// originalError is what the log shows of an error: the cause of a plainError, and any other error itself.
+func originalError(err error) error {
+	var plain *plainError
+	if errors.As(err, &plain) {
+		return plain.cause
+	}
+	return err
+}
+
+// goPrefix is what Go's packages put before an error's text.
+var goPrefix = regexp.MustCompile(`^((net/http|http|http2|tls|x509|net): |HTTP/1\.x transport connection broken: )+`)
+
+func withoutPrefix(text string) string { return goPrefix.ReplaceAllString(text, "") }
+
+// errorText is a request's error in words that need no knowledge of Go.
 func errorText(err error) string {
+	var plain *plainError
 	var refused *refusedError
-	var dns *net.DNSError
-	var op *net.OpError
+	var request *url.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &plain):
+		return plain.text
 	case errors.As(err, &refused):
-		return err.Error()
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no response in time"
-	case errors.Is(err, context.Canceled):
-		return "the request was canceled"
-	case errors.As(err, &dns):
-		return "name " + dns.Name + " could not be resolved: " + dns.Err
+		return refused.Error()
+	case errors.As(err, &request) && request.Op == "parse":
+		return "the URL is malformed"
+	case errors.As(err, &request):
+		return errorText(request.Err)
 	case errors.As(err, &certificate):
-		return "the endpoint's certificate is not trusted: " + packagePrefix.ReplaceAllString(certificate.Err.Error(), "")
-	case errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &op) && op.Addr != nil:
-		return "connection refused by " + op.Addr.String()
-	case errors.Is(err, syscall.ECONNRESET):
-		return "connection reset by the endpoint"
+		return "the endpoint's certificate is not trusted: " + withoutPrefix(certificate.Err.Error())
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the endpoint closed the connection before its response was complete"
 	case errors.Is(err, io.EOF):
@@ -42,6 +63,37 @@ func errorText(err error) string {
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "the endpoint responded with HTTP to an HTTPS request"
 	default:
-		return packagePrefix.ReplaceAllString(err.Error(), "")
+		return networkErrorText(err)
+	}
+}
+
+// networkErrorText is an error of the network, of name resolution or of a time limit.
+func networkErrorText(err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	var system syscall.Errno
+	switch {
+	case errors.As(err, &dns) && dns.IsTimeout:
+		return "name " + dns.Name + " could not be resolved: no response from the name server in time"
+	case errors.As(err, &dns):
+		return "name " + dns.Name + " could not be resolved: " + dns.Err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "no response in time"
+	case errors.Is(err, context.Canceled):
+		return "the request was canceled"
+	case errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &op) && op.Addr != nil:
+		return "connection refused by " + op.Addr.String()
+	case errors.Is(err, syscall.ECONNRESET):
+		return "connection reset by the endpoint"
+	case errors.As(err, &system) && errors.As(err, &op) && op.Op == "dial" && op.Addr != nil:
+		return "no connection to " + op.Addr.String() + ": " + system.Error()
+	case errors.As(err, &system):
+		return "the connection broke: " + system.Error()
+	case errors.As(err, &op) && op.Op == "remote error":
+		return "the endpoint ended the TLS connection: " + withoutPrefix(op.Err.Error())
+	case errors.As(err, &op):
+		return "the connection broke: " + withoutPrefix(op.Err.Error())
+	default:
+		return withoutPrefix(err.Error())
 	}
 }

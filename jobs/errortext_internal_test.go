@@ -8,11 +8,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
 )
 
 // The stored error of an attempt is plain English, without the names of Go packages.
@@ -37,4 +42,57 @@ func TestErrorTextIsPlain(t *testing.T) {
 	} {
 		require.Equal(t, want, errorText(err))
 	}
+}
+
+// So is what Go wraps into the names of its operations and addresses.
+func TestErrorTextUnwraps(t *testing.T) {
+	t.Parallel()
+	login := &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: "https://login/"}}
+	host := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443}
+	unreachable := &net.OpError{Op: "dial", Addr: host, Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
+	for _, row := range []struct {
+		want string
+		err  error
+	}{
+		{"the URL is malformed", &url.Error{Op: "parse", URL: "http://a:b/", Err: errors.New("invalid port")}},
+		{"no connection to 10.0.0.1:443: no route to host", &url.Error{Op: "Put", URL: "https://a/", Err: unreachable}},
+		{"no token from https://login/: no response in time", noToken(login, context.DeadlineExceeded)},
+		{
+			"the connection broke: broken pipe",
+			&net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)},
+		},
+		{
+			"the endpoint ended the TLS connection: handshake failure",
+			&net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")},
+		},
+		{
+			"name slow.invalid could not be resolved: no response from the name server in time",
+			&net.DNSError{Name: "slow.invalid", Err: "i/o timeout", IsTimeout: true},
+		},
+		{"refused address: metadata", &net.OpError{Op: "dial", Err: &refusedError{cause: errors.New("metadata")}}},
+		{
+			`malformed HTTP status code "20"`,
+			errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP status code "20"`),
+		},
+	} {
+		require.Equal(t, row.want, errorText(row.err))
+	}
+}
+
+// Attempts and handshakes store plain words about a URL that Go does not parse. The original error is for the log.
+func TestMalformedURLsArePlain(t *testing.T) {
+	t.Parallel()
+	const malformed = "https://a:b/?code=planted"
+	c := newEndpointClient(t.Context(), Options{MaxWorkers: 1})
+	t.Cleanup(c.transports.close)
+	met, err := c.post(newCall(malformed, http.Header{}, newPayload(nil, func() {})), time.Second)
+	require.NoError(t, err)
+	require.Equal(t, "the URL is malformed", met.errText)
+	require.Equal(t, policy.ErrorArgument, met.result.Err)
+	require.ErrorContains(t, met.cause, "invalid port")
+
+	shaken, _, err := c.ask(question{method: http.MethodPost, url: malformed, header: http.Header{}}, time.Second)
+	require.NoError(t, err)
+	require.Equal(t, "the URL is malformed", shaken.Err)
+	require.ErrorContains(t, shaken.Cause, "invalid port")
 }

@@ -82,8 +82,12 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 		At: h.ReadAt, Sent: ask.words, Status: met.Status, Error: met.Err, Answer: excerpt[:min(len(excerpt), maxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = standing(h, outcome, why)
-	e.log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription, "endpoint", h.EndpointBaseURL,
-		"try", h.Tries+1, "sent", ask.words, "status", met.Status, "verdict", why, "state", r.State)
+	log := e.log
+	if met.Cause != nil {
+		log = log.With("error", withoutQueries(met.Conceal(met.Cause.Error())))
+	}
+	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
+		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.words, "status", met.Status, "verdict", why, "state", r.State)
 	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.RecordHandshake(ctx, r) })
 }
 
@@ -180,7 +184,7 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 	k := newCall(a.url, a.header, nil)
 	req, err := http.NewRequestWithContext(ctx, a.method, a.url, bytes.NewReader(a.body))
 	if err != nil {
-		return policy.HandshakeAnswer{Err: err.Error()}, 0, nil
+		return policy.HandshakeAnswer{Err: errorText(err), Cause: err}, 0, nil
 	}
 	req.Header = a.header
 	if req.Header.Get("User-Agent") == "" {
@@ -195,6 +199,7 @@ func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.Hand
 			err = nil // its headers are the answer
 		}
 	}
+	met.Cause = err
 	switch {
 	case err == nil:
 	case c.requests.Err() != nil:

@@ -38,17 +38,5 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 		return err
 	}
 	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err, "sqlstate", store.SQLState(err))
-	return &jobError{text: text, cause: err}
+	return &plainError{text: text, cause: err}
 }
-
-// jobError has one text for people and the cause for River, which distinguishes errors by their types.
-type jobError struct {
-	text  string
-	cause error
-}
-
-// Error returns the text for people.
-func (e *jobError) Error() string { return e.text }
-
-// Unwrap returns the cause.
-func (e *jobError) Unwrap() error { return e.cause }

@@ -83,6 +83,7 @@ func (c *endpointClient) postOpen(k *call, ackTimeout, window time.Duration) (me
 	}
 	if c.late.keep(k, window-ackTimeout) {
 		met = answer{result: policy.Result{Err: policy.ErrorTimeout}, timings: k.watch.read(), duration: k.elapsed()}
+		met.cause = context.DeadlineExceeded
 		met.timedOut(ackTimeout)
 		return met, k, nil
 	}

@@ -68,7 +68,7 @@ type AttemptReport struct {
 
 // report tells of an attempt that was recorded, or of the late answer that ended its delivery after all.
 func (a *attempt) report(r *store.Result, met answer, now time.Time, late bool) {
-	a.log(r, now, late)
+	a.log(r, met, now, late)
 	if a.engine.options.OnAttempt == nil {
 		return
 	}
@@ -79,7 +79,7 @@ func (a *attempt) report(r *store.Result, met answer, now time.Time, late bool) 
 	})
 }
 
-func (a *attempt) log(r *store.Result, now time.Time, late bool) {
+func (a *attempt) log(r *store.Result, met answer, now time.Time, late bool) {
 	e, ctx := a.engine, context.Background()
 	level := e.options.LogAttempts.level(r.Verdict.Action)
 	if !e.log.Enabled(ctx, level) {
@@ -92,7 +92,7 @@ func (a *attempt) log(r *store.Result, now time.Time, late bool) {
 			return
 		}
 	}
-	line := a.line(r, late)
+	line := a.line(r, met, late)
 	if leftOut > 0 {
 		line = append(line, slog.Int("left_out", leftOut))
 	}
@@ -107,15 +107,16 @@ func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
 }
 
 // line is everything there is to say of an attempt, in one line. No secret is in it: neither query of the endpoint, nor bodies, and the
-// error is redacted as it is stored. The names are those of postrider.delivery_attempts.
-func (a *attempt) line(r *store.Result, late bool) []slog.Attr {
+// error is redacted as it is stored. The names are those of postrider.delivery_attempts, with one difference: its column
+// error is error_text here, and error is the original error.
+func (a *attempt) line(r *store.Result, met answer, late bool) []slog.Attr {
 	line := make([]slog.Attr, 0, 32)
 	line = append(line, slog.String("topic", a.sub.Topic), slog.String("subscription", a.sub.Name))
 	line = append(line, a.sent(r)...)
 	line = append(line, slog.Int("number", r.Number), slog.Int("reruns", r.Reruns), slog.Bool("late", late), slog.String("endpoint", a.sub.EndpointBaseURL),
 		slog.String("outcome", string(r.Outcome)), slog.Int("status", r.Status))
 	if r.Error != "" {
-		line = append(line, slog.String("error", safe(r.Error)))
+		line = append(line, slog.String("error", safe(a.originalText(r, met))), slog.String("error_text", safe(r.Error)))
 	}
 	line = append(line, slog.Float64("duration_ms", milliseconds(r.Duration)))
 	for _, phase := range []struct {
@@ -134,6 +135,18 @@ func (a *attempt) line(r *store.Result, late bool) []slog.Attr {
 		line = append(line, slog.Time("next_attempt_at", r.Verdict.At.UTC()))
 	}
 	return append(line, slog.String("why", safe(r.Verdict.Why.String())), slog.String("node", a.engine.store.Node()))
+}
+
+// originalText is the original error of an attempt without secrets.
+func (a *attempt) originalText(r *store.Result, met answer) string {
+	if met.cause == nil {
+		return r.Error
+	}
+	text := met.cause.Error()
+	if secrets := a.secrets(r); secrets != nil {
+		text = secrets.Redact(text)
+	}
+	return withoutQueries(text)
 }
 
 // sent names what was sent: a delivery with its event, or a batch with its first few.

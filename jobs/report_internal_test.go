@@ -1,8 +1,12 @@
 package jobs
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"net/url"
 	"testing"
 	"time"
 
@@ -45,4 +49,20 @@ func TestLinesAreRationed(t *testing.T) {
 	require.Equal(t, 2*failedLines, leftOut)
 	_, leftOut = q.take(now.Add(time.Second))
 	require.Zero(t, leftOut)
+}
+
+// The log has the original error of an attempt beside the plain one that is stored. It has no query of a URL.
+func TestLinesHaveTheOriginalError(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), store: &store.Store{}}
+	e.options.LogAttempts = LogAll
+	a := &attempt{engine: e, sub: &store.Subscription{}, work: &store.Work{}}
+	var met answer
+	met.failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
+	a.report(&store.Result{DeliveryID: 1, Number: 1, Error: met.errText}, met, time.Time{}, false)
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
+	require.Equal(t, `parse "https://a:b/?…": invalid port`, line["error"])
+	require.Equal(t, "the URL is malformed", line["error_text"])
 }

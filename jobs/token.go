@@ -172,18 +172,23 @@ func (s *tokens) ask(by *policy.Connection) (text string, lifetime time.Duration
 	trusted := &policy.Connection{MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities}
 	resp, err := s.roundTrip(req, trusted)
 	if err != nil {
-		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, errorText(err))
+		return "", 0, noToken(by, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenBytes))
 	if err != nil {
-		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, errorText(err))
+		return "", 0, noToken(by, err)
 	}
 	text, lifetime, problem := readToken(resp.StatusCode, body)
 	if problem != "" {
 		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, problem)
 	}
 	return text, lifetime, nil
+}
+
+// noToken is the error of a request that got no response.
+func noToken(by *policy.Connection, err error) error {
+	return &plainError{text: "no token from " + by.OAuth2.TokenURL + ": " + errorText(err), cause: err}
 }
 
 // readToken reads a token server's answer (RFC 6749, 5.1 and 5.2). The problem repeats nothing of it but the word for an error.

@@ -29,7 +29,9 @@ const (
 // HandshakeAnswer is what one request of a handshake met.
 type HandshakeAnswer struct {
 	// Err says why there was no answer, or only a part of one; "" = there was.
-	Err    string
+	Err string
+	// Cause is the original error of Err, for the log; nil = none is known.
+	Cause  error
 	Status int
 	Body   []byte
 	// AllowedOrigin and AllowedRate are the values of the headers WebHook-Allowed-Origin and WebHook-Allowed-Rate.
