@@ -4,13 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
 // plainError has one text for people, and the original error for the log and for code that distinguishes errors.
@@ -96,4 +100,43 @@ func networkErrorText(err error) string {
 	default:
 		return withoutPrefix(err.Error())
 	}
+}
+
+// cloudError is an error that S3's API responded with.
+type cloudError interface {
+	ErrorCode() string
+	ErrorMessage() string
+}
+
+// locationErrorText is an error of writing a file to a directory or a bucket.
+func locationErrorText(err error) string {
+	var file *fs.PathError
+	var link *os.LinkError
+	var azure *azcore.ResponseError
+	var s3 cloudError
+	switch {
+	case errors.As(err, &file):
+		return file.Path + ": " + file.Err.Error()
+	case errors.As(err, &link):
+		return link.New + ": " + link.Err.Error()
+	case errors.As(err, &azure):
+		return strings.TrimSpace(fmt.Sprintf("the location responded with %d %s", azure.StatusCode, azure.ErrorCode))
+	case errors.As(err, &s3):
+		return strings.TrimSuffix("the location responded with "+s3.ErrorCode()+": "+s3.ErrorMessage(), ": ")
+	case isNetworkError(err):
+		return errorText(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("it was not written within %g s", exportTimeout.Seconds())
+	default:
+		return "it could not be written; the log of the node has the cause"
+	}
+}
+
+// isNetworkError reports an error that errorText has words for.
+func isNetworkError(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &op) || errors.As(err, &dns) || errors.As(err, &certificate) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -52,12 +52,14 @@ func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
 // export tries once to write a file, and writes down what that came to.
 func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 	r := &store.ExportResult{Job: job, Export: x}
+	original := ""
 	if err := e.writeExport(ctx, x, r); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err() // our own stop says nothing about the location
 		}
-		said := withoutQueries(err.Error())
+		said := withoutQueries(errorText(err))
 		r.Location, r.Error = "", said[:min(len(said), maxExportError)]
+		original = withoutQueries(originalError(err).Error())
 	}
 	var done store.Exported
 	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
@@ -67,7 +69,7 @@ func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 	if err != nil {
 		return err
 	}
-	e.tellExport(r, done)
+	e.tellExport(r, original, done)
 	if done.Pending == 0 {
 		tell(e.exported)
 	}
@@ -80,14 +82,20 @@ var queried = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?]*)\?[^\s"']
 // withoutQueries takes the queries out of the URLs of an error: a token of Azure's stands in one, and people read the error.
 func withoutQueries(said string) string { return queried.ReplaceAllString(said, "$1?…") }
 
-func (e *Engine) tellExport(r *store.ExportResult, done store.Exported) {
+// tellExport logs how an export ended. The original error is what r.Error is a plain text of.
+func (e *Engine) tellExport(r *store.ExportResult, original string, done store.Exported) {
 	x := r.Export
 	log := e.log.With("topic", x.Topic, "subscription", x.Subscription)
+	if original != "" {
+		log = log.With("error", original, "error_text", r.Error)
+	}
 	switch {
 	case done.GivenUp > 0:
-		log.Error("dead letters could not be exported and are kept as rows alone", "dead_letters", done.GivenUp, "tries", x.Tries+1, "error", r.Error)
+		log.Error("dead letters could not be exported and are kept as rows alone", "dead_letters", done.GivenUp,
+			"tries", x.Tries+1)
 	case r.Error != "":
-		log.Warn("dead letters could not be exported, trying again", "dead_letters", done.Pending, "in", policy.ExportPause(x.Tries+1), "error", r.Error)
+		log.Warn("dead letters could not be exported, trying again", "dead_letters", done.Pending,
+			"in", policy.ExportPause(x.Tries+1))
 	}
 	if done.Written > 0 {
 		log.Info("dead letters were exported", "dead_letters", done.Written, "location", r.Location)
@@ -112,7 +120,7 @@ func (e *Engine) writeExport(ctx context.Context, x *store.Export, r *store.Expo
 	bounded, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
 	if err := e.places.write(bounded, target, x.Path(), body); err != nil {
-		return fmt.Errorf("write to %s: %w", target, err)
+		return &plainError{text: fmt.Sprintf("write to %s: %s", target, locationErrorText(err)), cause: err}
 	}
 	r.Location = target.String() + "/" + x.Path()
 	return nil

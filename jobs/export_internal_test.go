@@ -1,12 +1,26 @@
 package jobs
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"syscall"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+	"postrider/store"
 )
 
 // The credentials of a location may stand in its URL's query, and errors repeat URLs.
@@ -20,4 +34,67 @@ func TestExportErrorsTellNoQuery(t *testing.T) {
 		require.NotContains(t, withoutQueries(said), planted)
 	}
 	require.Equal(t, "no space left on device?", withoutQueries("no space left on device?"))
+}
+
+// The stored error of an export is plain English and has no query. The log has the original error.
+func TestExportErrorsArePlain(t *testing.T) {
+	t.Parallel()
+	missing := &fs.PathError{Op: "openat", Path: "/mnt/dead", Err: syscall.ENOENT}
+	refused := &net.OpError{
+		Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 443},
+		Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+	}
+	azure := &azcore.ResponseError{StatusCode: 403, ErrorCode: "AuthorizationFailure"}
+	put := func(err error) error { return &url.Error{Op: "Put", URL: "https://acct/dead?sig=planted", Err: err} }
+	for _, row := range []struct {
+		want string
+		err  error
+	}{
+		{"it was not written within 60 s", put(context.DeadlineExceeded)},
+		{"/mnt/dead: no such file or directory", errors.Join(missing)},
+		{"/mnt/a.json: no space left on device", &os.LinkError{New: "/mnt/a.json", Err: syscall.ENOSPC}},
+		{"the location responded with 403 AuthorizationFailure", azure},
+		{"the location responded with AccessDenied: no", fmt.Errorf("x: %w", s3Error{"AccessDenied", "no"})},
+		{"connection refused by 10.0.0.1:443", put(refused)},
+		{"it could not be written; the log of the node has the cause", errors.New("blob: nil *planted")},
+	} {
+		require.Equal(t, row.want, locationErrorText(row.err))
+	}
+}
+
+type s3Error struct{ code, message string }
+
+func (e s3Error) Error() string        { return "operation error S3" }
+func (e s3Error) ErrorCode() string    { return e.code }
+func (e s3Error) ErrorMessage() string { return e.message }
+
+// The libraries of the clouds wrap their errors so that the words for them are found.
+func TestErrorsOfBucketsArePlain(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+	}))
+	t.Cleanup(server.Close)
+	text := "s3://dead?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
+	location, err := policy.ParseLocation(text)
+	require.NoError(t, err)
+	places := newPlaces(policy.ExportLocations{})
+	t.Cleanup(places.close)
+	err = places.write(t.Context(), policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
+	require.ErrorContains(t, err, "operation error S3")
+	require.Equal(t, "the location responded with AccessDenied: Access Denied", locationErrorText(err))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	err = places.write(ctx, policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
+	require.Equal(t, "it was not written within 60 s", locationErrorText(err))
+}
+
+func TestLogOfExportsHasTheOriginalError(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil))}
+	e.tellExport(&store.ExportResult{Export: &store.Export{}, Error: "plain"}, "the original", store.Exported{Pending: 1})
+	require.Contains(t, log.String(), `"error":"the original","error_text":"plain"`)
 }
