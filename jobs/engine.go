@@ -210,7 +210,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		// as a newer version's; its cleaner is CleanJobs; its reindexer is for operators, see docs/operations.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
-		Middleware:             []rivertype.Middleware{&joberrors{log: e.log}},
+		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.store.Node()}},
 		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
 	}
 }

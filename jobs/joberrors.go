@@ -2,8 +2,11 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
@@ -15,16 +18,19 @@ import (
 // shows them. The log has that text.
 type joberrors struct {
 	river.MiddlewareDefaults
-	log *slog.Logger
+	log  *slog.Logger
+	node string
 }
 
 // Work runs a job.
 func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(context.Context) error) error {
-	err := run(ctx)
+	err := m.runRecovered(ctx, job, run)
 	if err == nil {
 		return nil
 	}
 	var text string
+	var syntax *json.SyntaxError
+	var wrongType *json.UnmarshalTypeError
 	level := slog.LevelWarn
 	switch state := store.SQLState(err); {
 	case errors.Is(err, context.Canceled):
@@ -34,9 +40,31 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 		text = "the database rejected the data of this job; the log of the node has the cause"
 	case state != "", store.IsOutage(err), errors.Is(err, store.ErrUnavailable):
 		text = "the database did not run a statement of this job; the log of the node has the cause"
+	case errors.As(err, &syntax), errors.As(err, &wrongType):
+		text = "the arguments of this job cannot be read; the log of the node has the cause"
 	default:
 		return err
 	}
-	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err, "sqlstate", store.SQLState(err))
+	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
+		"sqlstate", store.SQLState(err))
 	return &plainError{text: text, cause: err}
 }
+
+// runRecovered turns a panic into an error, as River does, but without the panic's text and stack, which the log has.
+func (m *joberrors) runRecovered(
+	ctx context.Context, job *rivertype.JobRow, run func(context.Context) error,
+) (err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		m.log.ErrorContext(ctx, "a job panicked", "job", job.ID, "kind", job.Kind,
+			"error", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		err = &plainError{text: "internal error; the log of node " + m.node + " has the cause", cause: errPanic}
+	}()
+	return run(ctx)
+}
+
+// errPanic is the cause of a job's error when the job panicked.
+var errPanic = errors.New("panic")

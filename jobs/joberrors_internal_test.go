@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,11 +21,13 @@ import (
 func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
 	t.Parallel()
 	wrong := &pgconn.PgError{Severity: "ERROR", Code: "22P05", Message: "planted"}
+	unreadable := json.Unmarshal([]byte("x"), new(int))
 	for want, cause := range map[string]error{
 		"the database rejected the data of this job; the log of the node has the cause":       fmt.Errorf("%w: %w", store.ErrPoison, wrong),
 		"the database did not run a statement of this job; the log of the node has the cause": fmt.Errorf("load: %w", wrong),
 		"the node stopped before the job ended":                                               fmt.Errorf("make a step: %w", context.Canceled),
-		"our own words":                                                                       errors.New("our own words"),
+		"the arguments of this job cannot be read; the log of the node has the cause":         unreadable,
+		"our own words": errors.New("our own words"),
 	} {
 		var log bytes.Buffer
 		m := &joberrors{log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
@@ -40,4 +43,22 @@ func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
 	m := &joberrors{log: slog.New(slog.DiscardHandler)}
 	require.Equal(t, snooze, m.Work(t.Context(), &rivertype.JobRow{}, func(context.Context) error { return snooze }))
 	require.NoError(t, m.Work(t.Context(), &rivertype.JobRow{}, func(context.Context) error { return nil }))
+}
+
+// River stores no text of a panic. The log has it, with the stack.
+func TestStoredErrorOfAPanicIsPlain(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	m := &joberrors{log: slog.New(slog.NewJSONHandler(&log, nil)), node: "node-7"}
+	err := m.Work(t.Context(), &rivertype.JobRow{ID: 7, Kind: "deliver"}, func(context.Context) error {
+		var nothing map[string]int
+		nothing["planted"]++
+		return nil
+	})
+	require.EqualError(t, err, "internal error; the log of node node-7 has the cause")
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
+	require.Equal(t, "ERROR", line["level"])
+	require.Equal(t, "assignment to entry in nil map", line["error"])
+	require.Contains(t, line["stack"], "joberrors_internal_test.go")
 }
