@@ -50,7 +50,7 @@ func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) er
 	release := d.engine.held.add(job.ID)
 	defer release()
 	defer d.engine.progress.begin()()
-	d.engine.store.Reach(store.PointFetched)
+	d.engine.store.Reach(PointFetched)
 	a := &batchAttempt{
 		attempt: attempt{
 			engine: d.engine, args: DeliverArgs{Subscription: job.Args.Subscription}, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,

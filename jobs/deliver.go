@@ -40,6 +40,13 @@ type DeliverArgs struct {
 // Kind implements river.JobArgs.
 func (DeliverArgs) Kind() string { return store.DeliverKind }
 
+// Failpoints of a delivery attempt: the job was fetched, the request was sent, the response was read.
+const (
+	PointFetched  = "fetched"
+	PointSent     = "sent"
+	PointAnswered = "answered"
+)
+
 // deliverer is the River worker. Its job is one delivery attempt: one HTTP request.
 type deliverer struct {
 	river.WorkerDefaults[DeliverArgs]
@@ -58,7 +65,7 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	defer release()
 	defer d.engine.progress.begin()()
 	defer d.engine.hands.forget(job.ID)
-	d.engine.store.Reach(store.PointFetched)
+	d.engine.store.Reach(PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
 	return d.engine.worked(a, a.run(ctx))
 }
@@ -352,7 +359,7 @@ func (a *attempt) conclude(started time.Time, met answer) error {
 
 // learn ends the call at the gate: recording is no load on the endpoint.
 func (a *attempt) learn(met answer) {
-	a.engine.store.Reach(store.PointAnswered)
+	a.engine.store.Reach(PointAnswered)
 	a.leave()
 	a.engine.gate.learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
 }

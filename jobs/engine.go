@@ -168,7 +168,7 @@ func New(o Options) (*Engine, error) {
 	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
-	e.endpoint.sent = func() { e.store.Reach(store.PointSent) }
+	e.endpoint.sent = func() { e.store.Reach(PointSent) }
 	workers := river.NewWorkers()
 	err = errors.Join(
 		river.AddWorkerSafely(workers, &deliverer{engine: e}),

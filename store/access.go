@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -57,11 +56,6 @@ func (a Actor) letIn() bool {
 	return strings.HasPrefix(a.Name, keyActor) || strings.HasPrefix(a.Name, userActor)
 }
 
-// refusal makes an error whose words may be shown to whoever asked.
-func refusal(kind error, field, format string, args ...any) error {
-	return &FunctionError{Message: fmt.Sprintf(format, args...), Field: field, kind: kind}
-}
-
 // newSecret is 32 random bytes as 43 characters that go into a header, a cookie and a shell as they are.
 func newSecret() string {
 	raw := make([]byte, 32)
@@ -86,18 +80,6 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	default:
 		return outage(doing, err)
 	}
-}
-
-// unstorable is what PostgreSQL refuses for what it says, and not for how it is: another try is refused as well.
-func unstorable(err error) error {
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		return err
-	}
-	if strings.HasPrefix(pgErr.Code, "23") {
-		return refusal(ErrConflict, pgErr.ColumnName, "another request has changed this at the same time; read it again, and try again")
-	}
-	return refusal(ErrInvalid, pgErr.ColumnName, "the request holds a value that cannot be stored")
 }
 
 // amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator as the last one.

@@ -84,6 +84,9 @@ SELECT clock_timestamp(), coalesce((SELECT hold FROM postrider_internal.event_su
        coalesce((SELECT stop_time_to_live FROM postrider_internal.event_subscription_states WHERE subscription_id = $1), false)`
 )
 
+// PointClaim is the failpoint after a batch was cut and before its request.
+const PointClaim = "claim"
+
 // LoadBatch reads the batch of a job, with its events. For a pump, a job whose arguments name no batch, it is cut first.
 // ErrNotFound: there is nothing to send, and the job is done with.
 func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, token JobToken, pump bool) (*Batch, error) {

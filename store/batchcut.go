@@ -362,6 +362,9 @@ func (s *Store) EndJob(ctx context.Context, token JobToken) error {
 	return token.gone()
 }
 
+// ErrJobGone is the ErrNotFound of a job whose row does not exist any more.
+var ErrJobGone = fmt.Errorf("its job: %w", ErrNotFound)
+
 func (t JobToken) gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrJobGone) }
 
 func queueEnd(batch *pgx.Batch, tokens []JobToken) {

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -199,30 +197,4 @@ func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []strin
 // checking reads in one transaction, which gives up after readTime.
 func checking(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return NewDB(pool).Read(ctx, "the database's state", read)
-}
-
-// ErrNothingSealed says that the database has no secret yet that a key could be tried on.
-var ErrNothingSealed = errors.New("nothing is sealed in this database yet")
-
-// TryKey opens what was sealed in this database: the proof of its key and, where there is one, the endpoint of an event subscription. Unlike
-// CheckKey it leaves nothing behind. ErrNothingSealed.
-func (s *Sealer) TryKey(ctx context.Context, pool *pgxpool.Pool) error {
-	var proofs, endpoint []byte
-	err := pool.QueryRow(ctx, `SELECT (SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
-		(SELECT endpoint_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`, s.KeyID()).Scan(&proofs, &endpoint)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read what is sealed: %w", err)
-	case proofs == nil && endpoint == nil:
-		return ErrNothingSealed
-	}
-	if proofs != nil {
-		if _, err = s.Open("encryption_keys.proof", proofs); err != nil {
-			return err
-		}
-	}
-	if endpoint != nil {
-		_, err = s.Open(endpointColumn, endpoint)
-	}
-	return err
 }

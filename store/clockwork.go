@@ -111,6 +111,9 @@ func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 	return s.reclaim(ctx, mine, jobs, s.node)
 }
 
+// PointReclaim is the failpoint after the jobs of a dead node were locked and before they are replaced.
+const PointReclaim = "reclaim"
+
 func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
 	var lost bool
 	if err := s.db.QueryRow(ctx, fmt.Sprintf(lostStatement, whose), args...).Scan(&lost); err != nil {

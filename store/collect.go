@@ -41,6 +41,9 @@ WITH waiting AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM route), '{}')`
 
+// PointCollect is the failpoint after publishes by SQL got their route jobs.
+const PointCollect = "collect"
+
 // CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes or, where they are large, 20,000 events and more. It answers how many there were, and the
 // jobs of their routes: they run on this node already, and are to be made with Route.
 func (s *Store) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {

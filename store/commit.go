@@ -151,6 +151,13 @@ func (c *committer) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group
 	return refilter(group, catalogue), nil
 }
 
+// Failpoints of the transaction that stores events: before it, in it, and after its commit and before the response.
+const (
+	PointPublishBefore = "publish.before"
+	PointPublishInside = "publish.inside"
+	PointPublishAfter  = "publish.after"
+)
+
 // transact runs T1, after the statements given, in one round trip and answers the group.
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
 	version, found := group[0].version(), int64(0)

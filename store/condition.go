@@ -2,8 +2,8 @@ package store
 
 import "slices"
 
-// Condition is what must be so for a topic, an event subscription, a retry policy or a user to be changed, looked at in the change's own transaction. The
-// zero Condition always holds.
+// Condition is what must be true of a record for a change of it. The change's own transaction checks it. The zero
+// Condition is always true.
 type Condition struct {
 	// Present: it exists. Absent: it does not.
 	Present, Absent bool
@@ -11,26 +11,13 @@ type Condition struct {
 	Versions []int64
 }
 
-// versioned is a topic, an event subscription, a retry policy or a user; nil where there is none.
-type versioned interface {
-	*Topic | *Subscription | *User | *ownedPolicy
-	comparable
-	version() int64
-}
-
-func (t *Topic) version() int64        { return t.Version }
-func (s *Subscription) version() int64 { return s.Version }
-func (u *User) version() int64         { return u.Version() }
-func (p *ownedPolicy) version() int64  { return p.Version }
-
-// allow is ErrPrecondition where a condition does not hold.
-func allow[V versioned](when []Condition, existing V) error {
-	var none V
+// Allow returns ErrPrecondition if a condition is not true of a record with this version; 0 is one that does not exist.
+func Allow(when []Condition, version int64) error {
 	for _, c := range when {
-		switch exists := existing != none; {
+		switch exists := version != 0; {
 		case c.Absent && exists,
 			(c.Present || c.Versions != nil) && !exists,
-			c.Versions != nil && !slices.Contains(c.Versions, existing.version()):
+			c.Versions != nil && !slices.Contains(c.Versions, version):
 			return ErrPrecondition
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -9,10 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// disk knows whether PostgreSQL has reported a full disk. Then it probes until there is room again: publishers may have gone elsewhere.
-type disk struct {
+// Disk knows whether PostgreSQL has reported a full disk. Then it probes the disk until there is room again: there may
+// be no further write that would show it.
+type Disk struct {
+	db    *DB
+	log   *slog.Logger
 	full  atomic.Bool
 	found chan struct{}
+}
+
+// NewDisk returns a Disk that is not full. Watch must run.
+func NewDisk(db *DB, log *slog.Logger) *Disk {
+	return &Disk{db: db, log: log, found: make(chan struct{}, 1)}
 }
 
 const (
@@ -26,32 +35,34 @@ const (
 func IsDiskFull(err error) bool { return SQLState(err) == "53100" }
 
 // DiskFull reports whether the database's disk is full, as far as this process has seen.
-func (s *Store) DiskFull() bool { return s.disk.full.Load() }
+func (d *Disk) DiskFull() bool { return d.full.Load() }
 
-// Noticed looks at an error for what the node as a whole must report. It may be nil.
-func (s *Store) Noticed(err error) {
-	if !IsDiskFull(err) || !s.disk.full.CompareAndSwap(false, true) {
+// Noticed checks an error for a full disk. It may be nil.
+func (d *Disk) Noticed(err error) {
+	if !IsDiskFull(err) || !d.full.CompareAndSwap(false, true) {
 		return
 	}
-	s.log.Error("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk", "error", err, "sqlstate", SQLState(err))
+	d.log.Error("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk",
+		"error", err, "sqlstate", SQLState(err))
 	select {
-	case s.disk.found <- struct{}{}:
+	case d.found <- struct{}{}:
 	default:
 	}
 }
 
-func (s *Store) watchDisk(ctx context.Context) {
+// Watch probes a full disk until ctx ends.
+func (d *Disk) Watch(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.disk.found:
+		case <-d.found:
 		}
-		for s.disk.full.Load() && waitAbout(ctx, diskProbePause) {
+		for d.full.Load() && waitAbout(ctx, diskProbePause) {
 			// While the database is unavailable nothing new is known. Any other error is no sign of a full disk.
-			if err := ProbeDisk(ctx, s.db.Pool); err == nil || !IsOutage(err) {
-				s.disk.full.Store(false)
-				s.log.Info("the database's disk has room again", "probe_error", err)
+			if err := ProbeDisk(ctx, d.db.Pool); err == nil || !IsOutage(err) {
+				d.full.Store(false)
+				d.log.Info("the database's disk has room again", "probe_error", err)
 			}
 		}
 	}

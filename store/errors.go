@@ -12,33 +12,21 @@ import (
 
 // Errors that callers tell apart; everything else is internal.
 var (
-	// ErrNotFound: the topic, event subscription or row named does not exist.
+	// ErrInvalid: an argument is not allowed.
+	ErrInvalid = errors.New("invalid argument")
+	// ErrNotFound: what the caller named does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrJobGone is the ErrNotFound of a job whose row is known to be gone: nothing is left to end.
-	ErrJobGone = fmt.Errorf("its job: %w", ErrNotFound)
-	// ErrConflict: the change contradicts what exists, for example deleting a topic that has event subscriptions.
+	// ErrConflict: the change contradicts what exists.
 	ErrConflict = errors.New("conflict")
 	// ErrNameTaken: the name belongs to something else, or differs from another one only in letter case.
 	ErrNameTaken = fmt.Errorf("the name is taken: %w", ErrConflict)
-	// ErrTopicExists: the topic exists with settings that cannot be changed.
-	ErrTopicExists = fmt.Errorf("the topic exists: %w", ErrConflict)
 	// ErrPrecondition: a Condition of the change does not hold.
 	ErrPrecondition = errors.New("it is not in the state that the change is for")
-	// ErrNoPolicy: the retry policy named does not exist, or was deleted a moment ago.
-	ErrNoPolicy = errors.New("no such retry policy")
-	// ErrPaused: an event subscription's pause stands before what was asked for.
-	ErrPaused = errors.New("the event subscription is paused")
-	// ErrNoProbation: the event subscription is not on probation.
-	ErrNoProbation = errors.New("the event subscription is not on probation")
-	// ErrNotSigned: the event subscription's deliveries are not signed.
-	ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
-	// ErrOwnTopic: SystemTopic is postrider's own. It is subscribed to; it is not deleted, and its access keys are nobody's.
-	ErrOwnTopic = errors.New("it is postrider's own topic")
-	// ErrUnauthorized: the publication's Authorize refused the topic as it is now.
-	ErrUnauthorized = errors.New("unauthorized")
 	// ErrUnavailable: nothing was stored, or it is unknown whether it was (the connection broke at COMMIT). Try again.
 	ErrUnavailable = errors.New("temporarily unavailable")
-	// ErrPoison: PostgreSQL refuses this very data.
+	// ErrTooSlow: a query exceeded its time limit, and would exceed it again.
+	ErrTooSlow = errors.New("took too long")
+	// ErrPoison: PostgreSQL rejects this data.
 	ErrPoison = errors.New("the database refuses this data")
 )
 
@@ -51,6 +39,9 @@ func SQLState(err error) string {
 	}
 	return ""
 }
+
+// queryCanceled is the SQLSTATE of a statement that met its timeout.
+const queryCanceled = "57014"
 
 // isPoison reports an error that the data itself causes and that trying again cannot cure: data exception (22),
 // constraint violation (23), program limit exceeded (54).

@@ -65,9 +65,6 @@ const (
 	PurposeDeletion   = "deletion"
 )
 
-// ErrNotValidated says that the endpoint has to answer a handshake first.
-var ErrNotValidated = errors.New("the endpoint is not validated")
-
 // ErrNoAnswerYet says that an endpoint has not answered its handshake in time to take the place of one that works.
 var ErrNoAnswerYet = errors.New("the endpoint has not answered yet")
 

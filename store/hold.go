@@ -17,6 +17,9 @@ const (
 	HoldAdmission    = "admission"
 )
 
+// ErrNoProbation: the event subscription is not in probation.
+var ErrNoProbation = errors.New("the event subscription is not on probation")
+
 // PauseSubscription holds an event subscription's deliveries until ResumeSubscription: none is attempted, none is lost. The
 // next publish on every node obeys; an attempt that is under way finishes. Their time to live goes on, unless
 // stopTimeToLive: then they are as old at the resume as they were at the pause. Pausing again changes no more than that, for
@@ -51,6 +54,9 @@ func waitForLooks(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
+
+// PointRelease is the failpoint after a pause or a probation was ended and before the response.
+const PointRelease = "release"
 
 // ResumeSubscription ends a pause. The deliveries it held are released in waves, see Refill. Resuming what is not paused
 // is nothing. ErrNotFound.

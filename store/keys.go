@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -27,7 +27,7 @@ type sealedBy struct {
 // CheckKey fails where something in this database may be sealed with a key that is not known here; else it leaves a proof of the one
 // that is sealed with, and takes over what keyed hashes are made with. A node with the wrong key must stop at its start and not
 // at its first delivery.
-func (s *Sealer) CheckKey(ctx context.Context, pool *pgxpool.Pool) error {
+func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *Sealer) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // locked: of two first nodes with different keys, one must fail
 		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return fmt.Errorf("lock the encryption keys' proofs: %w", err)
@@ -40,20 +40,20 @@ func (s *Sealer) CheckKey(ctx context.Context, pool *pgxpool.Pool) error {
 		if err != nil {
 			return readError("the encryption keys' proofs", err)
 		}
-		if err := s.accept(keys); err != nil {
+		if err := accept(s, keys); err != nil {
 			return err
 		}
 		const insert = "INSERT INTO postrider_internal.encryption_keys (key_id, proof, mac_sealed) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-		if _, err := tx.Exec(ctx, insert, s.KeyID(), s.Seal(proofColumn, proofText), s.Seal(macColumn, hex.EncodeToString(s.mac[:]))); err != nil {
+		if _, err := tx.Exec(ctx, insert, s.KeyID(), s.Seal(proofColumn, proofText), s.Seal(macColumn, s.MacKey())); err != nil {
 			return fmt.Errorf("store the encryption key's proof: %w", err)
 		}
 		return nil
 	})
 }
 
-// accept judges the keys of a database, and takes over what its hashes are made with.
-func (s *Sealer) accept(keys []sealedBy) error {
-	own := s.keyIDs()
+// accept checks the keys of a database, and takes over the key of its hashes.
+func accept(s *Sealer, keys []sealedBy) error {
+	own := s.KeyIDs()
 	known := slices.ContainsFunc(keys, func(k sealedBy) bool { return !k.Retired && slices.Contains(own, k.KeyID) })
 	for _, k := range keys {
 		switch {
@@ -73,9 +73,35 @@ func (s *Sealer) accept(keys []sealedBy) error {
 		if err != nil {
 			return err
 		}
-		if n, err := hex.Decode(s.mac[:], []byte(mac)); err != nil || n != len(s.mac) {
-			return fmt.Errorf("open sealed column %s: unknown format", macColumn)
+		if err := s.UseMac(mac); err != nil {
+			return fmt.Errorf("open sealed column %s: %w", macColumn, err)
 		}
 	}
 	return nil
+}
+
+// ErrNothingSealed: the database has no secret yet that a key could be tried on.
+var ErrNothingSealed = errors.New("nothing is sealed in this database yet")
+
+// TryKey opens the proof of this database's key and, if there is one, the endpoint of an event subscription. Unlike
+// CheckKey it writes nothing. It returns ErrNothingSealed if there is neither.
+func TryKey(ctx context.Context, pool *pgxpool.Pool, s *Sealer) error {
+	var proofs, endpoint []byte
+	err := pool.QueryRow(ctx, `SELECT (SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
+		(SELECT endpoint_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`, s.KeyID()).Scan(&proofs, &endpoint)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read what is sealed: %w", err)
+	case proofs == nil && endpoint == nil:
+		return ErrNothingSealed
+	}
+	if proofs != nil {
+		if _, err = s.Open(proofColumn, proofs); err != nil {
+			return err
+		}
+	}
+	if endpoint != nil {
+		_, err = s.Open(endpointColumn, endpoint)
+	}
+	return err
 }

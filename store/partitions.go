@@ -71,6 +71,9 @@ SELECT t.name, d.day FROM unnest($1::text[]) WITH ORDINALITY AS t(name, place), 
 	return missing, nil
 }
 
+// PointPartition is the failpoint before the commit of new partitions.
+const PointPartition = "partition"
+
 func (s *Store) makePartition(ctx context.Context, tx pgx.Tx, p partition) error {
 	parent := pgx.Identifier{"postrider_internal", p.table}.Sanitize()
 	name := pgx.Identifier{"postrider_internal", p.name()}.Sanitize()

@@ -105,12 +105,15 @@ INSERT INTO postrider_internal.retry_policy_probations (policy, outcome, duratio
 SELECT @name, outcome, make_interval(secs => duration) FROM unnest(@outcomes::text[], @durations::double precision[]) AS b(outcome, duration)`
 )
 
+// ErrNoPolicy: the retry policy named does not exist.
+var ErrNoPolicy = errors.New("no such retry policy")
+
 func putPolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy, when []Condition) (version int64, made bool, err error) {
 	existing, err := ownPolicy(ctx, tx, p.Name)
 	if err != nil {
 		return 0, false, err
 	}
-	if err := allow(when, existing); err != nil {
+	if err := Allow(when, existing.version()); err != nil {
 		return 0, false, err
 	}
 	if !p.Batching {
@@ -170,7 +173,7 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []Condition)
 	case existing == nil:
 		return fmt.Errorf("retry policy %q: %w", name, ErrNotFound)
 	}
-	if err := allow(when, existing); err != nil {
+	if err := Allow(when, existing.version()); err != nil {
 		return err
 	}
 	if err := refuseUsed(ctx, tx, name, ""); err != nil {
@@ -191,6 +194,14 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []Condition)
 
 // ownedPolicy is what a change of a retry policy must know of the one that is there.
 type ownedPolicy struct{ Version int64 }
+
+// version is 0 for nil.
+func (p *ownedPolicy) version() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.Version
+}
 
 // ownPolicy finds a policy that may be changed, nil where there is none; ErrBuiltIn for one that may not.
 func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (*ownedPolicy, error) {

@@ -112,6 +112,9 @@ type Room struct {
 	Hold           string
 }
 
+// PointPromote is the failpoint after due jobs became available and before a fetcher is woken.
+const PointPromote = "promote"
+
 // Promote makes the jobs available whose time has come and says how many were due. Where no room is given there is
 // DefaultRoom. Every node calls it every 250 ms while Look finds any; nodes skip each other's rows.
 func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {

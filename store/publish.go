@@ -119,6 +119,9 @@ func (s *Store) admit(ctx context.Context, req *publishRequest) error {
 	return req.admittedBy(s.Catalogue())
 }
 
+// ErrUnauthorized: the publication's Authorize rejected the topic as it is now.
+var ErrUnauthorized = errors.New("unauthorized")
+
 func (req *publishRequest) admittedBy(c *Catalogue) error {
 	topic, ok := c.Topic(req.Topic)
 	if !ok && req.Authorize != nil && !req.Authorize(noTopic()) {

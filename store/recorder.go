@@ -196,6 +196,14 @@ func fitsFlush() func(*recordRequest) bool {
 	}
 }
 
+// Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead letter.
+const (
+	PointRecordBefore = "record.before"
+	PointRecordInside = "record.inside"
+	PointRecordAfter  = "record.after"
+	PointDeadLetter   = "dead-letter"
+)
+
 // flush repeats until the group is recorded or the process stops. Repeating is safe: a result whose job row is gone
 // records nothing.
 func (r *recorder[T]) flush(ctx context.Context, group []T) {

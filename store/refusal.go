@@ -4,60 +4,81 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrInvalid says that an argument cannot be used.
-var ErrInvalid = errors.New("invalid argument")
-
-// FunctionError is what a function of schema postrider, or Access, refuses to do. Its words may be shown to whoever asked. It is ErrNotFound, ErrInvalid,
-// ErrPaused, ErrNotValidated, or ErrConflict for all else that is in the way.
+// FunctionError is a rejection by a function of schema postrider, or by Go code that checks the same. Its message may
+// be shown to the client. It is ErrNotFound, ErrInvalid, ErrPaused, ErrNotValidated, or ErrConflict for the rest.
 type FunctionError struct {
 	Message string
-	// Hint says what to do about it; "" where there is nothing to say.
+	// Hint is what to do about it, or "".
 	Hint string
-	// Field is the argument that is wrong, "" for none.
+	// Field is the argument that is wrong, or "".
 	Field string
-	// Conflict is what is in the way, in one word; "" where it is no conflict, or one that has its own error.
+	// Conflict names the conflict in one word. It is "" for other errors and for conflicts with an own error.
 	Conflict string
 	kind     error
 }
 
-// Error is what was refused, and why.
+// Error returns the message.
 func (e *FunctionError) Error() string { return e.Message }
 
-// Unwrap returns which of the errors above it is.
+// Unwrap returns the error of this package that it is.
 func (e *FunctionError) Unwrap() error { return e.kind }
 
-// errResuming: an event subscription cannot be paused until its last pause has ended.
-var errResuming = fmt.Errorf("the last pause is still ending: %w", ErrConflict)
+// refusal creates a FunctionError of a kind, such as ErrInvalid.
+func refusal(kind error, field, format string, args ...any) error {
+	return &FunctionError{Message: fmt.Sprintf(format, args...), Field: field, kind: kind}
+}
 
-// inTheWay are the conflicts that callers tell apart: the functions name them as a constraint.
-var inTheWay = map[string]error{"paused": ErrPaused, "not_validated": ErrNotValidated, "resuming": errResuming}
+// Conflicts with an own error. Functions of schema postrider name them as a constraint.
+var (
+	// ErrPaused: the event subscription is paused.
+	ErrPaused = errors.New("the event subscription is paused")
+	// ErrNotValidated: the endpoint must pass a validation handshake first.
+	ErrNotValidated = errors.New("the endpoint is not validated")
+	// errResuming: the last pause is still ending.
+	errResuming = fmt.Errorf("the last pause is still ending: %w", ErrConflict)
+)
 
-// functionError makes a FunctionError of what a function of ours has raised; any other error stays as it is. PostgreSQL's own errors of the same
-// codes come from elsewhere in its code.
+var conflicts = map[string]error{"paused": ErrPaused, "not_validated": ErrNotValidated, "resuming": errResuming}
+
+// functionError converts what a function of schema postrider has raised to a FunctionError. It returns other errors
+// unchanged: PostgreSQL raises the same codes, but in another routine.
 func functionError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Routine != "exec_stmt_raise" {
 		return err
 	}
-	if pgErr.Code == "55000" && pgErr.ConstraintName == "" { // no caller's mistake, such as a missing partition
+	if pgErr.Code == "55000" && pgErr.ConstraintName == "" { // not the caller's mistake, such as a missing partition
 		return err
 	}
-	kinds := map[string]error{"P0002": ErrNotFound, "55000": cmp.Or(inTheWay[pgErr.ConstraintName], ErrConflict), "22023": ErrInvalid}
+	kinds := map[string]error{"P0002": ErrNotFound, "55000": cmp.Or(conflicts[pgErr.ConstraintName], ErrConflict), "22023": ErrInvalid}
 	if kind, known := kinds[pgErr.Code]; known {
 		return &FunctionError{Message: pgErr.Message, Hint: pgErr.Hint, Field: pgErr.ColumnName, Conflict: pgErr.ConstraintName, kind: kind}
 	}
 	return err
 }
 
-// failed tells what a function of ours refuses from what went wrong while it was called.
+// failed returns the FunctionError of a call of a function of schema postrider, or what failed.
 func failed(doing string, err error) error {
 	var refusal *FunctionError
 	if err = functionError(err); errors.As(err, &refusal) {
 		return err
 	}
 	return outage(doing, err)
+}
+
+// unstorable converts an error that the data causes to a FunctionError.
+func unstorable(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err
+	}
+	if strings.HasPrefix(pgErr.Code, "23") {
+		return refusal(ErrConflict, pgErr.ColumnName, "another request has changed this at the same time; read it again, and try again")
+	}
+	return refusal(ErrInvalid, pgErr.ColumnName, "the request holds a value that cannot be stored")
 }

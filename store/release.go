@@ -65,6 +65,9 @@ func (s *Store) Refill(ctx context.Context, subscription int64, batching bool, l
 	return members + n, nil
 }
 
+// PointRefill is the failpoint after held deliveries got their jobs and before a fetcher is woken.
+const PointRefill = "refill"
+
 // pumpHeld looks no further than one pump does. What that takes is counted when it is cut.
 func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit int) (n int, err error) {
 	var alone []int64

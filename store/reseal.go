@@ -74,7 +74,7 @@ func reseal(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, table seale
 func resealRows(ctx context.Context, tx pgx.Tx, sealer *Sealer, table sealedTable, after int64) (last int64, n int, err error) {
 	query := fmt.Sprintf("SELECT id, ARRAY[%s] FROM postrider_internal.%s WHERE id > $1 AND (%s) ORDER BY id LIMIT %d FOR NO KEY UPDATE",
 		strings.Join(table.columns, ", "), table.name, table.sealedByOthers("$2"), resealStep)
-	rows, err := tx.Query(ctx, query, after, sealer.key.id[:])
+	rows, err := tx.Query(ctx, query, after, sealer.KeyID())
 	if err != nil {
 		return after, 0, err
 	}
@@ -111,7 +111,7 @@ func resealRows(ctx context.Context, tx pgx.Tx, sealer *Sealer, table sealedTabl
 func (t sealedTable) sealedByOthers(key string) string {
 	var any []string
 	for _, column := range t.columns {
-		any = append(any, fmt.Sprintf("substr(%s, 2, %d) <> %s", column, keyIDBytes, key))
+		any = append(any, fmt.Sprintf("substr(%s, 2, %d) <> decode(%s, 'hex')", column, keyIDBytes, key))
 	}
 	return strings.Join(any, " OR ")
 }
@@ -130,7 +130,7 @@ func retire(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer) (retired []
 		for _, table := range sealedTables {
 			var left bool
 			query := fmt.Sprintf("SELECT EXISTS (SELECT FROM postrider_internal.%s WHERE %s)", table.name, table.sealedByOthers("$1"))
-			if err := tx.QueryRow(ctx, query, sealer.key.id[:]).Scan(&left); err != nil {
+			if err := tx.QueryRow(ctx, query, sealer.KeyID()).Scan(&left); err != nil {
 				return err
 			}
 			if left {

@@ -34,7 +34,7 @@ func secretive(n int) func(*store.SubscriptionSpec) {
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, sealer(t, testKey).CheckKey(t.Context(), b.pool))
+	require.NoError(t, store.CheckKey(t.Context(), b.pool, sealer(t, testKey)))
 	topic := b.topic(t, "orders")
 	const subscriptions = 230 // more than two steps
 	for n := range subscriptions {
@@ -45,7 +45,7 @@ func TestRotateKeys(t *testing.T) {
 	require.NoError(t, err)
 
 	rotating := sealer(t, otherKey, testKey)
-	require.NoError(t, rotating.CheckKey(t.Context(), b.pool))
+	require.NoError(t, store.CheckKey(t.Context(), b.pool, rotating))
 	pool, err := store.OpenPool(t.Context(), b.url, 8)
 	require.NoError(t, err)
 	defer pool.Close()
@@ -74,7 +74,7 @@ func TestRotateKeys(t *testing.T) {
 	require.Equal(t, 1, rows["handshakes"])
 
 	fresh := sealer(t, otherKey)
-	require.NoError(t, fresh.CheckKey(t.Context(), b.pool))
+	require.NoError(t, store.CheckKey(t.Context(), b.pool, fresh))
 	other, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: fresh, Node: "after"})
 	require.NoError(t, err)
 	for n := range subscriptions {
@@ -85,8 +85,8 @@ func TestRotateKeys(t *testing.T) {
 		require.Equal(t, "planted", sub.Connection.OAuth2.ClientSecret)
 		require.Len(t, sub.Signing.Secrets, 1)
 	}
-	require.ErrorContains(t, sealer(t, testKey).CheckKey(t.Context(), b.pool), "is retired")
-	require.ErrorContains(t, sealer(t, []byte("00000000000000000000000000000000")).CheckKey(t.Context(), b.pool), "another encryption key")
+	require.ErrorContains(t, store.CheckKey(t.Context(), b.pool, sealer(t, testKey)), "is retired")
+	require.ErrorContains(t, store.CheckKey(t.Context(), b.pool, sealer(t, []byte("00000000000000000000000000000000"))), "another encryption key")
 }
 
 func retired(err error) bool {

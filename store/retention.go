@@ -107,6 +107,12 @@ func (s *Store) daysBefore(ctx context.Context, parent string, before time.Time)
 	return days, nil
 }
 
+// Failpoints of dropping a partition: before it is detached, and between that and its removal.
+const (
+	PointDetach = "partition.detach"
+	PointDrop   = "partition.drop"
+)
+
 // dropDay detaches a partition and drops it. Detaching stops nobody: it waits, without keeping others from the table, until the transactions that
 // began before it have ended. So whoever made a delivery of that day's events meanwhile is seen afterwards, and the day is given back.
 func (s *Store) dropDay(ctx context.Context, parent string, d dayTable) error {

@@ -172,6 +172,9 @@ func refuseRoute(req *routeRequest, err error) error {
 	return nil
 }
 
+// PointRoute is the failpoint before the commit of one step of a route job.
+const PointRoute = "route"
+
 // step makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same moment of the
 // database and is never stale.
 func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool) error {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -87,7 +88,7 @@ func (s *Sealer) Open(column string, sealed []byte) (string, error) {
 	}
 	key, known := s.find([keyIDBytes]byte(sealed[1 : 1+keyIDBytes]))
 	if !known {
-		return "", fmt.Errorf("open sealed column %s: it was sealed with key %s, this process has key %s", column, hex.EncodeToString(sealed[1:1+keyIDBytes]), strings.Join(s.keyIDs(), ", "))
+		return "", fmt.Errorf("open sealed column %s: it was sealed with key %s, this process has key %s", column, hex.EncodeToString(sealed[1:1+keyIDBytes]), strings.Join(s.KeyIDs(), ", "))
 	}
 	plain, err := key.aead.Open(nil, nil, sealed[1+keyIDBytes:], []byte(column))
 	if err != nil {
@@ -106,11 +107,11 @@ func (s *Sealer) find(id [keyIDBytes]byte) (sealingKey, bool) {
 	return sealingKey{}, false
 }
 
-// KeyID names the key that it seals with, without telling it.
+// KeyID identifies the key that it seals with.
 func (s *Sealer) KeyID() string { return hex.EncodeToString(s.key.id[:]) }
 
-// keyIDs name all that it opens with.
-func (s *Sealer) keyIDs() []string {
+// KeyIDs identify all keys that it opens with.
+func (s *Sealer) KeyIDs() []string {
 	ids := []string{s.KeyID()}
 	for _, k := range s.also {
 		ids = append(ids, hex.EncodeToString(k.id[:]))
@@ -118,7 +119,18 @@ func (s *Sealer) keyIDs() []string {
 	return ids
 }
 
-// Mac is a keyed hash: the same text gives the same bytes, and nobody without the key can guess the text from them.
+// UseMac sets the key of Mac, as MacKey returns it: all nodes of a database use one.
+func (s *Sealer) UseMac(key string) error {
+	if n, err := hex.Decode(s.mac[:], []byte(key)); err != nil || n != len(s.mac) {
+		return errors.New("the key of the hashes: unknown format")
+	}
+	return nil
+}
+
+// MacKey is the key of Mac.
+func (s *Sealer) MacKey() string { return hex.EncodeToString(s.mac[:]) }
+
+// Mac is a keyed hash of a text.
 func (s *Sealer) Mac(text string) []byte {
 	h := hmac.New(sha256.New, s.mac[:])
 	h.Write([]byte(text))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,9 @@ func newSigningKey() []byte {
 	_, _ = rand.Read(key) // crypto/rand.Read never fails since Go 1.24
 	return key
 }
+
+// ErrNotSigned: the event subscription's deliveries are not signed.
+var ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
 
 // secretTime is now, as fine as PostgreSQL's own times: they are shown side by side.
 func (s *Store) secretTime() time.Time { return s.Now().Truncate(time.Microsecond) }

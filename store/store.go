@@ -32,13 +32,15 @@ type Options struct {
 	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of retries out
 	// in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
 	TimeScale int
-	// Failpoint is told of the Points that this process reaches. Nothing but a test has one; nil costs a comparison.
-	Failpoint func(point string)
+	// Failpoint is called at certain moments, by tests only.
+	Failpoint Failpoint
 }
 
 // Store is the product's memory. Its methods may be called from any goroutine. Publish, Load, Record and Route need Run.
 type Store struct {
 	Reader
+	*Disk
+	Failpoint
 
 	sealer  *Sealer
 	log     *slog.Logger
@@ -65,7 +67,6 @@ type Store struct {
 	lease     *lease
 	sweeper   sweeper
 	stats     *stats
-	disk      disk
 
 	router         *router
 	routeThreshold int
@@ -73,8 +74,7 @@ type Store struct {
 	batchRecorder *recorder[*batchRequest]
 	cutters       cutters
 
-	failpoint func(point string)
-	deadLeft  atomic.Int64 // jobs, by the last vacuum
+	deadLeft atomic.Int64 // jobs, by the last vacuum
 }
 
 // New makes a store and reads the catalogue once.
@@ -92,12 +92,11 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.RouteThreshold = routeThreshold
 	}
 	db := NewDB(o.Pool)
-	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{db}, db: db, clock: NewClock(), sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, failpoint: o.Failpoint, stats: newStats()}
+	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{db}, db: db, clock: NewClock(), sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
 	s.confirmer.reload = s.Reload
 	s.ids = NewIDs(s.clock)
 	s.notifier = newNotifier(db, o.Logger, s.aloneAtWork)
 	s.access = newAccess(db)
-	s.disk.found = make(chan struct{}, 1)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
@@ -127,7 +126,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond, s.watchDisk} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond, s.Disk.Watch} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

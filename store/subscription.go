@@ -121,6 +121,14 @@ type HoldStatus struct {
 	TimeToLiveStopped, Resuming bool
 }
 
+// version is 0 for nil.
+func (s *Subscription) version() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version
+}
+
 // Wishes are what it says of the course of its deliveries; see policy.Policy.Resolve.
 func (s *Subscription) Wishes() policy.Wishes {
 	w := policy.Wishes{
@@ -322,7 +330,7 @@ func (s *Store) putSubscription(ctx context.Context, topic, name string, spec Su
 		if err != nil {
 			return err
 		}
-		if err := allow(when, existing); err != nil {
+		if err := Allow(when, existing.version()); err != nil {
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		// Policies that are deleted keep their row, so that no foreign key would notice.
@@ -426,7 +434,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when
 		if err != nil {
 			return err
 		}
-		if err := allow(when, sub); err != nil {
+		if err := Allow(when, sub.version()); err != nil {
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		id = sub.ID

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"postrider/event"
@@ -14,6 +15,9 @@ import (
 // SystemTopic is where postrider tells operators what they want to know: dead letters, drops, probations and the like, as
 // CloudEvents, to whoever subscribes. Nobody else publishes to it.
 const SystemTopic = "postrider.system"
+
+// ErrOwnTopic: SystemTopic cannot be deleted, and has no access keys.
+var ErrOwnTopic = errors.New("it is postrider's own topic")
 
 func refuseOwn(topic string) error {
 	if topic == SystemTopic {

@@ -14,9 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrTooSlow says that the database did not find in time what was asked for, and would not if it were asked again.
-var ErrTooSlow = errors.New("took too long")
-
 // SubscriptionFilter is an event subscription's filter, with what it takes to show it events.
 type SubscriptionFilter struct {
 	// Topic has no access keys.
@@ -80,9 +77,6 @@ SELECT schema, event_id, event_type, subject, source, data_version, body, CASE s
 	}
 	return events, nil
 }
-
-// queryCanceled is the SQLSTATE of a statement that met its timeout.
-const queryCanceled = "57014"
 
 func eventOfRow(row pgx.CollectableRow) (e event.Event, err error) {
 	var at *time.Time

@@ -41,6 +41,14 @@ type Topic struct {
 	signing              *signing // a pointer: printed, it shows no key
 }
 
+// version is 0 for nil.
+func (t *Topic) version() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.Version
+}
+
 // DefaultRetentionInDays is the retention of a namespace topic that states none, and the longest there is: 1 to 7 days may be set
 // (Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions). That the longest is the default is
 // ours; the time to live of namespace-2023 is as long.
@@ -135,7 +143,7 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when 
 		if made = errors.Is(err, ErrNotFound); err != nil && !made {
 			return err
 		}
-		if err := allow(when, existing); err != nil {
+		if err := Allow(when, existing.version()); err != nil {
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		if made {
@@ -195,6 +203,9 @@ func auditTopic(ctx context.Context, tx pgx.Tx, action auditAction, name string,
 
 func wholeMinutes(d time.Duration) int { return int(d / time.Minute) }
 
+// ErrTopicExists: the topic exists with settings that cannot be changed.
+var ErrTopicExists = fmt.Errorf("the topic exists: %w", ErrConflict)
+
 func (t *Topic) agreesWith(spec TopicSpec) error {
 	if t.Kind != spec.Kind {
 		return refusal(ErrTopicExists, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
@@ -234,7 +245,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition)
 		if err != nil {
 			return err
 		}
-		if err := allow(when, topic); err != nil {
+		if err := Allow(when, topic.version()); err != nil {
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		var subs int

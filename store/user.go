@@ -104,7 +104,7 @@ func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec, when .
 		const query = "SELECT id, role, disabled_at IS NOT NULL, changed_at FROM postrider_internal.users WHERE name = $1"
 		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.ChangedAt)
 		if made = errors.Is(err, pgx.ErrNoRows); made {
-			if err := allow[*User](when, nil); err != nil {
+			if err := Allow(when, 0); err != nil {
 				return err
 			}
 			return insertUser(ctx, tx, name, &spec, hash)
@@ -112,7 +112,7 @@ func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec, when .
 		if err != nil {
 			return err
 		}
-		if err := allow(when, &was); err != nil {
+		if err := Allow(when, was.Version()); err != nil {
 			return err
 		}
 		return changeUser(ctx, tx, id, name, &was, &spec, hash)
@@ -222,7 +222,7 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...Condition)
 		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.ChangedAt); err != nil {
 			return err
 		}
-		if err := allow(when, &was); err != nil {
+		if err := Allow(when, was.Version()); err != nil {
 			return err
 		}
 		if err := refuseLastAdmin(ctx, tx, &was); err != nil {

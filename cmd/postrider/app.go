@@ -136,7 +136,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 	if err := adviseOnSettings(ctx, pool, o.log); err != nil {
 		return err
 	}
-	return o.sealer.CheckKey(ctx, pool)
+	return store.CheckKey(ctx, pool, o.sealer)
 }
 
 func (a *app) startEngine(ctx context.Context, o appOptions) error {

@@ -203,7 +203,7 @@ func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.P
 		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with")
 		return
 	}
-	switch err := sealer.TryKey(ctx, pool); {
+	switch err := store.TryKey(ctx, pool, sealer); {
 	case errors.Is(err, store.ErrNothingSealed):
 		found.ok("encryption key", "%v", err)
 	case err != nil:

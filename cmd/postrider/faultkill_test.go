@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/jobs"
 	"postrider/store"
 )
 
@@ -24,11 +25,11 @@ var (
 // faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left by somebody.
 var faultRounds = map[string][]string{
 	"publishing": {
-		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointCollect, store.PointFetched, store.PointClaim,
+		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointCollect, jobs.PointFetched, store.PointClaim,
 		store.PointPartition, store.PointDetach, store.PointDrop, store.PointReclaim,
 	},
 	"delivering": {
-		store.PointSent, store.PointAnswered, store.PointRecordBefore, store.PointRecordInside, store.PointRecordAfter, store.PointDeadLetter,
+		jobs.PointSent, jobs.PointAnswered, store.PointRecordBefore, store.PointRecordInside, store.PointRecordAfter, store.PointDeadLetter,
 		store.PointRelease, store.PointRefill, store.PointPromote,
 	},
 }
@@ -50,7 +51,7 @@ func TestFaultKillAtEachPoint(t *testing.T) {
 
 func TestFaultRoundsHaveEveryPoint(t *testing.T) {
 	t.Parallel()
-	require.ElementsMatch(t, store.Points(), slices.Concat(slices.Collect(maps.Values(faultRounds))...))
+	require.ElementsMatch(t, failpoints(), slices.Concat(slices.Collect(maps.Values(faultRounds))...))
 }
 
 // The program that is shipped cannot be told where to die.
@@ -76,7 +77,7 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 	f.out, f.strict = os.Stderr, true
 	done := f.tell(limit)
 	defer done()
-	points := slices.DeleteFunc(store.Points(), func(p string) bool { return p == store.PointReclaim })
+	points := slices.DeleteFunc(failpoints(), func(p string) bool { return p == store.PointReclaim })
 	for round := 0; time.Since(f.began) < limit && (len(f.kills) < kills || f.load.acked.Load() < events); round++ {
 		rand.Shuffle(len(points), func(i, k int) { points[i], points[k] = points[k], points[i] })
 		f.round(round%2, append(slices.Clone(points), store.PointReclaim))
@@ -95,7 +96,7 @@ func TestFaultKillOfTheOnlyNode(t *testing.T) { //nolint:paralleltest // it meas
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 1, gentleLoad)
 	f.out, f.strict, f.settle = os.Stderr, true, true
-	f.round(0, slices.DeleteFunc(store.Points(), func(p string) bool { return p == store.PointReclaim }))
+	f.round(0, slices.DeleteFunc(failpoints(), func(p string) bool { return p == store.PointReclaim }))
 	f.end(patience)
 	f.requireNothingLost()
 }

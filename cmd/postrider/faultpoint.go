@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"postrider/jobs"
 	"postrider/store"
 )
 
@@ -21,7 +22,7 @@ import (
 
 // lingering points are passed just before what they are named after: the process dies up to lingerFor later, at whatever moment
 // of it that is.
-var lingering = []string{store.PointPublishInside, store.PointRecordInside, store.PointDeadLetter, store.PointSent}
+var lingering = []string{store.PointPublishInside, store.PointRecordInside, store.PointDeadLetter, jobs.PointSent}
 
 // lingerFor is what a transaction of a hundred rows takes.
 const lingerFor = 3 * time.Millisecond
@@ -42,7 +43,7 @@ func withFailpoint(o store.Options) store.Options {
 	if f.name == "" {
 		return o
 	}
-	if !slices.Contains(store.Points(), f.name) {
+	if !slices.Contains(failpoints(), f.name) {
 		panic("no failpoint " + f.name)
 	}
 	f.armed.Store(os.Getenv("POSTRIDER_FAILPOINT_ARMED") != "")

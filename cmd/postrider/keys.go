@@ -71,7 +71,7 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := requireSchema(ctx, pool); err != nil {
 		return err
 	}
-	if err := sealer.CheckKey(ctx, pool); err != nil {
+	if err := store.CheckKey(ctx, pool, sealer); err != nil {
 		return err
 	}
 	sealed, line, all := map[string]int{}, newProgressLine(), 0
