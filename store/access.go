@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,7 @@ var (
 // all of these are lost. Its methods may be called from any goroutine, and need no Run.
 type Access struct {
 	db        *DB
+	log       *slog.Logger
 	keys      *remembered[*APIKey]
 	sessions  *remembered[*Session]
 	strangers *strangers
@@ -35,11 +37,14 @@ type Access struct {
 
 // AccessOf is for a program that has no store, because it has no encryption key.
 func AccessOf(pool *pgxpool.Pool) *Access {
-	return newAccess(NewDB(pool))
+	return newAccess(NewDB(pool), slog.Default())
 }
 
-func newAccess(db *DB) *Access {
-	return &Access{db: db, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](), strangers: newStrangers(), addresses: newAddresses()}
+func newAccess(db *DB, log *slog.Logger) *Access {
+	return &Access{
+		db: db, log: log, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](),
+		strangers: newStrangers(), addresses: newAddresses(),
+	}
 }
 
 // Access is who may use the service, by the store's database.
@@ -76,6 +81,7 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials), errors.Is(err, ErrPrecondition):
 		return err
 	case isPoison(err):
+		a.log.Warn("the database rejected a change", "change", doing, "error", err, "sqlstate", SQLState(err))
 		return unstorable(err)
 	default:
 		return outage(doing, err)

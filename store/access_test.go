@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
@@ -494,4 +496,18 @@ func TestLastAdmin(t *testing.T) {
 	require.NoError(t, access.DeleteUser(anna, "bob"), "a disabled one is not missed")
 	require.NoError(t, access.DeleteUser(anna, "carl"))
 	require.NoError(t, access.DeleteUser(store.WithActor(t.Context(), store.Actor{Name: "admin", Role: store.RoleAdmin}), "anna"), "the admin token lets others in by itself")
+}
+
+// The log has PostgreSQL's error where a change is rejected in plain words.
+func TestRejectedChangesAreLogged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, "ALTER TABLE postrider_internal.users ADD CONSTRAINT planted CHECK (name <> 'anna')")
+	var log bytes.Buffer
+	s, _ := newStoreWith(t, b.url, store.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	_, err := s.Access().PutUser(t.Context(), "anna", store.UserSpec{Role: store.RoleAdmin, Password: new(annasPassword)})
+	require.ErrorIs(t, err, store.ErrConflict)
+	require.NotContains(t, err.Error(), "planted")
+	require.Contains(t, log.String(), "planted")
+	require.Contains(t, log.String(), `"sqlstate":"23514"`)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -88,7 +87,7 @@ func isInTheWay(err error) bool { return SQLState(err) == "55000" }
 func reason(wrong error) string {
 	var refused *FunctionError
 	if errors.As(functionError(wrong), &refused) {
-		return strings.TrimSuffix(refused.Message+". "+refused.Hint, ". ")
+		return refused.Message // its hint is SQL
 	}
 	const seeLog = "; the log of the node has the cause"
 	state := SQLState(wrong)

@@ -71,7 +71,8 @@ func failed(doing string, err error) error {
 	return outage(doing, err)
 }
 
-// unstorable converts an error that the data causes to a FunctionError.
+// unstorable is the plain error of a change that PostgreSQL rejects because of its values: another try is rejected as
+// well. The log has PostgreSQL's error.
 func unstorable(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {

@@ -96,7 +96,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.confirmer.reload = s.Reload
 	s.ids = NewIDs(s.clock)
 	s.notifier = newNotifier(db, o.Logger, s.aloneAtWork)
-	s.access = newAccess(db)
+	s.access = newAccess(db, o.Logger)
 	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
