@@ -138,7 +138,7 @@ func (e *Engine) retain(ctx context.Context) {
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
 		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.CleanOperations(ctx),
-			e.store.CleanSessions(ctx), e.store.CleanLocks(ctx))
+			e.store.Access().CleanSessions(ctx), e.store.CleanLocks(ctx))
 	})
 }
 

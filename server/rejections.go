@@ -141,7 +141,7 @@ func (s *Server) writeRejections(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectionsTime)
 	defer cancel()
-	if err := s.store.NoteRejections(ctx, rows); err != nil {
+	if err := s.store.Access().NoteRejections(ctx, rows); err != nil {
 		s.log.Error("rejected requests are missing in the audit", "error", err)
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Errors of Access, beside those that callers of a Store tell apart.
+// Errors of Access.
 var (
-	// ErrWrongCredentials: the name, the password or the API key is wrong, or its owner may not use it any more. Which of them is nobody's business.
+	// ErrWrongCredentials: the name, the password or the API key is wrong or disabled. Callers must not learn which.
 	ErrWrongCredentials = errors.New("wrong credentials")
 	// ErrNotFirst: there are users already.
 	ErrNotFirst = errors.New("there are users already")
-	// ErrLastAdmin: nobody would be left who can let others in.
+	// ErrLastAdmin: no administrator would be left who can sign in.
 	ErrLastAdmin = fmt.Errorf("it is the last administrator who can sign in: %w", ErrConflict)
 )
 
-// Access is who may use the service: API keys, users and their sessions. The admin token is none of its business: it is configuration, and works when
-// all of these are lost. Its methods may be called from any goroutine, and need no Run.
+// Access manages API keys, users and their sessions, and writes the audit. The admin token is not part of it: it is
+// configuration, and works without all of these. Its methods are safe for concurrent use.
 type Access struct {
 	db        *DB
 	log       *slog.Logger
@@ -35,7 +35,7 @@ type Access struct {
 	addresses *addresses
 }
 
-// AccessOf is for a program that has no store, because it has no encryption key.
+// AccessOf returns the Access of a database. It needs no encryption key.
 func AccessOf(pool *pgxpool.Pool) *Access {
 	return newAccess(NewDB(pool), slog.Default())
 }
@@ -101,19 +101,19 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 	return err
 }
 
-// CleanSessions removes sessions, logins and personal keys that are over, and forgets places that nobody signs in from any more.
-func (s *Store) CleanSessions(ctx context.Context) error {
+// CleanSessions removes sessions, logins and personal keys that have ended, and addresses without a recent sign-in.
+func (a *Access) CleanSessions(ctx context.Context) error {
 	const (
 		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
 		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - interval '" + familiarFor + "'"
 	)
-	if _, err := s.db.Exec(ctx, clean); err != nil {
-		return fmt.Errorf("remove sessions that are over: %w", err)
+	if _, err := a.db.Exec(ctx, clean); err != nil {
+		return fmt.Errorf("remove sessions that have ended: %w", err)
 	}
-	if _, err := s.db.Exec(ctx, forget); err != nil {
-		return fmt.Errorf("forget where nobody signs in from any more: %w", err)
+	if _, err := a.db.Exec(ctx, forget); err != nil {
+		return fmt.Errorf("remove addresses without a recent sign-in: %w", err)
 	}
-	return s.access.cleanLogins(ctx)
+	return a.cleanLogins(ctx)
 }
 
 func hashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }

@@ -326,7 +326,7 @@ func TestSessionTimes(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "but not for ever")
 
-	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.NoError(t, b.store.Access().CleanSessions(t.Context()))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
 	for _, over := range []string{"last_seen_at = now() - interval '12 hours', expires_at = now() + interval '1 day'", "last_seen_at = now(), expires_at = now()"} {
 		move(over)
@@ -334,7 +334,7 @@ func TestSessionTimes(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrNotFound, over)
 	}
 	require.Zero(t, b.count(t, "SELECT sessions FROM postrider.users"))
-	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.NoError(t, b.store.Access().CleanSessions(t.Context()))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
 }
 

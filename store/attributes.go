@@ -65,7 +65,7 @@ func (s *Store) RevealSigningSecrets(ctx context.Context, topic, name string) (*
 }
 
 func (s *Store) reveal(ctx context.Context, topic, name string, action auditAction) (sub *Subscription, err error) {
-	err = s.audited(ctx, auditEntry{action: action, topic: topic, subscription: name}, func(tx pgx.Tx) error {
+	err = audited(ctx, s.db, auditEntry{action: action, topic: topic, subscription: name}, func(tx pgx.Tx) error {
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
 		return err
 	})

@@ -132,28 +132,9 @@ func audit(ctx context.Context, tx pgx.Tx, e auditEntry) error {
 	return nil
 }
 
-// auditPut tells which settings a new event subscription has, or which differ now in one that was there.
-func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, existing *Subscription) error {
-	e := auditEntry{action: auditSubscriptionMade, topic: topic, subscription: name}
-	before := &SubscriptionSpec{}
-	if existing != nil {
-		e.action, before = auditSubscriptionReplaced, &existing.SubscriptionSpec
-	}
-	e.details = map[string]any{"settings": differentSettings(before, spec)}
-	e.changes = spec.changesFrom(before)
-	// Who vouches for an endpoint answers for it. The word is no secret.
-	switch {
-	case spec.EndpointValidation != ValidationRequired:
-		e.details["endpointValidation"] = ValidationSkip
-	case before.EndpointValidation != ValidationRequired:
-		e.details["endpointValidation"] = ValidationRequired
-	}
-	return audit(ctx, tx, e)
-}
-
-// audited reads something that is a secret. The audit is committed first: what cannot be written down is not shown.
-func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+// audited reads a secret and writes a row of the audit in one transaction: what cannot be written is not shown.
+func audited(ctx context.Context, db *DB, e auditEntry, read func(tx pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := read(tx); err != nil {
 			return err
 		}
@@ -165,11 +146,11 @@ func (s *Store) audited(ctx context.Context, e auditEntry, read func(tx pgx.Tx) 
 	return err
 }
 
-// NotePublished writes into the audit that a person has published to a topic. Publishers are not written down: there are thousands a second.
-// ErrUnavailable.
-func (s *Store) NotePublished(ctx context.Context, topic string, events int) error {
+// NotePublished writes into the audit that a user has published to a topic. Publishes through the API are not in the
+// audit: there are thousands a second. ErrUnavailable.
+func (a *Access) NotePublished(ctx context.Context, topic string, events int) error {
 	e := auditEntry{action: auditPublished, topic: topic, details: map[string]any{"events": events}}
-	return s.audited(ctx, e, func(pgx.Tx) error { return nil })
+	return audited(ctx, a.db, e, func(pgx.Tx) error { return nil })
 }
 
 // Rejection is how many requests the API rejected for one reason, within a minute.
@@ -183,9 +164,9 @@ type Rejection struct {
 	Status, Times int
 }
 
-// NoteRejections writes them into the audit, a row for each. ErrUnavailable.
-func (s *Store) NoteRejections(ctx context.Context, rejected []Rejection) error {
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+// NoteRejections writes rejections into the audit, a row each. ErrUnavailable.
+func (a *Access) NoteRejections(ctx context.Context, rejected []Rejection) error {
+	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		for _, r := range rejected {
 			by := WithActor(ctx, Actor{Name: r.Actor, Address: r.Address})
 			e := auditEntry{action: auditRejected, topic: r.Topic, details: map[string]any{"status": r.Status, "times": r.Times}}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,84 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 )
-
-// settings are a configuration's settings by name, with values that can be written as JSON.
-type settings map[string]any
-
-// maxAuditedValue is up to how many bytes of JSON the audit keeps a setting's old and new value each.
-const maxAuditedValue = 4096
-
-// changed stands in the audit for the values of a secret, and for values that are too long to keep.
-var changed = map[string]any{"changed": true}
-
-// changes are the settings that differ, each with its old and its new value. nil settings have no values: what is created or
-// deleted has changed as a whole.
-func changes(before, after settings) map[string]any {
-	found := map[string]any{}
-	for _, side := range []settings{before, after} {
-		for name := range side {
-			if sameValue(before[name], after[name]) {
-				continue
-			}
-			old, fresh := auditedValue(before[name]), auditedValue(after[name])
-			if bytes.Equal(old, fresh) || len(old) > maxAuditedValue || len(fresh) > maxAuditedValue {
-				found[name] = changed
-				continue
-			}
-			found[name] = map[string]json.RawMessage{"old": old, "new": fresh}
-		}
-	}
-	return found
-}
-
-// auditedValue is a value as JSON without the secrets in it.
-func auditedValue(value any) json.RawMessage {
-	var decoded any
-	text, err := json.Marshal(value)
-	if err == nil {
-		err = json.Unmarshal(text, &decoded)
-	}
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	text, _ = json.Marshal(withoutSecrets(decoded)) // it was JSON before
-	return text
-}
-
-// withoutSecrets takes out the members that hold secrets, and the queries of URLs, which often do.
-func withoutSecrets(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, member := range v {
-			v[name] = withoutSecrets(member)
-		}
-		delete(v, "privateKey")
-		delete(v, "clientSecret")
-		if v["isSecret"] == true {
-			delete(v, "value")
-		}
-	case []any:
-		for i := range v {
-			v[i] = withoutSecrets(v[i])
-		}
-	case string:
-		if base, _, found := strings.Cut(v, "?"); found && strings.Contains(base, "://") {
-			return base
-		}
-	}
-	return value
-}
-
-// sameValue compares as JSON, which is how settings come and are kept. Null and an empty list are one.
-func sameValue(old, fresh any) bool {
-	before, err := json.Marshal(old)
-	after, err2 := json.Marshal(fresh)
-	if err != nil || err2 != nil {
-		return false
-	}
-	unset := func(text []byte) bool { return string(text) == "null" || string(text) == "[]" }
-	return bytes.Equal(before, after) || unset(before) && unset(after)
-}
 
 // settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
 var settingNames = map[string]string{
@@ -145,6 +66,25 @@ func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
 	_, before := other.settings()
 	_, after := s.settings()
 	return changes(before, after)
+}
+
+// auditPut writes the settings of a new event subscription, or those that changed, into the audit.
+func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, existing *Subscription) error {
+	e := auditEntry{action: auditSubscriptionMade, topic: topic, subscription: name}
+	before := &SubscriptionSpec{}
+	if existing != nil {
+		e.action, before = auditSubscriptionReplaced, &existing.SubscriptionSpec
+	}
+	e.details = map[string]any{"settings": differentSettings(before, spec)}
+	e.changes = spec.changesFrom(before)
+	// An operator who skips the validation of an endpoint is responsible for it.
+	switch {
+	case spec.EndpointValidation != ValidationRequired:
+		e.details["endpointValidation"] = ValidationSkip
+	case before.EndpointValidation != ValidationRequired:
+		e.details["endpointValidation"] = ValidationRequired
+	}
+	return audit(ctx, tx, e)
 }
 
 // Settings of a topic and of a retry policy are the columns of their views: these have no secrets.

@@ -175,7 +175,7 @@ func (s *Store) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscri
 	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
 	args["subscription_id"] = sub.ID
 	e := auditEntry{action: auditValidationAsked, topic: topic.Name, subscription: sub.Name}
-	err = s.audited(ctx, e, func(tx pgx.Tx) error { return tx.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id) })
+	err = audited(ctx, s.db, e, func(tx pgx.Tx) error { return tx.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id) })
 	if err != nil {
 		return 0, outage("begin a handshake", err)
 	}

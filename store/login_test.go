@@ -139,7 +139,7 @@ func TestLoginsThatAreRejected(t *testing.T) {
 
 	b.exec(t, "UPDATE postrider_internal.login_requests SET expires_at = now()")
 	b.login(t, "")
-	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.NoError(t, b.store.Access().CleanSessions(t.Context()))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.login_requests"))
 }
 
@@ -244,7 +244,7 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	require.NoError(t, err)
 	const longAgo = "UPDATE postrider_internal.api_keys SET expires_at = now() - interval '8 days' WHERE name = $1"
 	b.exec(t, longAgo, expired.Name)
-	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.NoError(t, b.store.Access().CleanSessions(t.Context()))
 	_, err = access.APIKey(t.Context(), expired.Name)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, err = access.APIKey(t.Context(), made.Name)

@@ -42,7 +42,7 @@ func TestFamiliarPlaces(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.sign_in_places SET last_sign_in_at = now() - interval '31 days'")
 	b.exec(t, lockOut)
 	require.ErrorAs(t, signIn(b.store.Access(), annasPassword, home), &locked, "a month ago")
-	require.NoError(t, b.store.CleanSessions(t.Context()))
+	require.NoError(t, b.store.Access().CleanSessions(t.Context()))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"))
 }
 

@@ -99,7 +99,7 @@ func (s *Store) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, 
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, auditEntry{action: auditKeysShown, topic: topic}, func(tx pgx.Tx) error {
+	err = audited(ctx, s.db, auditEntry{action: auditKeysShown, topic: topic}, func(tx pgx.Tx) error {
 		_, keys, err = s.topicKeys(ctx, tx, topic)
 		return err
 	})

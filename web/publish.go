@@ -65,7 +65,7 @@ func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *store.Top
 	_, err := p.ask(ctx, c, http.MethodPost, doorOf(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Answered = true
-		if err := p.store.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
+		if err := p.store.Access().NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
 			return err
 		}
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
