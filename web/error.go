@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -23,16 +24,28 @@ func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		status := statusOf(err)
-		if status >= http.StatusInternalServerError && status != http.StatusGatewayTimeout && c.Request().Context().Err() == nil {
-			args := []any{"path", c.Path(), "status", status, "error", err}
-			if state := store.SQLState(err); state != "" {
-				args = append(args, "sqlstate", state)
-			}
-			p.log.ErrorContext(c.Request().Context(), "a page of the dashboard failed", args...)
-		}
+		p.logFailure(c, status, err)
 		view := errorViewOf(status, err)
 		return p.render(c, status, "error", frame{Title: view.Title, View: view})
 	}
+}
+
+// logFailure logs why a page failed, unless the browser has gone. A page that took too long is a warning: less would be
+// read in time.
+func (p *pages) logFailure(c echo.Context, status int, err error) {
+	ctx := c.Request().Context()
+	if status < http.StatusInternalServerError || ctx.Err() != nil {
+		return
+	}
+	args := []any{"path", c.Path(), "status", status, "error", err}
+	if state := store.SQLState(err); state != "" {
+		args = append(args, "sqlstate", state)
+	}
+	level := slog.LevelError
+	if status == http.StatusGatewayTimeout {
+		level = slog.LevelWarn
+	}
+	p.log.Log(ctx, level, "a page of the dashboard failed", args...)
 }
 
 // statusOf is the only place where the dashboard's errors become status codes.
