@@ -231,6 +231,29 @@ CREATE FUNCTION postrider_internal.rest_key(scope text, endpoint_hash bytea, sub
 SELECT CASE scope WHEN 'endpoint' THEN endpoint_hash WHEN 'event_subscription' THEN int8send(subscription_id) END $$;
 -- +goose StatementEnd
 
+-- Several causes may hold at once: a pause and a missing validation come before a probation.
+CREATE VIEW postrider_internal.subscription_holds AS
+SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
+       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS since,
+       CASE WHEN st.hold IS NULL THEN r.cause END AS cause,
+       CASE WHEN st.hold IS NULL THEN r.until END AS until,
+       st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j
+                                    WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
+       coalesce(st.stop_time_to_live, false) AS time_to_live_stopped, st.resumed_at IS NOT NULL AS resuming
+  FROM postrider_internal.event_subscriptions s
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+  LEFT JOIN postrider_internal.probations r
+    ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id);
+COMMENT ON VIEW postrider_internal.subscription_holds IS
+    'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do not wait. Readers of this view need not know the tables of jobs.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.hold IS 'paused, not_validated or probation; NULL = none.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.cause IS 'Of a probation: the outcome of the last failure.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.until IS 'Of a probation: when the next probe may be attempted.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.probing IS 'Of a probation: whether the probe is in progress.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS 'Of a pause: it does not count toward the time to live.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.resuming IS 'Of a pause: it ends as soon as the deliveries'' time to live was moved.';
+
 -- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first POST.
 CREATE TABLE postrider_internal.encryption_keys (
     key_id     text PRIMARY KEY,
@@ -265,6 +288,7 @@ CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, d
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'delivery_headers_sealed', 'signing_sealed', 'connection_sealed');
 
 -- +goose Down
+DROP VIEW postrider_internal.subscription_holds;
 DROP TABLE postrider_internal.encryption_keys, postrider_internal.probations, postrider_internal.event_subscription_states,
     postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
     postrider_internal.retry_policy_cells, postrider_internal.retry_policies, postrider_internal.catalogue;

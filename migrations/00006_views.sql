@@ -48,10 +48,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
             CASE WHEN s.behavior = 'documented' AND p.dead_letter_default = 'none' THEN 'None' ELSE 'Rows' END)) AS dead_letter_destination,
        s.behavior, CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN coalesce(s.max_events_per_batch, 1) ELSE coalesce(s.max_events_per_batch, 10) END AS max_events_per_batch,
        coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes, s.max_concurrent_deliveries, s.provisioning_state,
-       coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
-       CASE WHEN st.hold IS NULL THEN r.cause END AS hold_cause,
-       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
-       CASE WHEN st.hold IS NULL AND r.since IS NOT NULL THEN greatest(r.until, now()) END AS hold_until, st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing,
+       h.hold, h.cause AS hold_cause, h.since AS hold_since, CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
        s.signing_sealed IS NOT NULL AS signed,
@@ -67,8 +64,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
-  LEFT JOIN postrider_internal.probations r ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id)
+  JOIN postrider_internal.subscription_holds h ON h.subscription_id = s.id
  WHERE s.deleted_at IS NULL;
 COMMENT ON VIEW postrider.event_subscriptions IS 'Event subscriptions with their effective settings. Endpoints are shown without their query string, which often holds a secret.';
 COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it wants.';

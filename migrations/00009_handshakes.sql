@@ -56,6 +56,74 @@ CREATE TABLE postrider_internal.handshake_steps (
 );
 CREATE INDEX handshake_steps_handshake_idx ON postrider_internal.handshake_steps (handshake_id, id);
 
+-- +goose StatementBegin
+-- The request of an endpoint that its owner waits for goes before repeated requests, and those before notices of a deletion.
+CREATE FUNCTION postrider_internal.begin_handshake(
+    purpose text, topic text, subscription text, subscription_id bigint, endpoint_sealed bytea, endpoint_base_url text,
+    endpoint_hash bytea, schema text, code_sealed bytea, code_hash bytea, callback boolean, public_url text,
+    connection jsonb, connection_sealed bytea, headers_sealed bytea
+) RETURNS bigint LANGUAGE sql AS $$
+WITH handshake AS (
+    INSERT INTO postrider_internal.handshakes AS h (purpose, topic, subscription, subscription_id, endpoint_sealed,
+           endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection,
+           connection_sealed, headers_sealed, job_id)
+    VALUES (begin_handshake.purpose, begin_handshake.topic, begin_handshake.subscription, begin_handshake.subscription_id,
+            begin_handshake.endpoint_sealed, begin_handshake.endpoint_base_url, begin_handshake.endpoint_hash,
+            begin_handshake.schema, begin_handshake.code_sealed, begin_handshake.code_hash, begin_handshake.callback,
+            begin_handshake.public_url, begin_handshake.connection, begin_handshake.connection_sealed,
+            begin_handshake.headers_sealed, nextval('postrider_internal.river_job_id_seq'))
+    RETURNING h.id, h.job_id, h.purpose
+), job AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT h.job_id, 'available', jsonb_build_object('h', h.id), 'handshake', 'handshakes',
+           CASE h.purpose WHEN 'validation' THEN 1 ELSE 3 END, 1000, now()
+      FROM handshake h
+)
+SELECT h.id FROM handshake h, pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}') $$;
+
+-- The job row is the token: only the statement that deletes it records the step, changes the handshake and inserts the job of
+-- the next request. A handshake that was completed at validationUrl meanwhile gets the step and no other change.
+CREATE FUNCTION postrider_internal.record_handshake_step(
+    job bigint, handshake bigint, handshake_created_at timestamptz, new_state text, new_message text, next_after interval,
+    callback_lifetime interval, at timestamptz, sent text, status integer, error text, answer bytea, verdict text,
+    duration_us bigint, node text
+) RETURNS boolean LANGUAGE sql AS $$
+WITH gone AS (
+    DELETE FROM postrider_internal.river_job j WHERE j.id = job AND j.kind = 'handshake' AND EXISTS (
+        SELECT FROM postrider_internal.handshakes h WHERE h.id = handshake AND h.created_at = handshake_created_at)
+    RETURNING j.id
+), found AS MATERIALIZED (
+    SELECT h.id, h.state = 'pending' AS pending
+      FROM postrider_internal.handshakes h JOIN gone ON gone.id = h.job_id WHERE h.id = handshake FOR UPDATE OF h
+), moved AS (
+    UPDATE postrider_internal.handshakes h
+       SET tries = h.tries + 1,
+           job_id = CASE WHEN f.pending AND new_state = 'pending' THEN nextval('postrider_internal.river_job_id_seq') END,
+           state = CASE WHEN f.pending THEN new_state ELSE h.state END,
+           message = CASE WHEN f.pending THEN new_message ELSE h.message END,
+           callback_expires_at = CASE WHEN f.pending AND new_state = 'awaiting' THEN now() + callback_lifetime
+                                      ELSE h.callback_expires_at END,
+           concluded_at = CASE WHEN f.pending AND new_state IN ('succeeded', 'failed') THEN now() ELSE h.concluded_at END
+      FROM found f WHERE h.id = f.id RETURNING h.id, h.job_id, h.purpose, f.pending
+), step AS (
+    INSERT INTO postrider_internal.handshake_steps AS s (handshake_id, at, sent, status, error, answer, verdict, duration_us, node)
+    SELECT m.id, record_handshake_step.at, record_handshake_step.sent, record_handshake_step.status,
+           record_handshake_step.error, record_handshake_step.answer, record_handshake_step.verdict,
+           record_handshake_step.duration_us, record_handshake_step.node
+      FROM moved m
+), next AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT m.job_id, 'available', jsonb_build_object('h', m.id), 'handshake', 'handshakes',
+           CASE m.purpose WHEN 'validation' THEN 2 ELSE 3 END, 1000, now() + next_after
+      FROM moved m WHERE m.job_id IS NOT NULL
+)
+SELECT coalesce(bool_or(m.pending), false) FROM moved m $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION postrider_internal.begin_handshake IS
+    'Inserts a handshake with the job of its first request, wakes the nodes on commit, and returns the handshake''s id.';
+COMMENT ON FUNCTION postrider_internal.record_handshake_step IS
+    'Ends one request of a handshake. Returns whether the handshake was still pending, so that the new state is now its state. A job that is gone changes nothing.';
+
 CREATE VIEW postrider.handshakes AS
 SELECT h.id AS handshake_id, h.purpose, h.topic, h.subscription, h.endpoint_base_url, h.schema, h.state, h.tries, h.message, h.public_url,
        h.callback_expires_at, h.created_at, h.concluded_at, s.id IS NOT NULL AS current
@@ -96,5 +164,6 @@ COMMENT ON COLUMN postrider.handshake_steps.duration_ms IS 'How long the request
 COMMENT ON COLUMN postrider.handshake_steps.node IS 'Node that made it.';
 
 -- +goose Down
+DROP FUNCTION postrider_internal.begin_handshake, postrider_internal.record_handshake_step;
 DROP VIEW postrider.handshake_steps, postrider.handshakes;
 DROP TABLE postrider_internal.handshake_steps, postrider_internal.handshakes;

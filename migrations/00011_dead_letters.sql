@@ -12,10 +12,7 @@ SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) 
 
 -- What the deliveries of an event subscription that are made now wait for. Refilling asks again: this one is told meanwhile.
 CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT coalesce((SELECT st.hold FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = $1),
-                (SELECT 'probation' FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-                   JOIN postrider_internal.probations r ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id) WHERE s.id = $1),
-                'admission') $$;
+SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1), 'admission') $$;
 
 -- What may be delivered as what: event.CanDeliver.
 CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

@@ -147,6 +147,69 @@ BEGIN
     RETURN letter;
 END $$;
 
+-- An event subscription whose expiration time had come has expired, whoever deleted it.
+CREATE FUNCTION postrider_internal.deletion_reason(subscription bigint) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired' ELSE 'EventSubscriptionDeleted' END
+  FROM postrider_internal.event_subscriptions s WHERE s.id = subscription $$;
+
+-- A delivery is canceled only together with its job row, or its batch and the batch's job row. One whose attempt is being
+-- recorded at the same time has another job row afterward; the next call cancels it. A delivery without its job row, which
+-- should not exist, is canceled too. A job of a kind that only a newer version knows is left to that version's nodes.
+CREATE FUNCTION postrider_internal.cancel_pending(
+    subscription bigint, after bigint, most integer, OUT last bigint, OUT met bigint, OUT canceled bigint
+) LANGUAGE sql AS $$
+WITH pending AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.batch_id, b.id AS pending_batch, coalesce(d.job_id, b.job_id) AS token
+      FROM postrider_internal.deliveries d
+      LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id AND b.state = 'pending'
+     WHERE d.subscription_id = subscription AND d.id > after ORDER BY d.id LIMIT most
+), free AS (
+    SELECT j.id FROM postrider_internal.river_job j
+     WHERE j.id IN (SELECT p.token FROM pending p) AND j.kind IN ('deliver', 'batch') ORDER BY j.id FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+), fenced AS MATERIALIZED (
+    SELECT p.* FROM pending p
+     WHERE p.token IS NULL OR p.token IN (SELECT g.id FROM gone g)
+        OR NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.token)
+), ended_batches AS (
+    UPDATE postrider_internal.batches b
+       SET state = 'canceled', finished_at = now(), next_attempt_at = NULL, job_id = NULL, hold = NULL
+      FROM (SELECT DISTINCT f.pending_batch, f.token FROM fenced f) f
+     WHERE b.id = f.pending_batch AND b.state = 'pending' AND b.job_id IS NOT DISTINCT FROM f.token
+    RETURNING b.id
+), ending AS (
+    SELECT f.id, f.job_id, f.batch_id FROM fenced f WHERE f.pending_batch IS NULL
+     UNION ALL
+    SELECT d.id, d.job_id, d.batch_id
+      FROM ended_batches e JOIN postrider_internal.deliveries d ON d.batch_id = e.id
+), finished AS (
+    DELETE FROM postrider_internal.deliveries d USING ending e
+     WHERE d.id = e.id AND d.job_id IS NOT DISTINCT FROM e.job_id AND d.batch_id IS NOT DISTINCT FROM e.batch_id
+    RETURNING d.*
+), history AS (
+    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts,
+           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state, reason,
+           last_outcome, redelivered_from, operation_id)
+    SELECT f.id, (now() AT TIME ZONE 'UTC')::date, f.subscription_id, f.topic_id, f.event_uuid, f.event_day, f.attempts,
+           f.reruns, f.last_status, f.batch_id, f.owed_since, f.first_attempt_at, f.last_attempt_at, now(), 'canceled',
+           (SELECT postrider_internal.deletion_reason(subscription)), f.last_outcome, f.redelivered_from, f.operation_id
+      FROM finished f
+), rolled AS (
+    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+    SELECT (c.topic_id + c.subscription_id) % 8,
+           array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'canceled', c.reason, NULL, c.count,
+                          c.operation_id)::postrider_internal.rollup_entry)
+      FROM (SELECT f.topic_id, f.subscription_id, (SELECT postrider_internal.deletion_reason(subscription)) AS reason,
+                   f.operation_id, count(*) FROM finished f GROUP BY 1, 2, 4) c
+     GROUP BY 1
+)
+SELECT coalesce(max(p.id), 0), count(*), (SELECT count(*) FROM finished) FROM pending p $$;
+COMMENT ON FUNCTION postrider_internal.deletion_reason IS
+    'Why deliveries of a deleted event subscription are canceled; NULL = there is no such event subscription.';
+COMMENT ON FUNCTION postrider_internal.cancel_pending IS
+    'Cancels pending deliveries of a deleted event subscription: those after a delivery id, in the order of their ids, with the other members of their batches. Returns the last id it met, how many it met, and how many it canceled.';
+
 -- What the last attempt of a delivery met, alone or in a batch.
 CREATE FUNCTION postrider_internal.last_attempt(delivery bigint, number integer) RETURNS TABLE (error text, response_excerpt bytea) LANGUAGE sql STABLE AS $$
 SELECT a.error, a.response_excerpt FROM postrider_internal.delivery_attempts a WHERE a.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND NOT a.late
@@ -262,6 +325,36 @@ BEGIN
      WHERE st.subscription_id = wanted;
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_resumed', topic, subscription, NULL);
 END $$;
+
+-- The state's row is locked, so that each delivery is moved once: one that was pending before the pause by its whole length,
+-- one that was published during the pause by the rest of it.
+CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean LANGUAGE sql AS $$
+WITH awaited AS MATERIALIZED (
+    SELECT st.* FROM postrider_internal.event_subscription_states st
+     WHERE wait AND st.subscription_id = subscription AND st.resumed_at IS NOT NULL FOR UPDATE
+), free AS MATERIALIZED (
+    SELECT st.* FROM postrider_internal.event_subscription_states st
+     WHERE NOT wait AND st.subscription_id = subscription AND st.resumed_at IS NOT NULL FOR UPDATE SKIP LOCKED
+), state AS MATERIALIZED (
+    SELECT * FROM awaited UNION ALL SELECT * FROM free
+), step AS MATERIALIZED (
+    SELECT d.id FROM state JOIN postrider_internal.deliveries d ON d.subscription_id = state.subscription_id
+     WHERE d.id > state.moved_to AND d.owed_since < state.resumed_at ORDER BY d.id LIMIT most
+), moved AS (
+    UPDATE postrider_internal.deliveries d
+       SET owed_since = d.owed_since + (state.resumed_at - greatest(d.owed_since, state.paused_since))
+      FROM step, state WHERE d.id = step.id
+), advanced AS (
+    UPDATE postrider_internal.event_subscription_states st SET updated_at = now(), moved_to = (SELECT max(id) FROM step)
+      FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) = most
+), ended AS (
+    UPDATE postrider_internal.event_subscription_states st
+       SET updated_at = now(), moved_to = 0, paused_since = NULL, resumed_at = NULL, stop_time_to_live = false
+      FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) < most
+)
+SELECT count(*) = most FROM step $$;
+COMMENT ON FUNCTION postrider_internal.move_time_to_live IS
+    'Takes a pause that has stopped the time to live off the age of the next deliveries of an event subscription. Returns whether there may be more; else the pause is over. Without wait it does nothing while another transaction does the same.';
 
 CREATE FUNCTION postrider_internal.release(topic text, subscription text, actor text, address text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -414,6 +507,7 @@ DROP FUNCTION postrider_internal.erase_event(uuid, date, text, text);
 DROP FUNCTION postrider_internal.erase_events(uuid[], date, text, text);
 DROP FUNCTION postrider_internal.refuse_exporting(uuid[]);
 DROP FUNCTION postrider_internal.release(text, text, text, text);
+DROP FUNCTION postrider_internal.move_time_to_live(bigint, integer, boolean);
 DROP FUNCTION postrider_internal.resume(text, text, text, text);
 DROP FUNCTION postrider_internal.pause(text, text, boolean, text, text);
 DROP FUNCTION postrider_internal.find_subscription(text, text);
@@ -421,6 +515,8 @@ DROP FUNCTION postrider_internal.retry_now(bigint, text, text);
 DROP FUNCTION postrider_internal.refuse_held(text, text, text);
 DROP FUNCTION postrider_internal.dead_letter_now(bigint, text, text);
 DROP FUNCTION postrider_internal.cancel(bigint, text, text);
+DROP FUNCTION postrider_internal.cancel_pending(bigint, bigint, integer);
+DROP FUNCTION postrider_internal.deletion_reason(bigint);
 DROP FUNCTION postrider_internal.end_by_hand(bigint, text, text, text, text, text);
 DROP FUNCTION postrider_internal.last_attempt(bigint, integer);
 DROP FUNCTION postrider_internal.end_delivery(bigint, text, text);

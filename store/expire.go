@@ -65,9 +65,6 @@ func (s *Store) ExpireSubscriptions(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("delete expired event subscriptions: %w", err)
 	}
-	if len(expired) > 0 {
-		s.pokeHandshakes(ctx)
-	}
 	for _, sub := range expired {
 		if err := s.drainSubscription(ctx, sub.ID); err != nil {
 			return err
@@ -76,15 +73,11 @@ func (s *Store) ExpireSubscriptions(ctx context.Context) error {
 	return nil
 }
 
-// deletedReason says why a deleted event subscription's deliveries are canceled: one whose time had come has expired, whoever
-// deleted it. $1 is the event subscription.
-const deletedReason = `(SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired' ELSE 'EventSubscriptionDeleted' END
-      FROM postrider_internal.event_subscriptions s WHERE s.id = $1)`
-
 // CancelReason says why the deliveries of an event subscription that is not in the catalogue are canceled.
 func (s *Store) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
 	reason := policy.ReasonEventSubscriptionDeleted
-	if err := s.db.QueryRow(ctx, "SELECT coalesce("+deletedReason+", $2)", subscription, string(reason)).Scan(&reason); err != nil {
+	const query = "SELECT coalesce(postrider_internal.deletion_reason($1), $2)"
+	if err := s.db.QueryRow(ctx, query, subscription, string(reason)).Scan(&reason); err != nil {
 		return "", outage("look why an event subscription was deleted", err)
 	}
 	return reason, nil

@@ -16,12 +16,6 @@ import (
 )
 
 const (
-	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/endpoints.md.
-	HandshakeKind = "handshake"
-	// HandshakeQueue is a queue of their own: whoever makes an event subscription waits for its handshake and not for everybody's
-	// deliveries, and handshakes that hang keep no delivery waiting.
-	HandshakeQueue = "handshakes"
-
 	// CallbackLifetime is how long validationUrl may be opened. Source: Microsoft, Endpoint validation with Event Grid event
 	// schema, 2024-09-25 (5 minutes until 2020).
 	CallbackLifetime = 10 * time.Minute
@@ -140,19 +134,9 @@ const (
 func (s *Store) endpointHash(endpoint string) []byte { return s.sealer.Mac("endpoint " + endpoint) }
 func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("handshake " + code) }
 
-// insertHandshakeStatement inserts a handshake and the job of its first request. First requests go before others, and goodbyes
-// after both: somebody waits for the first.
-var insertHandshakeStatement = `
-WITH handshake AS (
-    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, subscription_id, endpoint_sealed, endpoint_base_url,
-           endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection, connection_sealed, headers_sealed, job_id)
-    VALUES (@purpose, @topic, @subscription, @subscription_id, @endpoint, @base_url,
-            @hash, @schema, @code, @code_hash, @callback, @public_url, @connection, @connection_sealed, @headers,
-            nextval('postrider_internal.river_job_id_seq'))
-    RETURNING id, job_id
-), job AS (` + handshakes.jobs("CASE @purpose WHEN 'validation' THEN 1 ELSE 3 END", "now()", "handshake") + `
-)
-SELECT id FROM handshake`
+const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purpose, @topic, @subscription,
+	@subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection,
+	@connection_sealed, @headers)`
 
 // BeginValidation begins the handshake with the endpoint of an event subscription that is there or is to be: it is answered
 // once the first request has its job. publicURL is what validationUrl begins with. See WaitHandshake, and then PutValidated or
@@ -162,10 +146,9 @@ func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, 
 	if err != nil {
 		return 0, err
 	}
-	if err := s.db.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id); err != nil {
+	if err := s.db.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id); err != nil {
 		return 0, outage("begin a handshake", err)
 	}
-	s.pokeHandshakes(ctx)
 	return id, nil
 }
 
@@ -175,11 +158,11 @@ func (s *Store) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscri
 	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
 	args["subscription_id"] = sub.ID
 	e := auditEntry{action: auditValidationAsked, topic: topic.Name, subscription: sub.Name}
-	err = audited(ctx, s.db, e, func(tx pgx.Tx) error { return tx.QueryRow(ctx, insertHandshakeStatement, args).Scan(&id) })
+	start := func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id) }
+	err = audited(ctx, s.db, e, start)
 	if err != nil {
 		return 0, outage("begin a handshake", err)
 	}
-	s.pokeHandshakes(ctx)
 	return id, nil
 }
 
@@ -224,22 +207,10 @@ func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpe
 // insertGoodbye tells the endpoint of an event subscription that it is gone.
 func (s *Store) insertGoodbye(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
 	var id int64
-	if err := tx.QueryRow(ctx, insertHandshakeStatement, s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)).Scan(&id); err != nil {
+	if err := tx.QueryRow(ctx, beginHandshakeStatement, s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)).Scan(&id); err != nil {
 		return fmt.Errorf("tell the endpoint of the deletion: %w", err)
 	}
 	return nil
-}
-
-// pokeHandshakes wakes the fetchers of handshakes.
-func (s *Store) pokeHandshakes(ctx context.Context) { s.pokeQueue(ctx, HandshakeQueue) }
-
-// pokeQueue wakes the fetchers of a queue, of all nodes. It is for queues with few jobs: a notification each costs nobody anything.
-// Where nobody listens they poll.
-func (s *Store) pokeQueue(ctx context.Context, queue string) {
-	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || $1::text || '"}')`
-	if _, err := s.db.Exec(ctx, notify, queue); err != nil {
-		s.log.Debug("the fetchers of a queue were not woken; they poll", "queue", queue, "error", err)
-	}
 }
 
 // How often WaitHandshake looks: an endpoint may answer within milliseconds, and of a hundred that do not, waiting must not cost the

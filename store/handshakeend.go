@@ -20,30 +20,6 @@ type HandshakeResult struct {
 	After   time.Duration
 }
 
-// recordHandshakeStatement ends a request: the job row is the token. Only the statement that deletes it writes the step down, moves
-// the handshake on and inserts the next request's job, which is a new row. A handshake that somebody has completed at
-// validationUrl meanwhile gets the step and nothing else.
-var recordHandshakeStatement = `
-WITH gone AS (
-    DELETE FROM postrider_internal.river_job WHERE id = @job AND kind = 'handshake' AND EXISTS (SELECT FROM postrider_internal.handshakes WHERE id = @id AND created_at = @created) RETURNING id
-), standing AS MATERIALIZED (
-    SELECT h.id, h.state = 'pending' AS pending FROM postrider_internal.handshakes h JOIN gone ON gone.id = h.job_id WHERE h.id = @id FOR UPDATE OF h
-), moved AS (
-    UPDATE postrider_internal.handshakes h
-       SET tries = h.tries + 1,
-           job_id = CASE WHEN pending AND @state::text = 'pending' THEN nextval('postrider_internal.river_job_id_seq') END,
-           state = CASE WHEN pending THEN @state ELSE h.state END,
-           message = CASE WHEN pending THEN @message ELSE h.message END,
-           callback_expires_at = CASE WHEN pending AND @state = 'awaiting' THEN now() + @lifetime ELSE h.callback_expires_at END,
-           concluded_at = CASE WHEN pending AND @state IN ('succeeded', 'failed') THEN now() ELSE h.concluded_at END
-      FROM standing WHERE h.id = standing.id RETURNING h.id, h.job_id, standing.pending
-), step AS (
-    INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, status, error, answer, verdict, duration_us, node)
-    SELECT id, @at, @sent, @status, @error, @answer, @verdict, @duration, @node FROM moved
-), next AS (` + handshakes.jobs("CASE @purpose WHEN 'validation' THEN 2 ELSE 3 END", "now() + @after", "moved WHERE job_id IS NOT NULL") + `
-)
-SELECT coalesce(bool_or(pending), false) FROM moved`
-
 // RecordHandshake writes down what a request came to, and lets the event subscription that goes by the handshake have what
 // follows: its hold ends, or stays. A job that is nobody's any more changes nothing, and that is no error.
 func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
@@ -61,24 +37,19 @@ func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err er
 }
 
 func (s *Store) recordHandshake(ctx context.Context, db querier, r *HandshakeResult) (concluded bool, err error) {
-	args := stepArgs(&r.Step)
-	for name, value := range map[string]any{
-		"job": r.Job, "id": r.Handshake.ID, "created": r.Handshake.CreatedAt, "state": string(r.State), "message": nullText(r.Message).String, "lifetime": CallbackLifetime,
-		"after": r.After, "purpose": r.Handshake.Purpose, "node": s.node,
-	} {
-		args[name] = value
+	const record = `SELECT postrider_internal.record_handshake_step(@job, @id, @created, @state, @message, @after,
+		@lifetime, @at, @sent, @status, @error, @answer, @verdict, @duration, @node)`
+	args := pgx.NamedArgs{
+		"job": r.Job, "id": r.Handshake.ID, "created": r.Handshake.CreatedAt, "state": string(r.State),
+		"message": nullText(r.Message).String, "after": r.After, "lifetime": CallbackLifetime,
+		"at": r.Step.At, "sent": nullText(r.Step.Sent).String, "status": nullInt(int64(r.Step.Status)),
+		"error": nullText(r.Step.Error), "answer": r.Step.Answer, "verdict": nullText(r.Step.Verdict).String,
+		"duration": r.Step.Duration.Microseconds(), "node": s.node,
 	}
-	if err := db.QueryRow(ctx, recordHandshakeStatement, args).Scan(&concluded); err != nil {
+	if err := db.QueryRow(ctx, record, args).Scan(&concluded); err != nil {
 		return false, fmt.Errorf("record a handshake: %w", err)
 	}
 	return concluded, nil
-}
-
-func stepArgs(step *HandshakeStep) pgx.NamedArgs {
-	return pgx.NamedArgs{
-		"at": step.At, "sent": nullText(step.Sent).String, "status": nullInt(int64(step.Status)), "error": nullText(step.Error), "answer": step.Answer,
-		"verdict": nullText(step.Verdict).String, "duration": step.Duration.Microseconds(),
-	}
 }
 
 // provisioned is what an event subscription is whose handshake stands so.

@@ -42,7 +42,7 @@ func (s *Store) PauseSubscription(ctx context.Context, topic, name string, stopT
 func (s *Store) finishPause(ctx context.Context, topic, name string) error {
 	sub, err := s.SubscriptionOf(ctx, topic, name)
 	for resuming := true; resuming && err == nil; {
-		resuming, err = s.moveTimeToLive(ctx, sub.ID, "FOR UPDATE")
+		resuming, err = s.moveTimeToLive(ctx, sub.ID, true)
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (s *Store) ResumeSubscription(ctx context.Context, topic, name string) (*Su
 	}
 	// What takes longer goes on in the background, and the pause with it.
 	for resuming, tries := true, 0; resuming && tries < resumePatience; tries++ {
-		if resuming, err = s.moveTimeToLive(ctx, sub.ID, "FOR UPDATE"); err != nil {
+		if resuming, err = s.moveTimeToLive(ctx, sub.ID, true); err != nil {
 			return nil, err
 		}
 	}
@@ -82,40 +82,22 @@ const (
 	resumePatience = 50
 )
 
-// moveStatement takes a pause off the age of what is owed: all of what was owed before it, and of what was published
-// meanwhile its part. The step that finds no more ends the pause. The state's row is locked, so that each delivery is moved once.
-const moveStatement = `
-WITH state AS MATERIALIZED (
-    SELECT * FROM postrider_internal.event_subscription_states WHERE subscription_id = $1 AND resumed_at IS NOT NULL %s
-), step AS MATERIALIZED (
-    SELECT d.id FROM state JOIN postrider_internal.deliveries d ON d.subscription_id = state.subscription_id
-     WHERE d.id > state.moved_to AND d.owed_since < state.resumed_at ORDER BY d.id LIMIT $2
-), moved AS (
-    UPDATE postrider_internal.deliveries d SET owed_since = d.owed_since + (state.resumed_at - greatest(d.owed_since, state.paused_since))
-      FROM step, state WHERE d.id = step.id
-), cursor AS (
-    UPDATE postrider_internal.event_subscription_states st SET updated_at = now(), moved_to = (SELECT max(id) FROM step)
-      FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) = $2
-), ended AS (
-    UPDATE postrider_internal.event_subscription_states st
-       SET updated_at = now(), moved_to = 0, paused_since = NULL, resumed_at = NULL, stop_time_to_live = false
-      FROM state WHERE st.subscription_id = state.subscription_id AND (SELECT count(*) FROM step) < $2
-)
-SELECT count(*) = $2 FROM step`
-
 // MoveTimeToLive makes some steps of ending a pause that stopped the time to live, unless another node is at it.
 func (s *Store) MoveTimeToLive(ctx context.Context, subscription int64) (err error) {
 	for tries, more := 0, true; more && err == nil && tries < movesAtOnce; tries++ {
-		more, err = s.moveTimeToLive(ctx, subscription, "FOR UPDATE SKIP LOCKED")
+		more, err = s.moveTimeToLive(ctx, subscription, false)
 	}
 	return err
 }
 
 const movesAtOnce = 5
 
-func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, lock string) (more bool, err error) {
+// moveTimeToLive makes one step; more says that another may be needed. Without wait it does nothing while another node
+// does the same.
+func (s *Store) moveTimeToLive(ctx context.Context, subscription int64, wait bool) (more bool, err error) {
+	const move = "SELECT postrider_internal.move_time_to_live($1, $2, $3)"
 	for range lateTries {
-		err = s.db.QueryRow(ctx, fmt.Sprintf(moveStatement, lock), subscription, moveStep).Scan(&more)
+		err = s.db.QueryRow(ctx, move, subscription, moveStep, wait).Scan(&more)
 		if !isTransient(err) {
 			break
 		}

@@ -99,3 +99,12 @@ func (n *notifier) run(ctx context.Context) {
 		}
 	}
 }
+
+// pokeQueue wakes the fetchers of a queue, of all nodes. It is for queues with few jobs: a notification each costs nobody anything.
+// Where nobody listens they poll.
+func (s *Store) pokeQueue(ctx context.Context, queue string) {
+	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || $1::text || '"}')`
+	if _, err := s.db.Exec(ctx, notify, queue); err != nil {
+		s.log.Debug("the fetchers of a queue were not woken; they poll", "queue", queue, "error", err)
+	}
+}

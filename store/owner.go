@@ -9,6 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+const (
+	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/endpoints.md.
+	HandshakeKind = "handshake"
+	// HandshakeQueue is a separate queue: a handshake does not wait for deliveries, and handshakes of endpoints that do
+	// not respond delay no delivery.
+	HandshakeQueue = "handshakes"
+)
+
 // owner is a table whose rows own a job each: a route its next step, a handshake its next request, an export its next try, an
 // operation its next step. Row and job change in one transaction, and only the statement that deletes the job moves the row on;
 // what comes next is another job. A job that no row names is nobody's token. So all of them are taken up and mended alike.

@@ -191,16 +191,12 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
        coalesce(t.event_retention_in_days, 0) AS event_retention_in_days,
        s.signing_sealed,
        s.endpoint_validation, coalesce(s.handshake_id, 0) AS handshake_id, s.connection, s.connection_sealed,
-       coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END, '') AS hold,
-       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS hold_since,
-       CASE WHEN st.hold IS NULL THEN coalesce(r.cause, '') ELSE '' END AS hold_cause, CASE WHEN st.hold IS NULL THEN r.until END AS hold_until,
-       st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = r.probe_job_id AND j.finalized_at IS NULL) AS probing, coalesce(st.stop_time_to_live, false) AS ttl_stopped, st.resumed_at IS NOT NULL AS resuming,
+       coalesce(h.hold, '') AS hold, h.since AS hold_since, coalesce(h.cause, '') AS hold_cause, h.until AS hold_until,
+       h.probing, h.time_to_live_stopped AS ttl_stopped, h.resuming,
        s.version, s.created_at, s.updated_at, s.deleted_at
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
-  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
-  LEFT JOIN postrider_internal.probations r ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id) `
+  JOIN postrider_internal.subscription_holds h ON h.subscription_id = s.id `
 
 func (s *Store) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, subscriptionColumns+where, args...)
@@ -443,7 +439,6 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when
 	if err != nil {
 		return err
 	}
-	s.pokeHandshakes(ctx)
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 	if err := s.drainSubscription(ctx, id); err != nil {
