@@ -149,7 +149,7 @@ func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, view
 	f.Redelivered = nil // both are told
 	found, err := p.store.DeadLetters().Count(bounded, &f)
 	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("count dead letters within %s: %w", countTime, store.ErrTooSlow)
+		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, store.ErrTooSlow, err)
 	}
 	view.Fresh, view.Redelivered, view.AtLeast = found.Matched-found.Redelivered, found.Redelivered, found.AtLeast
 	return err
