@@ -16,6 +16,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -142,7 +143,7 @@ func (e *Engine) asking(h *store.Handshake) question {
 
 // addStatic adds the Static headers that deliveries carry. They replace none of ours.
 func addStatic(header http.Header, list []policy.DeliveryAttribute) {
-	policy.NewHeaderSet(list).Each(&policy.EventView{}, 0, func(name, value string) {
+	policy.NewHeaderSet(list).Each(&filter.EventView{}, 0, func(name, value string) {
 		if header.Get(name) == "" {
 			header.Set(name, value)
 		}

@@ -12,6 +12,7 @@ import (
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -21,7 +22,7 @@ func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
 	require.NoError(t, b.store.EnsureSystemTopic(t.Context()))
 	_, _, err := b.store.PutSubscription(t.Context(), store.SystemTopic, name, store.SubscriptionSpec{
 		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents, RetryPolicy: policy.DefaultName,
-		Filter: policy.Filter{IncludedEventTypes: types},
+		Filter: filter.Filter{IncludedEventTypes: types},
 	})
 	require.NoError(t, err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"postrider/jobs"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -58,7 +59,7 @@ func (k statusColumn) name() string { return k.policy.Name + "-" + string(k.kind
 
 func (k statusColumn) with(subject string) func(*store.SubscriptionSpec) {
 	return func(s *store.SubscriptionSpec) {
-		s.RetryPolicy, s.EndpointKind, s.Filter = k.policy.Name, k.kind, policy.Filter{SubjectBeginsWith: subject}
+		s.RetryPolicy, s.EndpointKind, s.Filter = k.policy.Name, k.kind, filter.Filter{SubjectBeginsWith: subject}
 	}
 }
 

@@ -57,7 +57,7 @@ func batchRange(field string, value *int, most int) error {
 	if value == nil || *value >= 1 && *value <= most {
 		return nil
 	}
-	return &ValidationError{field, fmt.Sprintf("must be between 1 and %d, not %d", most, *value)}
+	return invalid(field, fmt.Sprintf("must be between 1 and %d, not %d", most, *value))
 }
 
 func (p *Policy) noBatches(maxSet bool) error {
@@ -65,7 +65,7 @@ func (p *Policy) noBatches(maxSet bool) error {
 	if maxSet {
 		field, message = maxEventsField, "must be 1 or absent"
 	}
-	return &ValidationError{field, fmt.Sprintf("%s under retry policy %s, which delivers every event by itself", message, p.Name)}
+	return invalid(field, fmt.Sprintf("%s under retry policy %s, which delivers every event by itself", message, p.Name))
 }
 
 // Cut returns how many of the first events go into one request. sizes are their bytes in order, overhead the bytes that the

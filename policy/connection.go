@@ -100,13 +100,13 @@ func (c *Connection) Join(secrets ConnectionSecrets) {
 func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, error) {
 	if c := given.ClientCertificate; c != nil && c.PrivateKey == "" {
 		if stored == nil || stored.ClientCertificate == nil {
-			return given, &ValidationError{"clientCertificate.privateKey", "is required: none is stored that could be kept"}
+			return given, invalid("clientCertificate.privateKey", "is required: none is stored that could be kept")
 		}
 		given.ClientCertificate = &ClientCertificate{Certificate: c.Certificate, PrivateKey: stored.ClientCertificate.PrivateKey}
 	}
 	if o := given.OAuth2; o != nil && o.ClientSecret == "" {
 		if stored == nil || stored.OAuth2 == nil || stored.OAuth2.TokenURL != o.TokenURL || stored.OAuth2.ClientID != o.ClientID {
-			return given, &ValidationError{"oauth2.clientSecret", "is required: none is stored for this tokenUrl and clientId that could be kept"}
+			return given, invalid("oauth2.clientSecret", "is required: none is stored for this tokenUrl and clientId that could be kept")
 		}
 		kept := *o
 		kept.ClientSecret = stored.OAuth2.ClientSecret
@@ -125,7 +125,7 @@ const (
 // No message repeats a secret.
 func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []ValidationError) {
 	say := func(field, format string, args ...any) {
-		found = append(found, ValidationError{field, fmt.Sprintf(format, args...)})
+		found = append(found, ValidationError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	switch c.MinimumTLSVersion {
 	case "", TLS12, TLS13:

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"postrider/policy/filter"
 )
 
 const (
@@ -37,7 +39,7 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 		return nil, endpointError("must be %d characters or less", maxEndpointLength)
 	}
 	u, err := url.Parse(raw)
-	if err != nil || !storable(raw) {
+	if err != nil || !filter.Storable(raw) {
 		return nil, endpointError("must be a URL")
 	}
 	if err := endpointForm(raw, u); err != nil {
@@ -65,7 +67,7 @@ func BaseURL(u *url.URL) string {
 }
 
 func endpointError(format string, args ...any) error {
-	return &ValidationError{endpointField, fmt.Sprintf(format, args...)}
+	return invalid(endpointField, fmt.Sprintf(format, args...))
 }
 
 func endpointForm(raw string, u *url.URL) error {

@@ -90,17 +90,17 @@ func (o ExplainOptions) validate() error {
 	answered := o.Result.Status != 0
 	switch {
 	case !slices.Contains([]Behavior{"", BehaviorSafe, BehaviorDocumented}, o.Behavior):
-		return &ValidationError{"behavior", "must be safe or documented"}
+		return invalid("behavior", "must be safe or documented")
 	case !slices.Contains([]EndpointKind{"", KindWebhook, KindAzureResource}, o.Kind):
-		return &ValidationError{"endpointKind", "must be webhook or azure-resource"}
+		return invalid("endpointKind", "must be webhook or azure-resource")
 	case o.Result.Err != ErrorNone && !slices.Contains(errorConditions, string(o.Result.Err)):
-		return &ValidationError{"error", "must be one of " + strings.Join(errorConditions, ", ")}
+		return invalid("error", "must be one of "+strings.Join(errorConditions, ", "))
 	case o.Result.Err != ErrorNone && answered:
-		return &ValidationError{"status", "must not be set beside an error"}
+		return invalid("status", "must not be set beside an error")
 	case o.RetryAfter < 0:
-		return &ValidationError{"retryAfter", fmt.Sprintf("must be 0 or more, not %s", o.RetryAfter)}
+		return invalid("retryAfter", fmt.Sprintf("must be 0 or more, not %s", o.RetryAfter))
 	case answered && !exactStatus(strconv.Itoa(o.Result.Status)):
-		return &ValidationError{"status", "must be between 200 and 599"}
+		return invalid("status", "must be between 200 and 599")
 	default:
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"postrider/policy/filter"
 )
 
 // DeliveryAttributeType says where a custom header's value comes from.
@@ -76,7 +78,7 @@ var ownHeaders = []string{
 func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationError {
 	l = l.withDefaults()
 	if n := len(list); n > l.MaxHeaders {
-		return []ValidationError{{attributesField, fmt.Sprintf("must have at most %d entries, has %d", l.MaxHeaders, n)}}
+		return []ValidationError{*invalid(attributesField, fmt.Sprintf("must have at most %d entries, has %d", l.MaxHeaders, n))}
 	}
 	var found []ValidationError
 	first := map[string]int{} // entry by name
@@ -84,14 +86,14 @@ func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationErr
 		field := attributeField(i)
 		name := strings.ToLower(list[i].Name)
 		if message := headerNameProblem(name); message != "" {
-			found = append(found, ValidationError{field + ".name", message})
+			found = append(found, *invalid(field+".name", message))
 		} else if before, taken := first[name]; taken {
-			found = append(found, ValidationError{field + ".name", fmt.Sprintf("repeats %s.name; names are compared without regard to case", attributeField(before))})
+			found = append(found, *invalid(field+".name", fmt.Sprintf("repeats %s.name; names are compared without regard to case", attributeField(before))))
 		} else {
 			first[name] = i
 		}
 		if member, message := list[i].problem(l); message != "" {
-			found = append(found, ValidationError{field + "." + member, message})
+			found = append(found, *invalid(field+"."+member, message))
 		} else if list[i].Withheld() && storedValue(stored, name) == nil {
 			found = append(found, nothingToKeep(i))
 		}
@@ -133,7 +135,7 @@ func (a *DeliveryAttribute) problem(l HeaderLimits) (member, message string) {
 	case a.Type == AttributeDynamic && a.IsSecret:
 		return "properties.isSecret", "must be absent or false: only a Static header can be a secret"
 	case a.Type == AttributeDynamic:
-		return "properties.sourceField", DefaultFilterLimits().keyProblem(a.SourceField)
+		return "properties.sourceField", filter.DefaultLimits().KeyProblem(a.SourceField)
 	case a.SourceField != "":
 		return "properties.sourceField", "must be absent: a Static header has its value in value"
 	case a.Value == nil && !a.IsSecret:
@@ -186,7 +188,7 @@ func (a *DeliveryAttribute) Withheld() bool {
 }
 
 func nothingToKeep(i int) ValidationError {
-	return ValidationError{attributeField(i) + ".properties.value", "is required: no value is stored for this header that could be kept"}
+	return *invalid(attributeField(i)+".properties.value", "is required: no value is stored for this header that could be kept")
 }
 
 // storedValue is nil where a list has no Static header of the name.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 )
 
 func static(name, value string) policy.DeliveryAttribute {
@@ -181,7 +182,7 @@ func TestKeepSecrets(t *testing.T) {
 }
 
 // headersOf are what a set makes of an event.
-func headersOf(list []policy.DeliveryAttribute, view policy.EventView, most int) map[string]string {
+func headersOf(list []policy.DeliveryAttribute, view filter.EventView, most int) map[string]string {
 	got := map[string]string{}
 	policy.NewHeaderSet(list).Each(&view, most, func(name, value string) { got[name] = value })
 	return got
@@ -189,22 +190,22 @@ func headersOf(list []policy.DeliveryAttribute, view policy.EventView, most int)
 
 func TestDynamicHeaders(t *testing.T) {
 	t.Parallel()
-	grid := policy.EventView{
+	grid := filter.EventView{
 		ID: "7", Type: "Shop.OrderPlaced", Subject: "orders/7", Topic: "/topics/orders", DataVersion: "2.1",
 		Body: []byte(`{"id":"7","subject":"orders/7","eventType":"Shop.OrderPlaced","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","topic":"mine",
 			"data":{"system":"crm","n":12345678901234567890.50,"e":1E+2,"yes":true,"no":false,"null":null,"list":[1],"object":{"a":1},"deep":{"er":{"est":"x"}},
 			"lines":"a\r\nb","nul":"a\u0000b","tab":"a\tb","lone":"\ud800","accent":"\u00e9é","blank":"  x\t","empty":"","long":"` + strings.Repeat("v", 4097) + `","full":"` + strings.Repeat("v", 4096) + `"}}`),
 	}
-	cloud := policy.EventView{
+	cloud := filter.EventView{
 		CloudEvent: true, ID: "7", Type: "shop.order", Source: "/shop", Subject: "orders/7",
 		Body: []byte(`{"specversion":"1.0","id":"7","type":"shop.order","source":"/shop","subject":"orders/7","time":"2026-01-01T00:00:00Z","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`),
 	}
-	custom := policy.EventView{
+	custom := filter.EventView{
 		Custom: true, ID: "7", Type: "order", Subject: "s", Topic: "/topics/orders", EventTime: "2026-01-01T00:00:00Z",
 		Body: []byte(`{"no":7,"kind":{"name":"order"},"subject":"another"}`),
 	}
 	for _, row := range []struct {
-		view  policy.EventView
+		view  filter.EventView
 		field string
 		want  string // "-" for none
 	}{

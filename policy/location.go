@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"postrider/policy/filter"
 )
 
 // Location is a place outside that dead letters may be written to: a directory, a bucket of S3 or a container of Azure.
@@ -64,7 +66,7 @@ func plainPath(path string) bool {
 			return false
 		}
 	}
-	return storable(path) && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
+	return filter.Storable(path) && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
 }
 
 // below is the rest of a location that is this one or within it.
@@ -147,7 +149,7 @@ const (
 )
 
 func propertyError(name, format string, args ...any) error {
-	return &ValidationError{propertiesField + "." + name, fmt.Sprintf(format, args...)}
+	return invalid(propertiesField+"."+name, fmt.Sprintf(format, args...))
 }
 
 // Resolve says where dead letters go that are to go to p, or as a *ValidationError why they may not.

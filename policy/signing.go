@@ -45,7 +45,7 @@ func ParseSigningSecret(text string) ([]byte, error) {
 	// Go skips line breaks and lax ends; the receivers' libraries do not all do so.
 	exact := prefixed && err == nil && base64.StdEncoding.EncodeToString(key) == encoded
 	if !exact || len(key) < minSigningKeyBytes || len(key) > maxSigningKeyBytes {
-		return nil, &ValidationError{"secret", fmt.Sprintf("must be %s and base64, with padding, of %d to %d bytes", signingPrefix, minSigningKeyBytes, maxSigningKeyBytes)}
+		return nil, invalid("secret", fmt.Sprintf("must be %s and base64, with padding, of %d to %d bytes", signingPrefix, minSigningKeyBytes, maxSigningKeyBytes))
 	}
 	return key, nil
 }
@@ -77,7 +77,7 @@ func (s *Signing) Rotate(key []byte, at time.Time, previous time.Duration) (*Sig
 	live, until, rotated := s.Live(at), at.Add(previous), NewSigning(key, at)
 	for _, secret := range live {
 		if hmac.Equal(secret.Key, key) {
-			return nil, &ValidationError{"secret", "must be another one: it signs already"}
+			return nil, invalid("secret", "must be another one: it signs already")
 		}
 		if secret.ValidUntil == nil || until.Before(*secret.ValidUntil) {
 			secret.ValidUntil = &until
@@ -88,7 +88,7 @@ func (s *Signing) Rotate(key []byte, at time.Time, previous time.Duration) (*Sig
 	}
 	if len(rotated.Secrets) > MaxSigningSecrets {
 		ends := live[len(live)-1].ValidUntil.UTC().Format(time.RFC3339) // the oldest: none outlives a newer one
-		return nil, &ValidationError{"previousValidForHours", fmt.Sprintf("must be 0, with which only the new secret signs, until %s: %d sign already", ends, MaxSigningSecrets)}
+		return nil, invalid("previousValidForHours", fmt.Sprintf("must be 0, with which only the new secret signs, until %s: %d sign already", ends, MaxSigningSecrets))
 	}
 	return rotated, nil
 }

@@ -10,17 +10,16 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"postrider/policy/filter"
 )
 
-// ValidationError says what is wrong with a value that a person or program handed in. Field is the JSON path of the
-// property, Message a phrase that reads on from it; both may be shown to the caller.
-type ValidationError struct {
-	Field   string
-	Message string
-}
+// ValidationError says which property is invalid and why; see filter.ValidationError.
+type ValidationError = filter.ValidationError
 
-// Error returns "field: message".
-func (e *ValidationError) Error() string { return e.Field + ": " + e.Message }
+func invalid(field, message string) *ValidationError {
+	return &ValidationError{Field: field, Message: message}
+}
 
 const (
 	minNameLength, maxNameLength = 3, 64
@@ -30,11 +29,11 @@ const (
 // ValidName reports, as a *ValidationError on field, why s cannot name a topic, an event subscription or a policy.
 func ValidName(field, s string) error {
 	if !wellFormedName(s) {
-		return &ValidationError{field, fmt.Sprintf(
-			"must be %d to %d characters: letters, digits, '.', '_' and '-', the first a letter or digit", minNameLength, maxNameLength)}
+		return invalid(field, fmt.Sprintf(
+			"must be %d to %d characters: letters, digits, '.', '_' and '-', the first a letter or digit", minNameLength, maxNameLength))
 	}
 	if strings.HasPrefix(strings.ToLower(s), reservedPrefix) {
-		return &ValidationError{field, fmt.Sprintf("must not begin with %q, which is reserved", reservedPrefix)}
+		return invalid(field, fmt.Sprintf("must not begin with %q, which is reserved", reservedPrefix))
 	}
 	return nil
 }
@@ -86,7 +85,7 @@ func (p *Policy) Mistakes() []ValidationError {
 	}
 	for _, check := range slices.Concat(p.timingChecks(), p.limitChecks(), p.optionChecks(), p.probationChecks()) {
 		if !check.ok {
-			found = append(found, ValidationError{check.field, check.message})
+			found = append(found, *invalid(check.field, check.message))
 		}
 	}
 	return append(found, p.cellMistakes()...)
@@ -217,7 +216,7 @@ func (p *Policy) cellMistakes() []ValidationError {
 		condition string
 	}
 	if len(p.Cells) > maxCells {
-		return []ValidationError{{"statusTable", fmt.Sprintf("must have %d entries or less", maxCells)}}
+		return []ValidationError{*invalid("statusTable", fmt.Sprintf("must have %d entries or less", maxCells))}
 	}
 	var found []ValidationError
 	seen := make(map[key]bool, len(p.Cells))
@@ -225,15 +224,15 @@ func (p *Policy) cellMistakes() []ValidationError {
 		k, field := key{c.EndpointKind, c.Condition}, fmt.Sprintf("statusTable[%d]", i)
 		switch member, message := c.problem(); {
 		case message != "":
-			found = append(found, ValidationError{field + "." + member, message})
+			found = append(found, *invalid(field+"."+member, message))
 		case seen[k]:
-			found = append(found, ValidationError{field, fmt.Sprintf("repeats %s %s", c.EndpointKind, c.Condition)})
+			found = append(found, *invalid(field, fmt.Sprintf("repeats %s %s", c.EndpointKind, c.Condition)))
 		}
 		seen[k] = true
 	}
 	for _, kind := range []EndpointKind{KindWebhook, KindAzureResource} {
 		if !seen[key{kind, conditionOther}] {
-			found = append(found, ValidationError{"statusTable", fmt.Sprintf("must have an entry for %s %s, which answers what no other entry does", kind, conditionOther)})
+			found = append(found, *invalid("statusTable", fmt.Sprintf("must have an entry for %s %s, which answers what no other entry does", kind, conditionOther)))
 		}
 	}
 	return found

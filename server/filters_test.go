@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/server"
 )
 
@@ -40,7 +40,7 @@ func TestAdvancedFilterRefusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	small := setup(t, func(o *server.Options) {
-		o.FilterLimits = policy.FilterLimits{MaxFilters: 1, MaxValues: 2, MaxStringLength: 3}
+		o.FilterLimits = filter.Limits{MaxFilters: 1, MaxValues: 2, MaxStringLength: 3}
 	})
 	b.topic("orders", "")
 	small.topic("orders", "")

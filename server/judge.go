@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -45,8 +46,8 @@ func CheckSubscription(name string, body []byte) error {
 	if settings.EndpointUrl == "" {
 		found.value("endpointUrl", "is required")
 	}
-	filter := filterOf(settings.Filter)
-	found.check(filter.ValidateWithin(policy.FilterLimits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
+	events := filterOf(settings.Filter)
+	found.check(events.ValidateWithin(filter.Limits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
 	return inLines(found.err())
 }
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -148,7 +148,7 @@ func statedSettings(s *store.SubscriptionSpec) *SubscriptionSettings {
 	return stated
 }
 
-func statedFilter(f *policy.Filter) *FilterSettings {
+func statedFilter(f *filter.Filter) *FilterSettings {
 	filters := advancedFiltersJSON(f.AdvancedFilters)
 	return &FilterSettings{
 		IncludedEventTypes: &f.IncludedEventTypes, SubjectBeginsWith: &f.SubjectBeginsWith, SubjectEndsWith: &f.SubjectEndsWith,

@@ -12,6 +12,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -58,9 +59,9 @@ func TestStatedSettingsAreComplete(t *testing.T) {
 		EndpointURL: "https://example.com/?code=x", EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
 		MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), DeadLetter: store.DeadLetterBlob,
 		DeadLetterProperties: &policy.DeadLetterProperties{URL: "file:///d", Prefix: "p"},
-		Filter: policy.Filter{
+		Filter: filter.Filter{
 			IncludedEventTypes: []string{"a"}, SubjectBeginsWith: "b", SubjectEndsWith: "c", IsSubjectCaseSensitive: true,
-			AdvancedFilters: []policy.AdvancedFilter{{OperatorType: "IsNotNull", Key: "id"}}, EnableAdvancedFilteringOnArrays: true,
+			AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "IsNotNull", Key: "id"}}, EnableAdvancedFilteringOnArrays: true,
 		},
 		MaxEventsPerBatch: new(2), PreferredBatchSizeInKilobytes: new(7), MaxConcurrentDeliveries: new(9),
 		Behavior: policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action, RetryTransportErrors: new(true),

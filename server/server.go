@@ -14,6 +14,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -27,7 +28,7 @@ type Options struct {
 	// AllowHTTP lets endpoints at public addresses have http URLs. Those in AllowCIDR always may.
 	AllowHTTP bool
 	// FilterLimits bounds the filter of an event subscription; zero for policy.DefaultFilterLimits.
-	FilterLimits policy.FilterLimits
+	FilterLimits filter.Limits
 	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
 	HeaderLimits policy.HeaderLimits
 	// DeadLetters are the locations outside that event subscriptions may have their dead letters written to; zero for none.

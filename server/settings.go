@@ -11,6 +11,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -79,11 +80,11 @@ func (m *management) endpoint(found *problems, spec store.SubscriptionSpec) (bas
 	return policy.BaseURL(u)
 }
 
-func filterOf(b *FilterSettings) policy.Filter {
+func filterOf(b *FilterSettings) filter.Filter {
 	if b == nil {
-		return policy.Filter{}
+		return filter.Filter{}
 	}
-	return policy.Filter{
+	return filter.Filter{
 		IncludedEventTypes: optional(b.IncludedEventTypes, nil), SubjectBeginsWith: optional(b.SubjectBeginsWith, ""),
 		SubjectEndsWith: optional(b.SubjectEndsWith, ""), IsSubjectCaseSensitive: optional(b.IsSubjectCaseSensitive, false),
 		AdvancedFilters:                 advancedFiltersOf(optional(b.AdvancedFilters, nil)),
@@ -92,10 +93,10 @@ func filterOf(b *FilterSettings) policy.Filter {
 }
 
 // advancedFiltersOf leaves out a value of null, which some clients send beside values.
-func advancedFiltersOf(given []AdvancedFilter) []policy.AdvancedFilter {
-	filters := make([]policy.AdvancedFilter, len(given))
+func advancedFiltersOf(given []AdvancedFilter) []filter.AdvancedFilter {
+	filters := make([]filter.AdvancedFilter, len(given))
 	for i, a := range given {
-		filters[i] = policy.AdvancedFilter{OperatorType: a.OperatorType, Key: a.Key, Value: a.Value, Values: a.Values}
+		filters[i] = filter.AdvancedFilter{OperatorType: a.OperatorType, Key: a.Key, Value: a.Value, Values: a.Values}
 		if string(a.Value) == "null" {
 			filters[i].Value = nil
 		}

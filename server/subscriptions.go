@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -178,7 +179,7 @@ func retryPolicyJSON(s *store.Subscription, limits policy.Limits) RetryPolicy {
 	return shown
 }
 
-func filterJSON(f policy.Filter) Filter {
+func filterJSON(f filter.Filter) Filter {
 	types := f.IncludedEventTypes
 	if len(types) == 0 {
 		types = []string{"All"}
@@ -190,7 +191,7 @@ func filterJSON(f policy.Filter) Filter {
 	}
 }
 
-func advancedFiltersJSON(filters []policy.AdvancedFilter) []AdvancedFilter {
+func advancedFiltersJSON(filters []filter.AdvancedFilter) []AdvancedFilter {
 	shown := make([]AdvancedFilter, len(filters))
 	for i, a := range filters {
 		shown[i] = AdvancedFilter{OperatorType: a.OperatorType, Key: a.Key, Value: a.Value, Values: a.Values}

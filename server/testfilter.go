@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"postrider/event"
-	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -114,7 +114,7 @@ func eventRefusal(e *event.Error) error {
 
 // testFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed is what makes
 // an event wanted, see policy.Filter.Explain.
-func testFilter(topic string, f *policy.Filter, events []event.Event) FilterResults {
+func testFilter(topic string, f *filter.Filter, events []event.Event) FilterResults {
 	tested := FilterResults{Value: make([]FilterResult, len(events))}
 	for i := range events {
 		view := store.EventView(topic, &events[i])

@@ -12,6 +12,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -20,7 +21,7 @@ type management struct {
 	store        *store.Store
 	allow        []netip.Prefix
 	allowHTTP    bool
-	filterLimits policy.FilterLimits
+	filterLimits filter.Limits
 	headerLimits policy.HeaderLimits
 	locations    policy.ExportLocations
 	// See Options.

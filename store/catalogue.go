@@ -9,6 +9,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,7 +24,7 @@ type Catalogue struct {
 	topics      map[string]*Topic
 	subsByTopic map[int64][]*Subscription
 	// filters are those of subsByTopic, in the same order, for the topics where an event subscription has advanced filters.
-	filters map[int64]*policy.FilterSet
+	filters map[int64]*filter.Set
 	subs    map[int64]*Subscription
 	// expiring are the topics where an event subscription has an expirationTimeUtc; now is the database's time.
 	expiring map[int64]bool
@@ -39,7 +40,7 @@ type Catalogue struct {
 
 func emptyCatalogue() *Catalogue {
 	return &Catalogue{
-		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*policy.FilterSet{},
+		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
 		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{}, rules: map[int64]policy.Rules{},
 	}
 }
@@ -90,7 +91,7 @@ func (c *Catalogue) matching(topicID int64, e *event.Event) []*Subscription {
 	if filters := c.filters[topicID]; filters != nil {
 		return wantingAdvanced(subs, filters, e)
 	}
-	view := policy.EventView{Type: e.Type, Subject: e.Subject}
+	view := filter.EventView{Type: e.Type, Subject: e.Subject}
 	var wanting []*Subscription
 	for _, s := range subs {
 		if s.Filter.Matches(&view) {
@@ -100,7 +101,7 @@ func (c *Catalogue) matching(topicID int64, e *event.Event) []*Subscription {
 	return wanting
 }
 
-func wantingAdvanced(subs []*Subscription, filters *policy.FilterSet, e *event.Event) []*Subscription {
+func wantingAdvanced(subs []*Subscription, filters *filter.Set, e *event.Event) []*Subscription {
 	view := EventView(subs[0].Topic, e)
 	var few [32]int
 	places := filters.Matching(few[:0], &view)
@@ -115,8 +116,8 @@ func wantingAdvanced(subs []*Subscription, filters *policy.FilterSet, e *event.E
 }
 
 // EventView is what filters see of an event of a topic.
-func EventView(topic string, e *event.Event) policy.EventView {
-	view := policy.EventView{
+func EventView(topic string, e *event.Event) filter.EventView {
+	view := filter.EventView{
 		CloudEvent: e.Schema == event.CloudEvents, Custom: e.Schema == event.Custom, Type: e.Type, ID: e.ID, Subject: e.Subject, Source: e.Source,
 		Topic: event.Envelope{Topic: topic}.Path(), DataVersion: e.DataVersion, Body: e.Body,
 	}
@@ -256,11 +257,11 @@ func (c *Catalogue) readyFilters(topicID int64) {
 	if !slices.ContainsFunc(subs, func(s *Subscription) bool { return s.Filter.Advanced() }) {
 		return
 	}
-	filters := make([]*policy.Filter, len(subs))
+	filters := make([]*filter.Filter, len(subs))
 	for i, s := range subs {
 		filters[i] = &s.Filter
 	}
-	c.filters[topicID] = policy.NewFilterSet(filters)
+	c.filters[topicID] = filter.NewSet(filters)
 }
 
 // applySubscription makes a new list for its topic: the old one is being read by others.

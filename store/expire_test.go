@@ -9,6 +9,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -20,7 +21,7 @@ func TestExpirationStopsMatching(t *testing.T) {
 	at := b.store.Now().Add(700 * time.Millisecond)
 	b.subscription(t, "orders", "brief", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	b.subscription(t, "orders", "lasting", nil)
-	advanced := policy.Filter{AdvancedFilters: []policy.AdvancedFilter{{OperatorType: "IsNotNull", Key: "subject"}}}
+	advanced := filter.Filter{AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "IsNotNull", Key: "subject"}}}
 	require.Equal(t, []int{2}, b.publish(t, "orders", "a", 1).Matched)
 	require.Eventually(t, func() bool { return !b.store.Now().Before(at) }, 10*time.Second, time.Millisecond)
 	require.Equal(t, []int{1}, b.publish(t, "orders", "b", 1).Matched)

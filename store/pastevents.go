@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -135,10 +135,10 @@ func (s *Store) redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, s
 // wantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read. Bodies
 // are read only for advanced filters, up to a limit.
 func wantedPast(
-	ctx context.Context, tx pgx.Tx, topic string, filter *policy.Filter, day time.Time, ids [][16]byte,
+	ctx context.Context, tx pgx.Tx, topic string, match *filter.Filter, day time.Time, ids [][16]byte,
 ) (wanted [][16]byte, sizes []int32, read int, err error) {
 	var found StoredEvents
-	if filter.Advanced() {
+	if match.Advanced() {
 		found, err = ReadStoredBodies(ctx, tx, AllEvents, []time.Time{day}, ids, operationBytes)
 	} else {
 		found, err = ReadStoredEvents(ctx, tx, AllEvents, []time.Time{day}, ids)
@@ -150,7 +150,7 @@ func wantedPast(
 	for i := range events {
 		e := &events[i]
 		view := EventView(topic, &e.Event)
-		if e.Bytes > 0 && filter.Matches(&view) { // 0 bytes: the event was erased, or an operator removed its day
+		if e.Bytes > 0 && match.Matches(&view) { // 0 bytes: the event was erased, or an operator removed its day
 			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.Bytes))
 		}
 	}
@@ -161,7 +161,7 @@ func wantedPast(
 // *FunctionError.
 func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (found Matched, err error) {
 	began := time.Now()
-	place, filter, err := d.pastOf(ctx, topic, subscription, from, until)
+	place, match, err := d.pastOf(ctx, topic, subscription, from, until)
 	if err != nil {
 		return found, err
 	}
@@ -169,7 +169,7 @@ func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription strin
 		if found.AtLeast = time.Since(began) > countPatience; found.AtLeast {
 			break
 		}
-		n, last, err := d.countNext(ctx, topic, place, filter)
+		n, last, err := d.countNext(ctx, topic, place, match)
 		if err != nil {
 			return found, readError("past events", err)
 		}
@@ -179,7 +179,7 @@ func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription strin
 }
 
 // countNext counts among the next events of a day, and moves the place on.
-func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, filter *policy.Filter) (n int64, end bool, err error) {
+func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, match *filter.Filter) (n int64, end bool, err error) {
 	err = pgx.BeginTxFunc(ctx, d.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := endAfter(ctx, tx, collectTime); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, 
 		read := 0
 		if len(next.ids) > 0 {
 			var wanted [][16]byte
-			if wanted, _, read, err = wantedPast(ctx, tx, topic, filter, place.Day, next.ids); err != nil {
+			if wanted, _, read, err = wantedPast(ctx, tx, topic, match, place.Day, next.ids); err != nil {
 				return err
 			}
 			n = int64(len(wanted))
@@ -203,19 +203,19 @@ func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, 
 }
 
 // pastOf is where a redelivery of past events would begin, and the filter that would choose.
-func (d *DeadLetters) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*past, *policy.Filter, error) {
+func (d *DeadLetters) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*past, *filter.Filter, error) {
 	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter FROM postrider_internal.past_events($1, $2, $3, $4) p
 		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
-	place, filter := &past{}, &policy.Filter{}
+	place, match := &past{}, &filter.Filter{}
 	var text []byte
 	if err := d.db.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
 		return nil, nil, failed("count past events", err)
 	}
-	if err := json.Unmarshal(text, filter); err != nil {
+	if err := json.Unmarshal(text, match); err != nil {
 		return nil, nil, fmt.Errorf("read the filter of event subscription %q: %w", subscription, err)
 	}
 	place.Day = place.Day.UTC()
-	return place, filter, nil
+	return place, match, nil
 }
 
 func later(a, b uuid.UUID) uuid.UUID {

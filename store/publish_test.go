@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"postrider/event"
-	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +41,7 @@ func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
 	b := setup(t)
 	topic := b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "none", func(s *store.SubscriptionSpec) { s.Filter = policy.Filter{IncludedEventTypes: []string{"other"}} })
+	b.subscription(t, "orders", "none", func(s *store.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 
 	receipt := b.publish(t, "orders", "e", 3)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -48,7 +49,7 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 	b.topic(t, "orders")
 	b.topic(t, "empty")
 	all := b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "none", func(s *store.SubscriptionSpec) { s.Filter = policy.Filter{IncludedEventTypes: []string{"other"}} })
+	b.subscription(t, "orders", "none", func(s *store.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 	b.publish(t, "orders", "e", 6)
 	b.publish(t, "empty", "e", 2)
 	d, j := b.fetched(t, "node-1")

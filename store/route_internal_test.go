@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
-	"postrider/policy"
+	"postrider/policy/filter"
 )
 
 // routingCatalogue has one topic with event subscriptions of the ids given, in this order.
@@ -76,7 +76,7 @@ func TestTakeAsksTheFilterAndTheAgeOfTheEventSubscription(t *testing.T) {
 	t.Parallel()
 	catalogue := routingCatalogue(1, 2, 3)
 	subs := catalogue.subsByTopic[1]
-	subs[0].Filter = policy.Filter{IncludedEventTypes: []string{"a"}}
+	subs[0].Filter = filter.Filter{IncludedEventTypes: []string{"a"}}
 	subs[1].CreatedAt = time.Unix(1000, 0) // in the same moment: it may have been counted
 	subs[2].CreatedAt = time.Unix(1001, 0)
 	r := aRoute(1, "a", "b")

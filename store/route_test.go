@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
-	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -210,7 +210,7 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	b.step(t, b.store)
 	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "sub-1"))
 	change := spec()
-	change.Filter = policy.Filter{IncludedEventTypes: []string{"other"}}
+	change.Filter = filter.Filter{IncludedEventTypes: []string{"other"}}
 	_, _, err := b.store.PutSubscription(t.Context(), "orders", "sub-2", change)
 	require.NoError(t, err)
 	b.subscription(t, "orders", "late", nil)

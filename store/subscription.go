@@ -9,6 +9,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -41,7 +42,7 @@ type SubscriptionSpec struct {
 	// MaxDeliveryAttempts and EventTimeToLiveInMinutes are nil for the policy's default.
 	MaxDeliveryAttempts      *int
 	EventTimeToLiveInMinutes *int
-	Filter                   policy.Filter
+	Filter                   filter.Filter
 	DeadLetter               DeadLetterDestination
 	// DeadLetterProperties name the location outside; nil where DeadLetter is none.
 	DeadLetterProperties *policy.DeadLetterProperties

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -282,7 +283,7 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	b.exec(t, "ALTER TABLE postrider_internal.river_job ALTER created_at SET DEFAULT now() - interval '1 hour'")
 	require.NoError(t, b.store.Register(t.Context(), "host"))
 	// One that is being canceled makes the whole range suspect, so that all its rows are looked into.
-	gone := b.subscription(t, "orders", "gone", func(s *store.SubscriptionSpec) { s.Filter = policy.Filter{IncludedEventTypes: []string{"other"}} })
+	gone := b.subscription(t, "orders", "gone", func(s *store.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", gone.ID)
 	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, owed_since, next_attempt_at)
 		VALUES ($1, 1, gen_random_uuid(), current_date, 1, now(), now())`, gone.ID)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"postrider/event"
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,7 +18,7 @@ import (
 type SubscriptionFilter struct {
 	// Topic has no access keys.
 	Topic  Topic
-	Filter policy.Filter
+	Filter filter.Filter
 }
 
 // ReadFilter reads an event subscription's filter, without a store: for a program that has no encryption key. ErrNotFound.

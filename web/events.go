@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/event"
-	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -95,7 +95,7 @@ type judgement struct {
 	Href         string
 	Wanted       bool
 	Newer        bool // the event subscription was made, or changed, after the event was filtered
-	Clauses      []policy.FilterClause
+	Clauses      []filter.Clause
 }
 
 // judged is how many event subscriptions are asked about one event.

@@ -11,6 +11,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -28,7 +29,7 @@ func TestHostileTextInForms(t *testing.T) {
 			name := fmt.Sprint("name", i)
 			b.subscribe(t, "orders", name, func(s *store.SubscriptionSpec) {
 				s.EndpointBaseURL, s.Labels = bad, []string{bad}
-				s.Filter = policy.Filter{IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad, AdvancedFilters: []policy.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}}}
+				s.Filter = filter.Filter{IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad, AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}}}
 				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, Value: &bad}}
 				s.DeadLetter, s.DeadLetterProperties = store.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
 			})

@@ -6,6 +6,7 @@ import (
 
 	"postrider/event"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -69,8 +70,8 @@ func (s *subscriptionFields) filter() []formField {
 }
 
 func (s *subscriptionFields) advancedFilters() *formList {
-	operators := make([]string, 0, 2*len(policy.Operators()))
-	for _, name := range policy.Operators() {
+	operators := make([]string, 0, 2*len(filter.Operators()))
+	for _, name := range filter.Operators() {
 		operators = append(operators, name, name)
 	}
 	rows := s.rows(filterList, "Condition", func(at string) []formField {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -123,7 +124,7 @@ func (f *form) pem(name string) *string {
 	return new(f.values.Get(name))
 }
 
-func (f *form) fillFilter(filter *policy.Filter) {
+func (f *form) fillFilter(filter *filter.Filter) {
 	f.set("filter.includedEventTypes", linesOf(filter.IncludedEventTypes))
 	f.set("filter.subjectBeginsWith", filter.SubjectBeginsWith)
 	f.set("filter.subjectEndsWith", filter.SubjectEndsWith)
@@ -138,7 +139,7 @@ func (f *form) fillFilter(filter *policy.Filter) {
 }
 
 // operandLines writes what an operator compares with, one a line.
-func operandLines(a *policy.AdvancedFilter) string {
+func operandLines(a *filter.AdvancedFilter) string {
 	values := a.Values
 	if len(a.Value) > 0 {
 		values = append([]json.RawMessage{a.Value}, values...)

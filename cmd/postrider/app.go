@@ -17,6 +17,7 @@ import (
 
 	"postrider/jobs"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/server"
 	"postrider/store"
 	"postrider/web"
@@ -37,7 +38,7 @@ type appOptions struct {
 	egress         egress
 	ingress        ingress
 	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
-	filterLimits policy.FilterLimits
+	filterLimits filter.Limits
 	// retention is how long what is over is kept; zero for ever, as in dev.
 	retention store.Retention
 	// headerLimits bound the custom headers of event subscriptions; zero for Event Grid's.

@@ -13,6 +13,7 @@ import (
 
 	"postrider/jobs"
 	"postrider/policy"
+	"postrider/policy/filter"
 	"postrider/store"
 )
 
@@ -55,7 +56,7 @@ type filterFlags struct {
 	MaxFilterString    int `help:"Characters of one string value." default:"512" env:"POSTRIDER_MAX_FILTER_STRING"`
 }
 
-func (f filterFlags) limits() (policy.FilterLimits, error) {
+func (f filterFlags) limits() (filter.Limits, error) {
 	for _, flag := range []struct {
 		name        string
 		value, most int
@@ -65,10 +66,10 @@ func (f filterFlags) limits() (policy.FilterLimits, error) {
 		{"--max-filter-string", f.MaxFilterString, 10_000},
 	} {
 		if flag.value < 1 || flag.value > flag.most {
-			return policy.FilterLimits{}, usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
+			return filter.Limits{}, usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
 		}
 	}
-	return policy.FilterLimits{MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString}, nil
+	return filter.Limits{MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString}, nil
 }
 
 // retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: what the shortest says is gone.

@@ -1,4 +1,4 @@
-package policy
+package filter
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// FilterClause is one clause of a filter and what became of it for one event.
-type FilterClause struct {
+// Clause is one clause of a filter and what became of it for one event.
+type Clause struct {
 	// Clause is the property: includedEventTypes, subjectBeginsWith, subjectEndsWith, advancedFilters[0].
 	Clause string `json:"clause"`
 	Passed bool   `json:"passed"`
@@ -22,8 +22,8 @@ const maxShown = 100
 
 // Explain judges every clause that the filter states, also behind one that failed. The event is wanted exactly if all of them
 // passed; a filter that states nothing has none and wants every event. It asks the same functions as Matches.
-func (f *Filter) Explain(view *EventView) []FilterClause {
-	clauses := []FilterClause{}
+func (f *Filter) Explain(view *EventView) []Clause {
+	clauses := []Clause{}
 	if !f.everyType() {
 		clauses = append(clauses, explained("includedEventTypes", f.matchType(view.Type), func() string {
 			return fmt.Sprintf("the event type is %s, but must be one of %s", shown(view.Type), shownList(f.IncludedEventTypes))
@@ -44,11 +44,11 @@ func (f *Filter) Explain(view *EventView) []FilterClause {
 	return append(clauses, f.explainAdvanced(view)...)
 }
 
-func explained(clause string, passed bool, why func() string) FilterClause {
+func explained(clause string, passed bool, why func() string) Clause {
 	if passed {
-		return FilterClause{Clause: clause, Passed: true}
+		return Clause{Clause: clause, Passed: true}
 	}
-	return FilterClause{Clause: clause, Why: why()}
+	return Clause{Clause: clause, Why: why()}
 }
 
 func (f *Filter) whySubject(verb, wanted, subject string) string {
@@ -59,13 +59,13 @@ func (f *Filter) whySubject(verb, wanted, subject string) string {
 	return why
 }
 
-func (f *Filter) explainAdvanced(view *EventView) []FilterClause {
+func (f *Filter) explainAdvanced(view *EventView) []Clause {
 	if !f.Advanced() {
 		return nil
 	}
-	s, e := NewFilterSet([]*Filter{f}), &evaluation{}
+	s, e := NewSet([]*Filter{f}), &evaluation{}
 	e.read(&s.keySet, view)
-	found := make([]FilterClause, len(f.AdvancedFilters))
+	found := make([]Clause, len(f.AdvancedFilters))
 	for i := range f.AdvancedFilters {
 		c := &s.filters[0].clauses[i]
 		found[i] = explained(fmt.Sprintf("advancedFilters[%d]", i), e.holds(c), func() string {

@@ -1,4 +1,4 @@
-package policy_test
+package filter_test
 
 import (
 	"encoding/json"
@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
 
 // oneKilobyte is an event of 1,024 bytes with the data that business events have: short members, some nesting, some text.
-func oneKilobyte() policy.EventView {
+func oneKilobyte() filter.EventView {
 	var b strings.Builder
 	b.WriteString(`{"id":"b68529f3-68cd-4744-baa4-3c0498ec19e2","subject":"/shops/berlin/orders/4711","eventType":"Shop.OrderPlaced",` +
 		`"eventTime":"2026-06-26T18:41:00.9584103Z","dataVersion":"1.0","data":` +
@@ -26,7 +26,7 @@ func oneKilobyte() policy.EventView {
 	b.WriteString(`],"note":"`)
 	const tail = `"}}`
 	b.WriteString(strings.Repeat("n", 1024-b.Len()-len(tail)) + tail)
-	return policy.EventView{
+	return filter.EventView{
 		ID: "b68529f3-68cd-4744-baa4-3c0498ec19e2", Subject: "/shops/berlin/orders/4711", Type: "Shop.OrderPlaced", DataVersion: "1.0",
 		Topic: "/topics/shop", Body: []byte(b.String()),
 	}
@@ -40,16 +40,16 @@ const fiveClauses = `{"advancedFilters":[
 	{"operatorType":"BoolEquals","key":"data.order.paid","value":true},
 	{"operatorType":"StringContains","key":"subject","values":["/hamburg/","/BERLIN/"]}]}`
 
-func parseFilter(tb testing.TB, text string) *policy.Filter {
+func parseFilter(tb testing.TB, text string) *filter.Filter {
 	tb.Helper()
-	var f policy.Filter
+	var f filter.Filter
 	require.NoError(tb, json.Unmarshal([]byte(text), &f))
 	return &f
 }
 
-func benchmarkMatching(b *testing.B, wanted int, filters ...*policy.Filter) {
+func benchmarkMatching(b *testing.B, wanted int, filters ...*filter.Filter) {
 	b.Helper()
-	view, set, places := oneKilobyte(), policy.NewFilterSet(filters), []int(nil)
+	view, set, places := oneKilobyte(), filter.NewSet(filters), []int(nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		places = set.Matching(places[:0], &view)
@@ -68,7 +68,7 @@ func BenchmarkMatchingEnvelope(b *testing.B) {
 
 // BenchmarkMatching100 is one event against the filters of 100 event subscriptions that ask for the same keys.
 func BenchmarkMatching100(b *testing.B) {
-	filters := make([]*policy.Filter, 100)
+	filters := make([]*filter.Filter, 100)
 	for i := range filters {
 		filters[i] = parseFilter(b, strings.Replace(fiveClauses, "1000", fmt.Sprint(i), 1))
 	}
@@ -77,7 +77,7 @@ func BenchmarkMatching100(b *testing.B) {
 
 // BenchmarkMatching100Keys is one event against 100 filters, each of which asks for another key.
 func BenchmarkMatching100Keys(b *testing.B) {
-	filters := make([]*policy.Filter, 100)
+	filters := make([]*filter.Filter, 100)
 	for i := range filters {
 		filters[i] = parseFilter(b, fmt.Sprintf(`{"advancedFilters":[{"operatorType":"IsNullOrUndefined","key":"data.order.key%d"}]}`, i))
 	}
@@ -85,12 +85,12 @@ func BenchmarkMatching100Keys(b *testing.B) {
 }
 
 func BenchmarkNewFilterSet1000(b *testing.B) {
-	filters := make([]*policy.Filter, 1000)
+	filters := make([]*filter.Filter, 1000)
 	for i := range filters {
 		filters[i] = parseFilter(b, fiveClauses)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		policy.NewFilterSet(filters)
+		filter.NewSet(filters)
 	}
 }

@@ -1,4 +1,4 @@
-package policy_test
+package filter_test
 
 import (
 	"bytes"
@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
 
 // naiveWants is the rule of advanced filters again, by encoding/json, rational numbers and lower-case copies.
-func naiveWants(t *testing.T, f *policy.Filter, view *policy.EventView) bool {
+func naiveWants(t *testing.T, f *filter.Filter, view *filter.EventView) bool {
 	t.Helper()
 	for _, a := range f.AdvancedFilters {
 		v, attribute := naiveValue(t, view, a.Key)
@@ -25,7 +25,7 @@ func naiveWants(t *testing.T, f *policy.Filter, view *policy.EventView) bool {
 }
 
 // naiveValue is nil for what is null or missing.
-func naiveValue(t *testing.T, view *policy.EventView, key string) (v any, attribute bool) {
+func naiveValue(t *testing.T, view *filter.EventView, key string) (v any, attribute bool) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(view.Body))
 	decoder.UseNumber()
@@ -49,7 +49,7 @@ func naiveValue(t *testing.T, view *policy.EventView, key string) (v any, attrib
 	return v, view.CloudEvent && key == "ext"
 }
 
-func naiveHolds(t *testing.T, a policy.AdvancedFilter, arrays bool, v any, attribute bool) bool {
+func naiveHolds(t *testing.T, a filter.AdvancedFilter, arrays bool, v any, attribute bool) bool {
 	t.Helper()
 	negated := strings.Contains(a.OperatorType, "Not")
 	positive := strings.Replace(a.OperatorType, "Not", "", 1)
@@ -71,7 +71,7 @@ func naiveHolds(t *testing.T, a policy.AdvancedFilter, arrays bool, v any, attri
 }
 
 // naiveMeets says whether v is what the operator compares, and whether it meets the operator without its Not.
-func naiveMeets(t *testing.T, positive string, a policy.AdvancedFilter, v any, attribute bool) (is, meets bool) {
+func naiveMeets(t *testing.T, positive string, a filter.AdvancedFilter, v any, attribute bool) (is, meets bool) {
 	t.Helper()
 	switch positive[0] {
 	case 'I':
@@ -107,7 +107,7 @@ func naiveRat(t *testing.T, text string) *big.Rat {
 	return r
 }
 
-func naiveNumber(t *testing.T, positive string, a policy.AdvancedFilter, n *big.Rat) (meets bool) {
+func naiveNumber(t *testing.T, positive string, a filter.AdvancedFilter, n *big.Rat) (meets bool) {
 	t.Helper()
 	if len(a.Values) == 0 {
 		order := n.Cmp(naiveRat(t, string(a.Value)))

@@ -1,4 +1,4 @@
-package policy_test
+package filter_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,7 +47,7 @@ func TestFilterExplain(t *testing.T) {
 			}
 			view := eventWith(tt.x)
 			view.Subject = "/sub"
-			require.Equal(t, []policy.FilterClause{{Clause: tt.clause, Why: tt.why}}, parseFilter(t, text).Explain(view))
+			require.Equal(t, []filter.Clause{{Clause: tt.clause, Why: tt.why}}, parseFilter(t, text).Explain(view))
 		})
 	}
 }
@@ -63,12 +63,12 @@ func TestFilterExplainTellsEveryClause(t *testing.T) {
 	t.Parallel()
 	f := filterOf(t, false, clauseOf("NumberIn", `"values":[5]`), clauseOf("NumberIn", `"values":[6]`))
 	f.IncludedEventTypes, f.SubjectBeginsWith = []string{"other"}, "/"
-	told := f.Explain(&policy.EventView{Type: "t", Subject: "/s", Body: []byte(`{"data":{"x":5}}`)})
+	told := f.Explain(&filter.EventView{Type: "t", Subject: "/s", Body: []byte(`{"data":{"x":5}}`)})
 	require.Len(t, told, 4)
 	require.Equal(t, []bool{false, true, true, false}, []bool{told[0].Passed, told[1].Passed, told[2].Passed, told[3].Passed})
 	require.Equal(t, "advancedFilters[1]", told[3].Clause)
 	require.Empty(t, told[1].Why)
-	none, err := json.Marshal((&policy.Filter{IncludedEventTypes: []string{"All"}}).Explain(&gridEvent))
+	none, err := json.Marshal((&filter.Filter{IncludedEventTypes: []string{"All"}}).Explain(&gridEvent))
 	require.NoError(t, err)
 	require.Equal(t, "[]", string(none), "a filter that states nothing")
 }
@@ -96,7 +96,7 @@ func randomJSON(r *rand.Rand, depth int) string {
 }
 
 func randomClause(r *rand.Rand) string {
-	name := policy.Operators()[r.IntN(len(policy.Operators()))]
+	name := filter.Operators()[r.IntN(len(filter.Operators()))]
 	key := pick(r, "data", "data.x", "data.y", "data.x.y", "Data.y.x", "subject", "ID", "ext", "eventType", "type")
 	number := func() string { return pick(r, "0", "1", "-1.0", "1e400", "12345678901234567890123", "1.5") }
 	operand := ""
@@ -115,7 +115,7 @@ func randomClause(r *rand.Rand) string {
 	return fmt.Sprintf(`{"operatorType":%q,"key":%q%s}`, name, key, operand)
 }
 
-func randomFilter(t *testing.T, r *rand.Rand) *policy.Filter {
+func randomFilter(t *testing.T, r *rand.Rand) *filter.Filter {
 	t.Helper()
 	clauses := []string{}
 	for range r.IntN(4) {
@@ -131,8 +131,8 @@ func randomFilter(t *testing.T, r *rand.Rand) *policy.Filter {
 	return f
 }
 
-func randomView(r *rand.Rand) *policy.EventView {
-	return &policy.EventView{
+func randomView(r *rand.Rand) *filter.EventView {
+	return &filter.EventView{
 		CloudEvent: r.IntN(2) == 0, ID: "1", Type: pick(r, "a", "b"), Subject: pick(r, "", "ab", "AB"), Topic: "/topics/t", Source: "s",
 		Body: []byte(fmt.Sprintf(`{"ext":%s,"data":%s}`, pick(r, "1", `"a"`, "true", "null"), randomJSON(r, 3))),
 	}
@@ -145,11 +145,11 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	wanted, refused := 0, 0
 	for range 2000 {
-		filters := []*policy.Filter{}
+		filters := []*filter.Filter{}
 		for range 10 {
 			filters = append(filters, randomFilter(t, r))
 		}
-		set, view := policy.NewFilterSet(filters), randomView(r)
+		set, view := filter.NewSet(filters), randomView(r)
 		var passed []int
 		for i, f := range filters {
 			if requireExplained(t, f, view) {
@@ -164,7 +164,7 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 }
 
 // requireExplained compares the explanation with Matches and the naive rule, and returns their answer.
-func requireExplained(t *testing.T, f *policy.Filter, view *policy.EventView) bool {
+func requireExplained(t *testing.T, f *filter.Filter, view *filter.EventView) bool {
 	t.Helper()
 	passed, basic := true, false
 	for _, c := range f.Explain(view) {

@@ -1,4 +1,4 @@
-package policy
+package filter
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func (e *evaluation) release() {
 
 // Matching appends to dst the places of the filters that want the event, in ascending order, and returns it. It allocates
 // nothing as long as no value that is asked for is very long or has escapes.
-func (s *FilterSet) Matching(dst []int, view *EventView) []int {
+func (s *Set) Matching(dst []int, view *EventView) []int {
 	e := evaluations.Get().(*evaluation)
 	for i := range s.filters {
 		f := &s.filters[i]
@@ -288,4 +288,20 @@ func (e *evaluation) fold(v *value) []byte {
 	}
 	v.isFolded, v.folded = true, e.memory[start:len(e.memory):len(e.memory)]
 	return v.folded
+}
+
+// scalar is a string, number or boolean as text. ok is false for null, arrays and objects, and for a string with a
+// surrogate that has no partner.
+func (v *value) scalar() (text string, ok bool) {
+	switch {
+	case v.kind == valueString && v.text == nil:
+		return v.plain, true
+	case v.kind == valueString:
+		raw, lone := unescape(v.text)
+		return string(raw), !lone
+	case v.kind == valueNumber || v.kind == valueBool:
+		return string(v.text), true
+	default:
+		return "", false
+	}
 }

@@ -1,28 +1,28 @@
-package policy_test
+package filter_test
 
 import (
 	"fmt"
 	"testing"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
 
-var gridEvent = policy.EventView{
+var gridEvent = filter.EventView{
 	ID: "id-1", Type: "Shop.Placed", Subject: "/s", Topic: "/topics/orders", DataVersion: "2.0",
 	Body: []byte(`{"id":"id-1","topic":"orders","subject":"\/s","eventType":"Shop.Placed","eventTime":"2026-01-31T00:00:00Z","dataVersion":"2.0",
 		"metadataVersion":"1","Own":"o","number":5,"data":{"Subject":"inside","a":{"b":{"c":"deep"}},"a.b":"dotted","é":"accent","x":1,"x":"last"}}`),
 }
 
-var cloudEvent = policy.EventView{
+var cloudEvent = filter.EventView{
 	CloudEvent: true, ID: "id-2", Type: "shop.placed", Subject: "", Source: "/src",
 	Body: []byte(`{"specversion":"1.0","id":"id-2","type":"shop.placed","source":"/src","subject":null,"time":"2026-01-31T00:00:00Z",
 		"comexampleothervalue":51,"flag":true,"text":"t","data_base64":"AAA="}`),
 }
 
 // wantsValue asks whether a key leads to a string.
-func wantsValue(t *testing.T, view *policy.EventView, key, value string) bool {
+func wantsValue(t *testing.T, view *filter.EventView, key, value string) bool {
 	t.Helper()
 	f := filterOf(t, false, fmt.Sprintf(`{"operatorType":"StringIn","key":%q,"values":[%q]}`, key, value))
 	require.NoError(t, f.Validate())
@@ -32,7 +32,7 @@ func wantsValue(t *testing.T, view *policy.EventView, key, value string) bool {
 func TestFilterKeys(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		view       *policy.EventView
+		view       *filter.EventView
 		key, value string
 		want       bool
 	}{
@@ -82,22 +82,22 @@ func TestFilterKeys(t *testing.T) {
 // A decoded member that is "" may be absent, null or empty: the body tells.
 func TestEmptyMembers(t *testing.T) {
 	t.Parallel()
-	missing := func(view policy.EventView, key string) bool {
+	missing := func(view filter.EventView, key string) bool {
 		return filterOf(t, false, fmt.Sprintf(`{"operatorType":"IsNullOrUndefined","key":%q}`, key)).Matches(&view)
 	}
 	require.True(t, missing(cloudEvent, "subject"), "null")
-	require.False(t, missing(policy.EventView{}, "subject"), "an Event Grid event has one, though it may be empty")
-	require.True(t, missing(policy.EventView{Body: []byte(`{}`)}, "dataVersion"))
-	require.False(t, missing(policy.EventView{Body: []byte(`{"dataVersion":""}`)}, "dataVersion"))
-	require.True(t, missing(policy.EventView{CloudEvent: true, Topic: "/topics/orders"}, "topic"), "CloudEvents knows no topic")
-	require.True(t, missing(policy.EventView{Source: "/s"}, "source"))
+	require.False(t, missing(filter.EventView{}, "subject"), "an Event Grid event has one, though it may be empty")
+	require.True(t, missing(filter.EventView{Body: []byte(`{}`)}, "dataVersion"))
+	require.False(t, missing(filter.EventView{Body: []byte(`{"dataVersion":""}`)}, "dataVersion"))
+	require.True(t, missing(filter.EventView{CloudEvent: true, Topic: "/topics/orders"}, "topic"), "CloudEvents knows no topic")
+	require.True(t, missing(filter.EventView{Source: "/s"}, "source"))
 }
 
 // data may be any JSON value, and of a CloudEvent only attributes are texts whatever they are.
 func TestDataThatIsNoObject(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]bool{`{"data":"5"}`: true, `{"data":5}`: false, `{"data":{"data":"5"}}`: false, `{}`: false} {
-		require.Equal(t, want, wantsValue(t, &policy.EventView{CloudEvent: true, Body: []byte(body)}, "data", "5"), body)
+		require.Equal(t, want, wantsValue(t, &filter.EventView{CloudEvent: true, Body: []byte(body)}, "data", "5"), body)
 	}
 	f := filterOf(t, false, `{"operatorType":"NumberIn","key":"comexampleothervalue","values":[51]}`)
 	require.True(t, f.Matches(&cloudEvent), "and a number all the same")

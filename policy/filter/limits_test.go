@@ -1,4 +1,4 @@
-package policy_test
+package filter_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
@@ -77,8 +78,8 @@ func TestAdvancedFiltersAtTheLimits(t *testing.T) {
 
 func TestFilterLimits(t *testing.T) {
 	t.Parallel()
-	manyFilters := func(n int) *policy.Filter { return filterOf(t, false, slice(clauseOf("IsNotNull", ""), n)...) }
-	manyValues := func(n int) *policy.Filter {
+	manyFilters := func(n int) *filter.Filter { return filterOf(t, false, slice(clauseOf("IsNotNull", ""), n)...) }
+	manyValues := func(n int) *filter.Filter {
 		return filterOf(t, false, clauseOf("NumberLessThan", `"value":1`), clauseOf("NumberInRange", `"values":[[1,2],[3,4]]`),
 			clauseOf("NumberIn", `"values":[`+strings.Join(slice("7", n-3), ",")+`]`))
 	}
@@ -89,7 +90,7 @@ func TestFilterLimits(t *testing.T) {
 	invalid = requireField(t, manyValues(26).Validate(), "filter.advancedFilters")
 	require.Equal(t, "must have at most 25 values in all filters together, has 26", invalid.Message)
 
-	own := policy.FilterLimits{MaxFilters: 30, MaxValues: 31, MaxStringLength: 3, MaxKeyLength: 8, MaxKeyLevels: 3}
+	own := filter.Limits{MaxFilters: 30, MaxValues: 31, MaxStringLength: 3, MaxKeyLength: 8, MaxKeyLevels: 3}
 	require.NoError(t, manyFilters(30).ValidateWithin(own))
 	require.NoError(t, manyValues(31).ValidateWithin(own))
 	require.Contains(t, requireField(t, manyFilters(31).ValidateWithin(own), "filter.advancedFilters").Message, "at most 30")
@@ -130,4 +131,14 @@ func TestAdvancedFilterAsJSON(t *testing.T) {
 	again, err := json.Marshal(f)
 	require.NoError(t, err)
 	require.Equal(t, text, string(again))
+}
+
+// requireField requires a refusal of that field and returns it.
+func requireField(t *testing.T, err error, field string) policy.ValidationError {
+	t.Helper()
+	var invalid *policy.ValidationError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, field, invalid.Field)
+	require.NotEmpty(t, invalid.Message)
+	return *invalid
 }

@@ -1,4 +1,4 @@
-package policy
+package filter
 
 import (
 	"encoding/json"
@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// FilterLimits bounds one event subscription's filter. A field that is zero or less takes its value from
+// Limits bounds one event subscription's filter. A field that is zero or less takes its value from
 // DefaultFilterLimits.
-type FilterLimits struct {
+type Limits struct {
 	// MaxFilters is the most advanced filters.
 	MaxFilters int
 	// MaxValues is the most values of all advanced filters together; a range counts as one.
@@ -22,15 +22,15 @@ type FilterLimits struct {
 	MaxKeyLevels int
 }
 
-// DefaultFilterLimits are Event Grid's 25 filters, 25 values and 512 characters (Microsoft, Understand event filtering for
+// DefaultLimits are Event Grid's 25 filters, 25 values and 512 characters (Microsoft, Understand event filtering for
 // Event Grid subscriptions, 2022-09-09), and our own 512 characters of a key and 256 levels, as deep as an event may nest.
 // Event Grid had 5 filters, 5 values each and two levels below data once (Microsoft, Event filtering, 2018-10-23).
-func DefaultFilterLimits() FilterLimits {
-	return FilterLimits{MaxFilters: 25, MaxValues: 25, MaxStringLength: 512, MaxKeyLength: 512, MaxKeyLevels: 256}
+func DefaultLimits() Limits {
+	return Limits{MaxFilters: 25, MaxValues: 25, MaxStringLength: 512, MaxKeyLength: 512, MaxKeyLevels: 256}
 }
 
-func (l FilterLimits) withDefaults() FilterLimits {
-	d := DefaultFilterLimits()
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
 	for _, f := range []struct {
 		set   *int
 		value int
@@ -55,11 +55,11 @@ const (
 )
 
 // Validate is ValidateWithin the default limits.
-func (f *Filter) Validate() error { return f.ValidateWithin(DefaultFilterLimits()) }
+func (f *Filter) Validate() error { return f.ValidateWithin(DefaultLimits()) }
 
-// ValidateWithin reports, as a *ValidationError, why the filter cannot be stored. It does not limit how many event types are
+// ValidateWithin reports, as a *fieldError, why the filter cannot be stored. It does not limit how many event types are
 // listed: Event Grid does not either.
-func (f *Filter) ValidateWithin(l FilterLimits) error {
+func (f *Filter) ValidateWithin(l Limits) error {
 	if err := f.validateBasic(); err != nil {
 		return err
 	}
@@ -74,20 +74,20 @@ func (f *Filter) validateBasic() error {
 			return &ValidationError{field, "must not be empty"}
 		case t == allEventTypes && len(f.IncludedEventTypes) > 1:
 			return &ValidationError{field, `"All" must stand alone`}
-		case !storable(t):
+		case !Storable(t):
 			return &ValidationError{field, notStorable}
 		}
 	}
-	if !storable(f.SubjectBeginsWith) {
+	if !Storable(f.SubjectBeginsWith) {
 		return &ValidationError{"filter.subjectBeginsWith", notStorable}
 	}
-	if !storable(f.SubjectEndsWith) {
+	if !Storable(f.SubjectEndsWith) {
 		return &ValidationError{"filter.subjectEndsWith", notStorable}
 	}
 	return nil
 }
 
-func (f *Filter) validateAdvanced(l FilterLimits) error {
+func (f *Filter) validateAdvanced(l Limits) error {
 	const field = "filter.advancedFilters"
 	if n := len(f.AdvancedFilters); n > l.MaxFilters {
 		return &ValidationError{field, fmt.Sprintf("must have at most %d entries, has %d", l.MaxFilters, n)}
@@ -106,12 +106,12 @@ func (f *Filter) validateAdvanced(l FilterLimits) error {
 	return nil
 }
 
-func (a *AdvancedFilter) validate(field string, l FilterLimits) error {
+func (a *AdvancedFilter) validate(field string, l Limits) error {
 	op := operatorOf(a.OperatorType)
 	if op == nil {
 		return &ValidationError{field + ".operatorType", "must be one of " + strings.Join(Operators(), ", ")}
 	}
-	if message := l.keyProblem(a.Key); message != "" {
+	if message := l.KeyProblem(a.Key); message != "" {
 		return &ValidationError{field + ".key", message}
 	}
 	if err := a.validateShape(field, op); err != nil {
@@ -135,13 +135,13 @@ func operandError(field, message string) error {
 	return &ValidationError{field, message}
 }
 
-// keyProblem says what is wrong with a key, "" if nothing.
-func (l FilterLimits) keyProblem(key string) string {
+// KeyProblem says what is wrong with a key, "" if nothing.
+func (l Limits) KeyProblem(key string) string {
 	names := strings.Split(key, ".")
 	switch {
 	case key == "":
 		return "is required"
-	case !storable(key):
+	case !Storable(key):
 		return notStorable
 	case utf8.RuneCountInString(key) > l.MaxKeyLength:
 		return fmt.Sprintf("must be 1 to %d characters long", l.MaxKeyLength)
@@ -174,7 +174,7 @@ func (a *AdvancedFilter) validateShape(field string, op *operator) error {
 }
 
 // operandProblem says what is wrong with one value, "" if nothing.
-func (l FilterLimits) operandProblem(op *operator, raw json.RawMessage) string {
+func (l Limits) operandProblem(op *operator, raw json.RawMessage) string {
 	switch op.operand {
 	case operandNumber:
 		return numberProblem(raw)
@@ -191,7 +191,7 @@ func (l FilterLimits) operandProblem(op *operator, raw json.RawMessage) string {
 	return ""
 }
 
-func (l FilterLimits) textProblem(raw json.RawMessage) string {
+func (l Limits) textProblem(raw json.RawMessage) string {
 	text, lone, ok := readText(raw)
 	if !ok {
 		return "must be a string"
@@ -199,7 +199,7 @@ func (l FilterLimits) textProblem(raw json.RawMessage) string {
 	if n := utf8.RuneCount(text); n > l.MaxStringLength {
 		return fmt.Sprintf("must be at most %d characters long, is %d", l.MaxStringLength, n)
 	}
-	if lone || !storable(string(text)) {
+	if lone || !Storable(string(text)) {
 		return notStorable
 	}
 	return ""
@@ -235,7 +235,7 @@ func rangeProblem(raw json.RawMessage) string {
 
 const notStorable = "must be valid UTF-8 without a null character"
 
-// storable reports whether PostgreSQL can keep s as text.
-func storable(s string) bool {
+// Storable reports whether PostgreSQL can keep s as text.
+func Storable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

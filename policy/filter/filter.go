@@ -1,4 +1,4 @@
-package policy
+package filter
 
 import (
 	"strings"
@@ -30,7 +30,7 @@ func (f *Filter) Matches(view *EventView) bool {
 }
 
 func (f *Filter) matchAdvanced(view *EventView) bool {
-	return len(NewFilterSet([]*Filter{f}).Matching(nil, view)) == 1
+	return len(NewSet([]*Filter{f}).Matching(nil, view)) == 1
 }
 
 // Advanced reports whether the filter asks for more than an event's type and subject.

@@ -1,9 +1,9 @@
-package policy_test
+package filter_test
 
 import (
 	"testing"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
@@ -11,7 +11,7 @@ import (
 // A custom event's envelope comes from its topic's mapping, data is the whole object, and the rest are its own members.
 func TestFilterCustomEvents(t *testing.T) {
 	t.Parallel()
-	view := &policy.EventView{
+	view := &filter.EventView{
 		Custom: true, Type: "mapped", ID: "1", Subject: "s", Topic: "/topics/orders", EventTime: "2026-01-01T00:00:00Z",
 		Body: []byte(`{"data":{"total":1},"id":"own","eventType":"own","dataVersion":"own","eventTime":"own","metadataVersion":"own","type":"own","Type":"Own","total":5,"order":{"n":[7]}}`),
 	}

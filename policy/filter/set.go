@@ -1,4 +1,4 @@
-package policy
+package filter
 
 import (
 	"encoding/json"
@@ -25,9 +25,9 @@ type EventView struct {
 	Body []byte
 }
 
-// FilterSet is the filters of all event subscriptions of a topic, made ready so that an event's body is read once for all of
+// Set is the filters of all event subscriptions of a topic, made ready so that an event's body is read once for all of
 // them, and not at all where nothing is asked of it. It is never changed and may be used by many at once.
-type FilterSet struct {
+type Set struct {
 	keySet
 	filters []compiledFilter
 }
@@ -86,10 +86,10 @@ var envelopeNames = []string{
 	"specversion", "time", "datacontenttype", "dataschema", "data_base64",
 }
 
-// NewFilterSet makes filters ready. The places that Matching tells are places in this list. The filters must not be changed
+// NewSet makes filters ready. The places that Matching tells are places in this list. The filters must not be changed
 // afterwards. A filter that Validate refuses is no error here: what cannot be read of it wants no event.
-func NewFilterSet(filters []*Filter) *FilterSet {
-	s := &FilterSet{filters: make([]compiledFilter, len(filters))}
+func NewSet(filters []*Filter) *Set {
+	s := &Set{filters: make([]compiledFilter, len(filters))}
 	tree := &keyTree{ends: map[string]*keyNode{}}
 	for _, f := range filters {
 		for i := range f.AdvancedFilters {

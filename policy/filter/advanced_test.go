@@ -1,4 +1,4 @@
-package policy_test
+package filter_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"postrider/policy"
+	"postrider/policy/filter"
 
 	"github.com/stretchr/testify/require"
 )
@@ -19,17 +19,17 @@ func clauseOf(operator, operand string) string {
 	return fmt.Sprintf(`{"operatorType":%q,"key":"data.x"%s}`, operator, operand)
 }
 
-func filterOf(tb testing.TB, arrays bool, clauses ...string) *policy.Filter {
+func filterOf(tb testing.TB, arrays bool, clauses ...string) *filter.Filter {
 	tb.Helper()
 	return parseFilter(tb, fmt.Sprintf(`{"enableAdvancedFilteringOnArrays":%t,"advancedFilters":[%s]}`, arrays, strings.Join(clauses, ",")))
 }
 
 // eventWith is an event whose data.x is a JSON text; "" for none.
-func eventWith(x string) *policy.EventView {
+func eventWith(x string) *filter.EventView {
 	if x != "" {
 		x = `"x":` + x
 	}
-	return &policy.EventView{Type: "t", Body: []byte(`{"id":"1","data":{"w":1,` + strings.TrimSuffix(`"v":[{"x":0}],`+x, ",") + `}}`)}
+	return &filter.EventView{Type: "t", Body: []byte(`{"id":"1","data":{"w":1,` + strings.TrimSuffix(`"v":[{"x":0}],`+x, ",") + `}}`)}
 }
 
 // operatorRow is an operator with what it compares with: the values of data.x that it wants, those that it does not, and what
@@ -77,7 +77,7 @@ func TestOperators(t *testing.T) {
 			plain, arrays := filterOf(t, false, clauseOf(row.operator, row.operand)), filterOf(t, true, clauseOf(row.operator, row.operand))
 			require.NoError(t, plain.Validate())
 			negated := strings.Contains(row.operator, "Not")
-			ask := func(want bool, x string, f *policy.Filter) {
+			ask := func(want bool, x string, f *filter.Filter) {
 				require.Equal(t, want, f.Matches(eventWith(x)), "data.x = %s", x)
 			}
 			for _, wanted := range []bool{true, false} {
@@ -124,8 +124,8 @@ func TestEveryOperatorIsInTheTables(t *testing.T) {
 	for _, row := range operatorRows {
 		tested = append(tested, row.operator)
 	}
-	require.Len(t, policy.Operators(), 19)
-	for _, name := range policy.Operators() {
+	require.Len(t, filter.Operators(), 19)
+	for _, name := range filter.Operators() {
 		require.Contains(t, tested, name)
 	}
 }
@@ -192,18 +192,18 @@ func TestStringsOfAllAlphabetsHaveNoCase(t *testing.T) {
 
 func TestFilterSetTellsPlaces(t *testing.T) {
 	t.Parallel()
-	filters := []*policy.Filter{
+	filters := []*filter.Filter{
 		{},
 		{IncludedEventTypes: []string{"other"}},
 		filterOf(t, false, clauseOf("NumberIn", `"values":[1]`)),
 		filterOf(t, false, clauseOf("NumberIn", `"values":[2]`)), filterOf(t, false, `{"operatorType":"StringIn","key":"data.y","values":["a"]}`),
 		filterOf(t, true, `{"operatorType":"StringIn","key":"data.y","values":["A"]}`),
 	}
-	set := policy.NewFilterSet(filters)
-	view := &policy.EventView{Type: "t", Body: []byte(`{"data":{"y":["a"],"x":2}}`)}
+	set := filter.NewSet(filters)
+	view := &filter.EventView{Type: "t", Body: []byte(`{"data":{"y":["a"],"x":2}}`)}
 	require.Equal(t, []int{7, 0, 3, 5}, set.Matching([]int{7}, view))
-	require.Equal(t, []int{0}, set.Matching(nil, &policy.EventView{Type: "t"}), "an event without a body")
-	require.Empty(t, policy.NewFilterSet(nil).Matching(nil, view))
+	require.Equal(t, []int{0}, set.Matching(nil, &filter.EventView{Type: "t"}), "an event without a body")
+	require.Empty(t, filter.NewSet(nil).Matching(nil, view))
 }
 
 // What Validate would have refused wants nothing, rather than everything.
@@ -226,14 +226,14 @@ func TestWhatCannotBeReadWantsNothing(t *testing.T) {
 func TestManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys = 2000
-	body, filters := []string{}, []*policy.Filter{}
+	body, filters := []string{}, []*filter.Filter{}
 	for i := range keys {
 		body = append(body, fmt.Sprintf(`"k%d":{"v":%d}`, i, i))
 		clause := fmt.Sprintf(`{"operatorType":"NumberIn","key":"data.k%d.v","values":[%d]}`, i, i-i%2)
 		filters = append(filters, filterOf(t, false, clause))
 	}
-	set := policy.NewFilterSet(filters)
-	places := set.Matching(nil, &policy.EventView{Body: []byte(`{"data":{` + strings.Join(body, ",") + `}}`)})
+	set := filter.NewSet(filters)
+	places := set.Matching(nil, &filter.EventView{Body: []byte(`{"data":{` + strings.Join(body, ",") + `}}`)})
 	require.Len(t, places, keys/2)
 	require.False(t, slices.ContainsFunc(places, func(i int) bool { return i%2 == 1 }))
 }
