@@ -47,7 +47,7 @@ func (e *Engine) timeout(subscription int64) time.Duration {
 
 // Work implements river.Worker; see deliverer.Work.
 func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) error {
-	release := d.engine.held.add(job.ID)
+	release := d.engine.active.Add(job.ID)
 	defer release()
 	defer d.engine.progress.begin()()
 	d.engine.store.Reach(PointFetched)

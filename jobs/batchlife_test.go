@@ -261,7 +261,8 @@ func TestBatchesForAnEndpointThatHangs(t *testing.T) {
 	b := setup(t)
 	e, h := newHanging(t, answering(http.StatusOK))
 	b.subscribe(t, "slow", e.URL, batching(2, 64))
-	b.start(t, func(o *jobs.Options) { o.MaxWorkers = 10 })
+	b.useWorkers(t, 10)
+	b.start(t, nil)
 	for i := range 40 {
 		b.publishAtOnce(t, fmt.Sprint(i), 5)
 	}

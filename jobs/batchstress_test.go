@@ -67,8 +67,8 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 // comeAndGo runs one engine after the other, each for about a second, and cuts what it has in hand at its end.
 func (b *bundle) comeAndGo(t *testing.T, name string, stop <-chan struct{}) {
 	for life := 0; ; life++ {
-		s, _ := newStore(t, b.url, fmt.Sprintf("%s-%d", name, life))
-		engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout, o.MaxWorkers = 20*time.Millisecond, 20 })
+		s, _ := newStoreWith(t, b.url, store.Options{Node: fmt.Sprintf("%s-%d", name, life), MaxWorkers: 20})
+		engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout = 20 * time.Millisecond })
 		require.NoError(t, engine.Start(t.Context()))
 		select {
 		case <-time.After(time.Duration(500+rand.IntN(1000)) * time.Millisecond):

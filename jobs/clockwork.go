@@ -50,6 +50,14 @@ func (e *Engine) everyOr(ctx context.Context, interval time.Duration, asked <-ch
 	}
 }
 
+// signal fills a channel of capacity 1, if it is not full already.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // keepLease writes this node's heartbeat and watches the others'. It does nothing else: what the dead leave behind is
 // replaced beside it, by statements that wait for the pool and may take their time.
 func (e *Engine) keepLease(ctx context.Context) {
@@ -57,7 +65,7 @@ func (e *Engine) keepLease(ctx context.Context) {
 	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 		defer cancel()
-		beats, err := e.store.Beat(ctx, e.host)
+		beats, err := e.store.Beat(ctx, e.host, e.store.SweeperFinds())
 		if err != nil {
 			return err
 		}
@@ -69,7 +77,7 @@ func (e *Engine) keepLease(ctx context.Context) {
 			}
 		}
 		if len(dead) > 0 {
-			tell(e.died) // no second is spent on waiting for the next look
+			signal(e.died) // no second is spent on waiting for the next look
 		}
 		return nil
 	})
@@ -82,7 +90,7 @@ func (e *Engine) reclaim(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		own, err := e.store.ReclaimOwn(ctx, append(e.held.list(), e.hands.jobs()...))
+		own, err := e.store.ReclaimOwn(ctx, append(e.active.IDs(), e.handoff.NotBegun()...))
 		if err != nil {
 			return err
 		}
@@ -146,7 +154,7 @@ func (e *Engine) clean(ctx context.Context) {
 func (e *Engine) forget(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
 		catalogue := e.store.Catalogue()
-		e.gate.forget(func(id int64) bool {
+		e.gate.Forget(func(id int64) bool {
 			_, known := catalogue.Subscription(id)
 			return known
 		})
@@ -170,7 +178,7 @@ func (e *Engine) tellOperators(ctx context.Context) {
 	e.every(ctx, tellInterval, "telling what was noted for topic "+store.SystemTopic, func(ctx context.Context) error {
 		told, err := e.store.TellNotices(ctx)
 		if told > 0 {
-			tell(e.published)
+			e.wake.RequestCollect()
 		}
 		return err
 	})

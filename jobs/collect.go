@@ -28,7 +28,7 @@ func (e *Engine) collect(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.published:
+		case <-e.wake.CollectRequested():
 		case <-time.After(collectPoll):
 		}
 		n, took := e.collectOnce(ctx)

@@ -101,9 +101,6 @@ func controlled(t *testing.T, course func(t *testing.T, broken bool)) {
 
 const controlEvents = 20
 
-// manyWorkers: an endpoint that has never answered gets a sixth of them.
-func manyWorkers(o *jobs.Options) { o.MaxWorkers = 6 * controlEvents }
-
 // unfenced puts every deleted job row back, finished, so that nobody fetches it: whoever comes with the id of a job that was
 // given to another node finds it, and records.
 const unfenced = `
@@ -127,11 +124,11 @@ func TestControlFence(t *testing.T) {
 		x := newTrap(t, 1)
 		b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"],"probation_scope":"none"}`)
 		b.subscribe(t, "all", x.URL, under("patient"))
-		first := b.startMortal(t, "first", manyWorkers)
+		first := b.startMortal(t, "first", nil)
 		newLedgers(t).publish(t, b, controlEvents)
 		x.catches(t, controlEvents)
 		first.die(t)
-		b.startMortal(t, "second", manyWorkers)
+		b.startMortal(t, "second", nil)
 		b.attemptsMade(t, controlEvents)
 		require.Equal(t, damage{}, b.damage(t), "the second node alone does no damage")
 
@@ -176,11 +173,11 @@ func TestControlJobRow(t *testing.T) {
 		x := newTrap(t, 2)
 		b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"],"probation_scope":"none"}`)
 		b.subscribe(t, "all", x.URL, under("patient"))
-		first := b.startMortal(t, "first", manyWorkers)
+		first := b.startMortal(t, "first", nil)
 		newLedgers(t).publish(t, b, controlEvents)
 		x.catches(t, controlEvents)
 		first.die(t)
-		b.startMortal(t, "second", manyWorkers)
+		b.startMortal(t, "second", nil)
 		x.catches(t, 2*controlEvents)
 
 		x.letGo[0]()

@@ -68,7 +68,8 @@ func TestStopBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe(t, "all", refusing, nil)
-	engine := b.newEngine(t, b.store, nil) // never started: nobody takes what is handed over
+	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
+	engine.TakeOver()
 	require.NoError(t, b.store.Register(t.Context(), "here"))
 	for _, id := range []string{"a", "b", "c"} {
 		b.publishOne(t, id)
@@ -187,8 +188,8 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 	b.subscribe(t, "all", e.URL, nil)
 	var want []string
 	for _, node := range []string{"node-2", "node-3"} {
-		s, _ := newStore(t, b.url, node)
-		engine := b.newEngine(t, s, func(o *jobs.Options) { o.MaxWorkers = 5 })
+		s, _ := newStoreWith(t, b.url, store.Options{Node: node, MaxWorkers: 5})
+		engine := b.newEngine(t, s, nil)
 		require.NoError(t, engine.Start(t.Context()))
 		t.Cleanup(func() { requireStops(t, engine) })
 	}
@@ -256,7 +257,8 @@ func TestStopGivesBackWhatHasNotBegunAsNoRerun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe(t, "all", refusing, nil)
-	engine := b.newEngine(t, b.store, nil) // never started: nobody takes what is handed over
+	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
+	engine.TakeOver()
 	b.publishOne(t, "e")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"))
 

@@ -61,10 +61,10 @@ func (d *deliverer) Timeout(*river.Job[DeliverArgs]) time.Duration { return -1 }
 // Work implements river.Worker. An endpoint's failure is an outcome and no error. An error means that the attempt did
 // not come to an outcome: River then gives the job out again, which counts as a rerun once the attempt has begun.
 func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
-	release := d.engine.held.add(job.ID)
+	release := d.engine.active.Add(job.ID)
 	defer release()
 	defer d.engine.progress.begin()()
-	defer d.engine.hands.forget(job.ID)
+	defer d.engine.handoff.Forget(job.ID)
 	d.engine.store.Reach(PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
 	return d.engine.worked(a, a.run(ctx))
@@ -84,7 +84,7 @@ func (e *Engine) worked(a *attempt, err error) error {
 		e.drop(a.job, err) // finished, canceled or given to another job meanwhile: this row is nobody's token
 		return nil
 	case errors.Is(err, errInterrupted):
-		e.interrupted.add(a.job.JobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
+		e.interrupted.Add(a.job.JobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
 	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
 		e.log.Warn("an attempt could not begin, trying again", "job", a.job.JobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)
@@ -116,10 +116,10 @@ func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
 	if err := a.engine.store.WaitRecording(ctx); err != nil {
 		return false, err
 	}
-	if !a.engine.gate.enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+	if !a.engine.gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
 		return false, nil
 	}
-	a.leave = sync.OnceFunc(func() { a.engine.gate.leave(a.args.Subscription) })
+	a.leave = sync.OnceFunc(func() { a.engine.gate.Leave(a.args.Subscription) })
 	return true, nil
 }
 
@@ -155,7 +155,7 @@ func (a *attempt) run(ctx context.Context) error {
 
 // load reads the delivery, unless it came with the job.
 func (a *attempt) load(ctx context.Context) (*store.Work, error) {
-	if work := a.engine.hands.work(a.job.JobID); work != nil {
+	if work := a.engine.handoff.Work(a.job.JobID); work != nil {
 		return work, nil
 	}
 	for try := 1; ; try++ {
@@ -361,7 +361,7 @@ func (a *attempt) conclude(started time.Time, met answer) error {
 func (a *attempt) learn(met answer) {
 	a.engine.store.Reach(PointAnswered)
 	a.leave()
-	a.engine.gate.learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
+	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
 }
 
 // judged is what the policy decides by.

@@ -13,40 +13,39 @@ import (
 	"postrider/store"
 )
 
-// driver is River's for pgx, but for four things: jobs are fetched by the store's statement, those that are to run again get new rows,
-// fetchers are woken by this process too, and nobody looks for the rows of jobs that are known to be gone. River completes each job that returns, and the statement that records an attempt has deleted its
-// row: a twelfth of PostgreSQL's time went into finding nothing.
+// driver is River's for pgx, with four differences: jobs are fetched by the store's statement, jobs that are to run again
+// get new rows, fetchers are woken by this process too, and the rows of jobs that are known to be gone are not queried.
+// River completes each job that returns, and the statement that records an attempt has deleted its row: a twelfth of
+// PostgreSQL's time went into finding nothing.
 type driver struct {
 	*riverpgxv5.Driver
-	store    *store.Store
-	ended    *endedJobs
-	waker    *waker
-	hands    *hands
-	pollOnly bool
+	engine *Engine
 }
 
 // GetListener implements riverdriver.Driver.
 func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
-	if d.pollOnly {
-		return &listener{Listener: deaf{p.Schema}, waker: d.waker}
+	if d.engine.options.PollOnly {
+		return &listener{Listener: deaf{p.Schema}, wake: d.engine.wake}
 	}
-	return &listener{Listener: d.Driver.GetListener(p), waker: d.waker}
+	return &listener{Listener: d.Driver.GetListener(p), wake: d.engine.wake}
 }
 
 // GetExecutor implements riverdriver.Driver.
 func (d driver) GetExecutor() riverdriver.Executor {
-	return executor{d.Driver.GetExecutor(), d.store, d.ended, d.hands}
+	e := d.engine
+	return executor{d.Driver.GetExecutor(), e.store, e.ended, e.handoff, e.wake}
 }
 
 type executor struct {
 	riverdriver.Executor
-	store *store.Store
-	ended *endedJobs
-	hands *hands
+	store   *store.Store
+	ended   *endedJobs
+	handoff *store.Handoff
+	wake    *store.Wake
 }
 
-// JobGetAvailable implements riverdriver.Executor. River's clock has no say in it: a job's time has come when the database's has. What this
-// node's publishes have handed over comes first, and often it is all.
+// JobGetAvailable implements riverdriver.Executor. River's clock does not matter: a job is due by the database's clock.
+// Local jobs of this node's publishes come first, and often there are no others.
 func (e executor) JobGetAvailable(ctx context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
 	fetched, err := e.next(ctx, p)
 	if err != nil {
@@ -63,20 +62,20 @@ func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams
 	if p.Queue != store.DeliverQueue {
 		return e.store.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
 	}
-	handed, ask := e.hands.next(p.MaxToLock)
-	if !ask {
-		return handed, nil
+	local, query := e.handoff.Next(p.MaxToLock)
+	if !query {
+		return local, nil
 	}
-	asked := p.MaxToLock - len(handed)
-	fetched, err := e.store.Fetch(ctx, p.Queue, p.Kind, asked)
+	requested := p.MaxToLock - len(local)
+	fetched, err := e.store.Fetch(ctx, p.Queue, p.Kind, requested)
 	switch {
 	case err == nil:
-		e.hands.fetched(len(fetched), asked)
-	case len(handed) > 0: // these must run; the others are asked for again
-		e.hands.stir()
-		return handed, nil
+		e.handoff.Fetched(len(fetched), requested)
+	case len(local) > 0: // these must run; the others are fetched next
+		e.wake.Request(store.DeliverQueue)
+		return local, nil
 	}
-	return append(handed, fetched...), err
+	return append(local, fetched...), err
 }
 
 func jobRow(j *store.Job) *rivertype.JobRow {

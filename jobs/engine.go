@@ -26,7 +26,6 @@ import (
 )
 
 const (
-	defaultMaxWorkers = 1000
 	// A fetch takes at most the free workers, at most once per cooldown: 1,000 workers at 2 ms never bound the rate,
 	// and a lone job waits 2 ms at most.
 	fetchCooldown = 2 * time.Millisecond
@@ -34,6 +33,8 @@ const (
 	rareCooldown = 20 * time.Millisecond
 	// Notifications may be lost (a fetch can be notified just before the commit); the poll finds those jobs.
 	fetchPollInterval = 100 * time.Millisecond
+	// The polls of an idle node were half of its queries.
+	idlePollInterval = 250 * time.Millisecond
 	// Where nothing can be notified the poll is all there is. River adds up to 10 ms. Measured: a lone event reached its
 	// endpoint 15 ms after its publish was answered (2 ms with notifications), and an idle node took 3 % of a core of the
 	// database (1 %).
@@ -44,12 +45,10 @@ const (
 	giveBackTimeout = 3 * time.Second
 )
 
-// Options of an Engine. Store is required.
+// Options of an Engine. Store is required, and must be one with MaxWorkers.
 type Options struct {
 	Store  *store.Store
 	Logger *slog.Logger // default slog.Default()
-	// MaxWorkers is how many attempts one node has in flight; default 1,000. Most of them wait for an endpoint.
-	MaxWorkers int
 	// AllowCIDR opens address ranges that policy.Address refuses, such as loopback in dev.
 	AllowCIDR []netip.Prefix
 	// AllowHTTP lets endpoints at public addresses be called without TLS. Those in AllowCIDR always may be.
@@ -84,6 +83,7 @@ type Options struct {
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 
+	maxWorkers    int           // of Store
 	resolver      *net.Resolver // nil = the system's; tests have their own
 	stallInterval time.Duration // tests check more often
 }
@@ -91,9 +91,6 @@ type Options struct {
 func (o *Options) withDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-	if o.MaxWorkers == 0 {
-		o.MaxWorkers = defaultMaxWorkers
 	}
 	if o.Jitter == nil {
 		o.Jitter = rand.Float64
@@ -129,21 +126,21 @@ type Engine struct {
 	lines    ration // of the log
 	host     string
 	river    *river.Client[pgx.Tx]
-	gate     *gate
+	gate     *store.Gate
 	endpoint *endpointClient
 	cut      context.CancelFunc // ends the requests in flight
 	places   *places            // outside, for dead letters
 
-	hands       *hands     // jobs that this node's own publishes gave it
-	held        *held      // jobs that are being worked at
-	ended       *endedJobs // jobs whose row is gone, until River asks for them
-	interrupted *held      // jobs whose attempt was cut by Stop
+	handoff     *store.Handoff
+	active      *store.JobSet
+	wake        *store.Wake
+	ended       *endedJobs    // jobs whose row is gone, until River completes them
+	interrupted *store.JobSet // jobs whose attempt was cut by Stop
 	progress    progress
 	stalled     atomic.Int64 // a duration, see Stalled
 
-	died      chan struct{} // a node was found dead
-	published chan struct{} // something was published by SQL
-	exported  chan struct{} // an export has ended: more may be due
+	died     chan struct{} // a node was found dead
+	exported chan struct{} // an export has ended: more may be due
 
 	stopClockwork context.CancelFunc
 	clockwork     sync.WaitGroup
@@ -151,21 +148,20 @@ type Engine struct {
 
 // New prepares an engine; Start sets it going.
 func New(o Options) (*Engine, error) {
-	if o.Store == nil {
-		return nil, errors.New("jobs: Store is required")
+	if o.Store == nil || o.Store.Handoff == nil {
+		return nil, errors.New("jobs: a Store with MaxWorkers is required")
 	}
 	o.withDefaults()
+	o.maxWorkers = o.Store.Handoff.Workers()
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	e := &Engine{
 		options: o, store: o.Store, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		held: newHeld(), interrupted: newHeld(), ended: newEndedJobs(), gate: newGate(o.MaxWorkers), places: newPlaces(o.DeadLetters),
+		handoff: o.Store.Handoff, active: o.Store.Active, wake: o.Store.Wake, gate: o.Store.Gate,
+		interrupted: store.NewJobSet(), ended: newEndedJobs(), places: newPlaces(o.DeadLetters),
 	}
-	e.hands = newHands(o.MaxWorkers, e.held.len)
-	e.hands.calms = !o.PollOnly
-	o.Store.SetRoom(e.room)
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
 	e.endpoint.sent = func() { e.store.Reach(PointSent) }
@@ -181,7 +177,8 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("add River's workers: %w", err)
 	}
-	if e.river, err = river.NewClient(driver{riverpgxv5.New(o.Store.Pool()), o.Store, e.ended, e.waker(), e.hands, o.PollOnly}, e.riverConfig(workers)); err != nil {
+	d := driver{riverpgxv5.New(o.Store.Pool()), e}
+	if e.river, err = river.NewClient(d, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return e, nil
@@ -193,7 +190,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		Schema:  migrations.Schema,
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{
-			store.DeliverQueue:   {MaxWorkers: e.options.MaxWorkers},
+			store.DeliverQueue:   {MaxWorkers: e.options.maxWorkers},
 			store.RouteQueue:     {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
 			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown},
 			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
@@ -215,19 +212,19 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	}
 }
 
-func (e *Engine) waker() *waker {
-	w := newWaker(e.hands)
-	e.published = w.published
-	e.store.SetWake(w.wake)
-	e.store.SetHands(e.hands.take, w.give)
-	return w
-}
-
 func (e *Engine) pollInterval() time.Duration {
 	if e.options.PollOnly {
 		return pollOnlyInterval
 	}
 	return fetchPollInterval
+}
+
+// idlePollInterval is 0 where no notifications arrive: then an idle node polls like a busy one.
+func (e *Engine) idlePollInterval() time.Duration {
+	if e.options.PollOnly {
+		return 0
+	}
+	return idlePollInterval
 }
 
 // retryPolicy is met by jobs whose attempt began and came to no outcome, such as those cut by a stop:
@@ -250,6 +247,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := e.store.Register(ctx, e.host); err != nil {
 		return err
 	}
+	e.handoff.Open(fetchPollInterval, e.idlePollInterval())
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
 	for _, loop := range []func(context.Context){
@@ -271,9 +269,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.endpoint.late.close()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
-	neverBegun := e.hands.close()
+	neverBegun := e.handoff.Close()
 	err := e.river.Stop(ctx)
-	neverBegun = append(neverBegun, e.hands.close()...)
+	neverBegun = append(neverBegun, e.handoff.Close()...)
 	if err != nil {
 		err = fmt.Errorf("stop River: %w", err)
 	} else {
@@ -291,7 +289,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 // job that somebody has locked: once the lease is gone, another node takes that one up as a rerun.
 func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
 	cut := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.store.Reclaim(ctx, e.interrupted.list())
+		_, err := e.store.Reclaim(ctx, e.interrupted.IDs())
 		return err
 	})
 	unbegun := within(ctx, giveBackTimeout, func(ctx context.Context) error {
@@ -306,42 +304,6 @@ func within(ctx context.Context, timeout time.Duration, do func(context.Context)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return do(ctx)
-}
-
-// held knows the jobs in this process's hands. A running job of this node that is not among them was fetched by a
-// statement whose answer never arrived.
-type held struct {
-	mu  sync.Mutex
-	ids map[int64]struct{}
-}
-
-func newHeld() *held { return &held{ids: map[int64]struct{}{}} }
-
-func (h *held) add(id int64) (release func()) {
-	h.mu.Lock()
-	h.ids[id] = struct{}{}
-	h.mu.Unlock()
-	return func() {
-		h.mu.Lock()
-		delete(h.ids, id)
-		h.mu.Unlock()
-	}
-}
-
-func (h *held) len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.ids)
-}
-
-func (h *held) list() []int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ids := make([]int64, 0, len(h.ids))
-	for id := range h.ids {
-		ids = append(ids, id)
-	}
-	return ids
 }
 
 // onlyErrors passes River's errors on and drops the rest: it warns of every job row that is gone when it comes to

@@ -83,7 +83,7 @@ func TestErrorTextUnwraps(t *testing.T) {
 func TestMalformedURLsArePlain(t *testing.T) {
 	t.Parallel()
 	const malformed = "https://a:b/?code=planted"
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 1})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 1})
 	t.Cleanup(c.transports.close)
 	met, err := c.post(newCall(malformed, http.Header{}, newPayload(nil, func() {})), time.Second)
 	require.NoError(t, err)

@@ -71,7 +71,7 @@ func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 	}
 	e.tellExport(r, original, done)
 	if done.Pending == 0 {
-		tell(e.exported)
+		signal(e.exported)
 	}
 	return nil
 }

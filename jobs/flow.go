@@ -13,15 +13,6 @@ import (
 const (
 	// flowInterval is how often what waits is looked at: retries whose time has come, held deliveries that may go, probes.
 	flowInterval = 250 * time.Millisecond
-	// A wave fills an event subscription's queue up to four jobs for each call it may have in flight, more where the
-	// endpoint answers quickly, and to 10,000 at most. An endpoint that hangs gets four jobs a second however many
-	// deliveries it is owed, and a million deliveries that were paused come back without a million jobs in front of
-	// everybody else's.
-	wavesPerCall = 4
-	maxWave      = 10_000
-	// soloRoom is for an endpoint that keeps up while nobody else waits: a delivery that goes on hold and comes back costs the
-	// database a quarter more. Whoever comes next may then find 20,000 jobs before its own, some three seconds.
-	soloRoom = 20_000
 	// heldRounds: those that are on hold themselves are looked at once a second, for what has outlived its time to live; a
 	// thousand of them take 1.7 s, and the open ones must not wait for that each time.
 	heldRounds = 4
@@ -35,23 +26,23 @@ func (e *Engine) promote(ctx context.Context) {
 	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
 		look, err := e.store.Look(ctx)
 		if look.Published {
-			tell(e.published)
+			e.wake.RequestCollect()
 		}
 		if err != nil || !look.Promote {
 			return err
 		}
-		_, err = e.store.Promote(ctx, e.rooms(e.store.Traffic())...)
+		_, err = e.store.Promote(ctx, e.rooms(e.store.LatestTraffic())...)
 		return err
 	})
 }
 
 // rooms bounds the promotion of those that have jobs queued, are on hold, or fail. The others have the default.
-func (e *Engine) rooms(t *store.Traffic) []store.Room {
+func (e *Engine) rooms(t *store.TrafficSample) []store.Room {
 	rooms := map[int64]store.Room{}
 	for id := range t.Queued {
 		rooms[id] = store.Room{SubscriptionID: id, Jobs: e.store.Room(id)}
 	}
-	for _, id := range e.gate.failing() {
+	for _, id := range e.gate.Failing() {
 		rooms[id] = store.Room{SubscriptionID: id, Jobs: e.store.Room(id)}
 	}
 	for _, w := range t.Waiting { // whoever waits already goes first
@@ -72,7 +63,7 @@ func (e *Engine) rooms(t *store.Traffic) []store.Room {
 func (e *Engine) refill(ctx context.Context) {
 	round := 0
 	e.every(ctx, flowInterval, "releasing held deliveries", func(ctx context.Context) error {
-		traffic := e.store.Traffic()
+		traffic := e.store.LatestTraffic()
 		for id, hold := range traffic.Holds {
 			if !hold.Resuming {
 				continue
@@ -81,7 +72,7 @@ func (e *Engine) refill(ctx context.Context) {
 				return err
 			}
 		}
-		for _, key := range e.store.Catalogue().ProbesDue(traffic) {
+		for _, key := range traffic.ProbesDue(e.store.Catalogue()) {
 			if _, err := e.store.ClaimProbe(ctx, key); err != nil {
 				return err
 			}
@@ -109,13 +100,13 @@ func turned[T any](list []T, by int) []T {
 	return slices.Concat(list[by:], list[:by])
 }
 
-func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Waiting) error {
+func (e *Engine) releaseFrom(ctx context.Context, t *store.TrafficSample, w store.Waiting) error {
 	catalogue, room := e.store.Catalogue(), e.store.Room(w.SubscriptionID)
 	sub, known := catalogue.Subscription(w.SubscriptionID)
 	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil
 	}
-	if !e.gate.knows(w.SubscriptionID) {
+	if !e.gate.Knows(w.SubscriptionID) {
 		room = min(room, trialWave)
 	}
 	if w.Hold == "" {
@@ -128,16 +119,11 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.Traffic, w store.Wait
 	}
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
-	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, catalogue.RestOf(t, sub).Met, rules.DeadLetter) {
+	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, t.RestOf(catalogue, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.store.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
 	return err
-}
-
-// room takes this node's view of an endpoint for that of all: each has room of its own, and the queue is everybody's.
-func (e *Engine) room(subscription int64, others int) int {
-	return e.gate.room(subscription, others) * e.store.WorkerNodes()
 }
 
 // limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and each

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/jobs"
 	"postrider/store"
 )
 
@@ -38,8 +37,9 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	}
 	b.subscribe(t, "hanging", hanging.URL, only("test"))
 	b.subscribe(t, "healthy", healthy.URL, only("other"))
+	b.useWorkers(t, workers)
 	b.publishMany(t, owed)
-	b.start(t, func(o *jobs.Options) { o.MaxWorkers = workers })
+	b.start(t, nil)
 	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider.deliveries WHERE hold = 'admission'", owed-workers*4)
 
 	for i := range 60 {

@@ -89,8 +89,8 @@ func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 		names[nameOf(address)] = netip.MustParseAddr(address)
 	}
 	resolver := nameServer(t, func(name string) netip.Addr { return names[name] })
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver})
-	opened := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver, AllowCIDR: []netip.Prefix{
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	opened := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver, AllowCIDR: []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.0/24"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd00::/8"),
 	}})
 	for address, why := range rows {
@@ -136,7 +136,7 @@ func TestRebindingReachesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, policy.Address(found[0], nil), "nor with its address, then")
 
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver})
 	for range 3 {
 		met := told(t, c, endpoint)
 		require.Equal(t, policy.ErrorArgument, met.result.Err)
@@ -152,7 +152,7 @@ func TestPlainHTTPStaysInOpenedNetworks(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer inside.Close()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: loopback})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: loopback})
 	require.Equal(t, http.StatusOK, told(t, c, inside.URL).result.Status)
 	c.transports.close()
 	met := told(t, c, "http://1.2.3.4:8009/")
@@ -172,7 +172,7 @@ func TestDeliveryProxy(t *testing.T) {
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, Proxy: at})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, Proxy: at})
 	require.Equal(t, http.StatusAccepted, told(t, c, "http://endpoint.example.test/hook").result.Status)
 	require.Equal(t, "POST http://endpoint.example.test/hook {}", <-asked)
 	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").result.Err, "this proxy makes no tunnel")
@@ -186,7 +186,7 @@ func TestDeliveryProxy(t *testing.T) {
 	require.Empty(t, asked)
 
 	// Whatever networks are opened: nobody here knows whether a name leads into one.
-	opened := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	opened := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for _, other := range []string{"http://endpoint.example.test:25/", "https://endpoint.example.test:22/", "http://1.2.3.4:25/"} {
 		met := told(t, opened, other)
 		require.Equal(t, policy.ErrorArgument, met.result.Err, other)
@@ -206,7 +206,7 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("10.0.0.0/8"),
 	}})
 	for _, name := range []string{
@@ -233,7 +233,7 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 // Nothing in the environment makes requests go another way.
 func TestNoProxyFromTheEnvironment(t *testing.T) {
 	t.Parallel()
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10})
 	require.Nil(t, c.transports.secure.Proxy)
 	require.Nil(t, c.transports.plain.Proxy)
 }
@@ -268,7 +268,7 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	text, err := os.ReadFile("../policy/testdata/refused-endpoints.txt")
 	require.NoError(t, err)
 	resolver := nameServer(t, func(string) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver})
 	called := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "{port}", port)) {
 		endpoint, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -291,7 +291,7 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	require.Greater(t, called, 100)
 	require.Zero(t, reached.Load())
 
-	opened := newEndpointClient(t.Context(), Options{MaxWorkers: 10, resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	opened := newEndpointClient(t.Context(), Options{maxWorkers: 10, resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	told(t, opened, "http://127.0.0.1:"+port+"/")
 	require.NotZero(t, reached.Load(), "where it is opened, somebody is there")
 }
@@ -313,7 +313,7 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	inside.StartTLS()
 	defer inside.Close()
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw}))
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	ask := func(n int) answer {
 		k := newCall(inside.URL, http.Header{}, newPayload([]byte("{}"), func() {}))
 		k.by = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority} // the same, and yet another setting

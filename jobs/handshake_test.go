@@ -399,7 +399,8 @@ func TestHangingHandshakesKeepNoDeliveryWaiting(t *testing.T) {
 	b := setup(t)
 	silent, hang := newHanging(t, answering(http.StatusInternalServerError))
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.start(t, func(o *jobs.Options) { o.MaxWorkers = 2 })
+	b.useWorkers(t, 2)
+	b.start(t, nil)
 	for n := range 20 {
 		b.begin(t, fmt.Sprintf("silent-%d", n), asking(silent.URL, event.EventGrid))
 	}

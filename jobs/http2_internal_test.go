@@ -106,7 +106,7 @@ func serveHTTP2(conn net.Conn, script func(stream)) {
 // client trusts the endpoint's certificate, and else is the engine's.
 func (e *http2Endpoint) client(t *testing.T) *endpointClient {
 	t.Helper()
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	c.transports.secure.TLSClientConfig.RootCAs = e.roots
 	t.Cleanup(c.transports.close)
 	return c

@@ -161,7 +161,7 @@ func (a *attempt) follow(k *call, recorded error, conclude func(met answer, verd
 
 // concludeLate writes down what a call met after its ack timeout, of a delivery or of a batch.
 func (a *attempt) concludeLate(result store.Result, met answer, why string) {
-	a.engine.gate.learn(a.sub.ID, result.Outcome, met.result)
+	a.engine.gate.Learn(a.sub.ID, result.Outcome, met.result)
 	switch ended, err := a.engine.store.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "delivery", result.DeliveryID, "batch", result.BatchID, "result", met.result.String(), "error", err)

@@ -212,7 +212,8 @@ func requireCut(t *testing.T, b *bundle, retryPolicy string) {
 func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
-	b.start(t, func(o *jobs.Options) { o.MaxWorkers = 1 })
+	b.useWorkers(t, 1)
+	b.start(t, nil)
 	first := b.timedOut(t, x, "first")
 	b.publishOne(t, "second")
 	x.next(t).answer(http.StatusOK)

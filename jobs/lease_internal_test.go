@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,18 +53,4 @@ func TestLeaseWatchSaysItAgain(t *testing.T) {
 		watch.dead(map[string]int64{"other": 7})
 	}
 	require.Equal(t, map[string]int64{"other": 7}, watch.dead(map[string]int64{"other": 7}))
-}
-
-func TestHeldJobs(t *testing.T) {
-	t.Parallel()
-	h := newHeld()
-	require.NotNil(t, h.list(), "nil would be NULL in the statement, and x <> ALL (NULL) is never true")
-	one, two := h.add(1), h.add(2)
-	list := h.list()
-	slices.Sort(list)
-	require.Equal(t, []int64{1, 2}, list)
-	one()
-	require.Equal(t, []int64{2}, h.list())
-	two()
-	require.Empty(t, h.list())
 }

@@ -132,6 +132,9 @@ func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgx
 	sealer, err := store.NewSealer(testKey)
 	require.NoError(t, err)
 	o.Pool, o.Sealer, o.Logger = pool, sealer, quiet()
+	if o.MaxWorkers == 0 {
+		o.MaxWorkers = 100
+	}
 	s, err := store.New(t.Context(), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -141,13 +144,19 @@ func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgx
 	return s, pool
 }
 
+// useWorkers gives the bundle another store, with so many workers.
+func (b *bundle) useWorkers(t *testing.T, n int) {
+	t.Helper()
+	b.store, _ = newStoreWith(t, b.url, store.Options{Node: "node-1", MaxWorkers: n}) // the invariants need the pool
+}
+
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // newEngine makes an engine that may call loopback and adds no jitter, and does not start it.
 func (b *bundle) newEngine(t *testing.T, s *store.Store, change func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
-		Store: s, Logger: quiet(), MaxWorkers: 100, StopTimeout: time.Second,
+		Store: s, Logger: quiet(), StopTimeout: time.Second,
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		Jitter:    func() float64 { return 0 },
 		OnAttempt: func(r jobs.AttemptReport) { b.attempts <- r },

@@ -43,7 +43,7 @@ func (w *operator) Timeout(*river.Job[OperationArgs]) time.Duration { return -1 
 
 // Work implements river.Worker. It stays until the next step is due and wakes whoever makes it: the poll alone would be too slow for the rate.
 func (w *operator) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
-	release := w.engine.held.add(job.ID)
+	release := w.engine.active.Add(job.ID)
 	until, more, err := w.engine.store.Operate(ctx, job.ID)
 	release()
 	if err := w.engine.settled(job.ID, err); err != nil || !more {

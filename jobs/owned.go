@@ -23,7 +23,7 @@ const (
 // that it writes down. Only where it could not even be read it waits for a moment; an endpoint or a location that refuses is a result.
 func workOwned[T any](ctx context.Context, e *Engine, what string, id int64, token store.JobToken, load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error) error {
 	job := token.JobID
-	release := e.held.add(job)
+	release := e.active.Add(job)
 	defer release()
 	owned, err := load(ctx, id, job)
 	switch {
@@ -59,7 +59,7 @@ func (e *Engine) settled(job int64, err error) error {
 	case err == nil:
 		e.ended.add(job)
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-		e.interrupted.add(job)
+		e.interrupted.Add(job)
 	}
 	return err
 }

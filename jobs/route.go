@@ -41,11 +41,11 @@ func (w *routeWorker) Work(ctx context.Context, job *river.Job[RouteArgs]) error
 }
 
 func (e *Engine) route(ctx context.Context, jobID int64) error {
-	release := e.held.add(jobID)
+	release := e.active.Add(jobID)
 	defer release()
 	err := e.store.Route(ctx, jobID)
 	if errors.Is(err, context.Canceled) {
-		e.interrupted.add(jobID) // given back by Stop, as a new row: this one may still make its step
+		e.interrupted.Add(jobID) // given back by Stop, as a new row: this one may still make its step
 	}
 	return err
 }

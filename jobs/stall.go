@@ -43,7 +43,7 @@ func (e *Engine) watchStall(ctx context.Context) {
 		if watch.moves(&e.progress) {
 			watch.idle = 0
 		} else {
-			overdue := len(e.hands.jobs()) > 0 // handed over and never begun: a job in the database is that of another node then
+			overdue := len(e.handoff.NotBegun()) > 0 // handed over and never begun: a job in the database is that of another node then
 			if !overdue {
 				var err error
 				if overdue, err = store.Overdue(ctx, e.store.Pool()); err != nil {

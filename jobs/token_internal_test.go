@@ -22,7 +22,7 @@ func issuing(t *testing.T, answer http.HandlerFunc) (*endpointClient, *policy.Co
 	t.Helper()
 	e := httptest.NewServer(answer)
 	t.Cleanup(e.Close)
-	c := newEndpointClient(t.Context(), Options{MaxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(c.transports.close)
 	return c, &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
 }
@@ -137,7 +137,7 @@ func TestTokenServersAreGuarded(t *testing.T) {
 	})
 	_, err := c.token(by)
 	require.ErrorContains(t, err, "it answered 307")
-	closed := newEndpointClient(t.Context(), Options{MaxWorkers: 10})
+	closed := newEndpointClient(t.Context(), Options{maxWorkers: 10})
 	_, err = closed.token(by)
 	require.ErrorContains(t, err, "refused address")
 	require.NotContains(t, err.Error(), "secret")
@@ -189,7 +189,7 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 // The pools of connections are bounded, and one for each set of settings.
 func TestOwnTransportsAreBounded(t *testing.T) {
 	t.Parallel()
-	c := newTransports(Options{MaxWorkers: 10})
+	c := newTransports(Options{maxWorkers: 10})
 	first, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
 	require.NoError(t, err)
 	same, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13, OAuth2: &policy.OAuth2{ClientID: "x"}})

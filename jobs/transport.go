@@ -45,10 +45,10 @@ type ownTransport struct {
 
 func newTransports(o Options) *transports {
 	t := &transports{allow: o.AllowCIDR, plainHTTP: o.AllowHTTP, proxy: o.Proxy, resolver: o.resolver, own: map[[sha256.Size]byte]*ownTransport{}}
-	t.secure = t.make(o.MaxWorkers, guard(o.AllowCIDR))
+	t.secure = t.make(o.maxWorkers, guard(o.AllowCIDR))
 	t.plain = t.secure
 	if !o.AllowHTTP {
-		t.plain = t.make(o.MaxWorkers, guardPlain(o.AllowCIDR))
+		t.plain = t.make(o.maxWorkers, guardPlain(o.AllowCIDR))
 	}
 	return t
 }

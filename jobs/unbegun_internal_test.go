@@ -2,5 +2,10 @@ package jobs
 
 import "context"
 
-// GiveBackUnbegun does what Stop does with jobs that were handed over and never begun.
-func (e *Engine) GiveBackUnbegun(ctx context.Context) error { return e.giveBack(ctx, e.hands.close()) }
+// TakeOver takes jobs from the publishes of this node, as Start does.
+func (e *Engine) TakeOver() { e.handoff.Open(fetchPollInterval, idlePollInterval) }
+
+// GiveBackUnbegun does what Stop does with local jobs that were never begun.
+func (e *Engine) GiveBackUnbegun(ctx context.Context) error {
+	return e.giveBack(ctx, e.handoff.Close())
+}

@@ -105,7 +105,7 @@ func (m *mortal) die(t *testing.T) {
 	m.b.exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
 }
 
-// newStoreOver is newStore whose connections go over a wire.
+// newStoreOver is newStore whose connections go over a wire. An endpoint that has never responded gets a sixth of its workers.
 func newStoreOver(t *testing.T, url, node string, w *wire) *store.Store {
 	t.Helper()
 	plain, err := store.OpenPool(t.Context(), url, 10)
@@ -117,7 +117,7 @@ func newStoreOver(t *testing.T, url, node string, w *wire) *store.Store {
 	require.NoError(t, err)
 	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node})
+	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node, MaxWorkers: 6 * controlEvents})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -38,7 +38,8 @@ func TestEveryStatusUnderEveryPolicy(t *testing.T) {
 		}
 		b.subscribe(t, k.name(), e.URL, k.with("status/"))
 	}
-	b.start(t, func(o *jobs.Options) { o.MaxWorkers, o.OnAttempt = 400, nil })
+	b.useWorkers(t, 400)
+	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	b.publishStatuses(t)
 	b.become(t, 500*len(kinds), "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE number = 1")
 	for _, k := range kinds {

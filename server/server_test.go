@@ -34,7 +34,7 @@ func migrate(ctx context.Context, url string) error {
 	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
 		return err
 	}
-	s, err := newStore(ctx, url)
+	s, err := newStore(ctx, url, 0)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ const (
 	devKey     = "ZGV2IGtleSBkZXYga2V5IGRldiBrZXkgZGV2IGtleSE="
 )
 
-func newStore(ctx context.Context, url string) (*store.Store, error) {
+func newStore(ctx context.Context, url string, workers int) (*store.Store, error) {
 	pool, err := store.OpenPool(ctx, url, 4)
 	if err != nil {
 		return nil, err
@@ -56,13 +56,16 @@ func newStore(ctx context.Context, url string) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test"})
+	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
 }
 
 // openStore is one node's store, running until the test ends.
-func openStore(t *testing.T, url string) *store.Store {
+func openStore(t *testing.T, url string) *store.Store { return openWorkers(t, url, 0) }
+
+// openWorkers is openStore with workers for an engine.
+func openWorkers(t *testing.T, url string, workers int) *store.Store {
 	t.Helper()
-	s, err := newStore(t.Context(), url)
+	s, err := newStore(t.Context(), url, workers)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -92,9 +95,14 @@ type bundle struct {
 }
 
 func setup(t *testing.T, change ...func(*server.Options)) *bundle {
+	return setupWorkers(t, 0, change...)
+}
+
+// setupWorkers is setup with workers for an engine.
+func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *bundle {
 	t.Helper()
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
-	b.store = openStore(t, b.dbURL)
+	b.store = openWorkers(t, b.dbURL, workers)
 	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond, Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	for _, c := range change {
 		c(&options)

@@ -24,10 +24,10 @@ import (
 func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 	t.Helper()
 	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	b := setup(t, append([]func(*server.Options){func(o *server.Options) {
+	b := setupWorkers(t, 20, append([]func(*server.Options){func(o *server.Options) {
 		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
 	}}, change...)...)
-	engine, err := jobs.New(jobs.Options{Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, MaxWorkers: 20, HandshakePause: time.Millisecond, StopTimeout: time.Second})
+	engine, err := jobs.New(jobs.Options{Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond, StopTimeout: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { _ = engine.Stop(t.Context()) })

@@ -101,7 +101,7 @@ func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, token JobToken
 		return nil, err
 	}
 	b.Job = token
-	if b.release, err = s.loader.reserve(ctx, bytes); err != nil {
+	if b.release, err = s.memory.Reserve(ctx, bytes); err != nil {
 		return nil, err
 	}
 	if err := s.fillBatch(ctx, b, token.JobID); err != nil {
@@ -130,7 +130,7 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 // fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip. The latter first: members whose age a resume
 // is about to correct must not be seen without the pause.
 func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
-	rests, rest := map[string]restRow{}, s.restOf(b.SubscriptionID)
+	rests, rest := map[string]restRow{}, restOf(s.Catalogue(), b.SubscriptionID)
 	b.asOf = time.Now()
 	err := s.db.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
@@ -144,7 +144,7 @@ func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", ErrUnavailable, b.ID, err)
 	}
-	b.rests(rest, rests, jobID)
+	b.setRest(rest, rests, jobID)
 	return nil
 }
 
@@ -167,30 +167,4 @@ func readMembers(rows pgx.Rows, read func(Member)) error {
 		return nil
 	})
 	return err
-}
-
-func (l *loader) tryTake(bytes int64) (release func(), freed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.maxBytes-l.used < bytes {
-		return nil, l.wait()
-	}
-	l.used += bytes
-	return l.giveBack(bytes), nil
-}
-
-// reserve waits until there is memory for the bodies of a batch. One that is larger than all of it is let through alone.
-func (l *loader) reserve(ctx context.Context, bytes int64) (release func(), err error) {
-	bytes = min(bytes, l.maxBytes)
-	for {
-		release, freed := l.tryTake(bytes)
-		if release != nil {
-			return release, nil
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for memory: %w", ctx.Err())
-		}
-	}
 }

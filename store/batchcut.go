@@ -103,9 +103,9 @@ func (s *Store) cutBatch(ctx context.Context, sub *Subscription, token JobToken)
 	began := time.Now()
 	hold, err := cut.run(ctx)
 	c.leave(p, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
-	s.traffic.addOne(sub.ID, cut.held)
+	s.Traffic.addOne(sub.ID, cut.held)
 	if cut.more {
-		s.notifier.poke()
+		s.poke()
 	}
 	switch {
 	case errors.Is(err, errNothingCut):
@@ -152,7 +152,7 @@ func (c *cutting) run(ctx context.Context) (hold string, err error) {
 
 // lock takes the token, keeps other nodes' pumps of the event subscription waiting, and reads what stands in the way.
 func (c *cutting) lock(ctx context.Context) (hold string, err error) {
-	w, rests, rest, jobID := Work{}, map[string]restRow{}, c.store.restOf(c.sub.ID), c.token.JobID
+	w, rests, rest, jobID := Work{}, map[string]restRow{}, restOf(c.store.Catalogue(), c.sub.ID), c.token.JobID
 	batch := &pgx.Batch{}
 	batch.Queue(takeLock, lockBatching, c.sub.ID)
 	batch.Queue(lockJobStatement, jobID, c.token.JobMade).QueryRow(func(row pgx.Row) error { return row.Scan(&jobID) })
@@ -164,7 +164,7 @@ func (c *cutting) lock(ctx context.Context) (hold string, err error) {
 		}
 		return "", err
 	}
-	w.rests(rest, rests, jobID)
+	w.setRest(rest, rests, jobID)
 	return w.Hold, nil
 }
 

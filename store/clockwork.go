@@ -135,7 +135,7 @@ func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, 
 	}
 	if n > 0 {
 		s.stats.reclaimed.Add(int64(n))
-		s.notifier.poke()
+		s.poke()
 	}
 	return n, nil
 }

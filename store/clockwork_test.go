@@ -71,10 +71,10 @@ func TestLease(t *testing.T) {
 	require.NoError(t, b.store.Register(t.Context(), "host"), "registering twice is nothing")
 	require.NoError(t, other.Register(t.Context(), "host"))
 
-	beats, err := other.Beat(t.Context(), "host")
+	beats, err := other.Beat(t.Context(), "host", 0)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"node-1": 0}, beats)
-	_, err = b.store.Beat(t.Context(), "host")
+	_, err = b.store.Beat(t.Context(), "host", 0)
 	require.NoError(t, err)
 	zero := int64(0)
 	require.NoError(t, other.Unregister(t.Context(), "node-1", &zero))
@@ -82,7 +82,7 @@ func TestLease(t *testing.T) {
 	one := int64(1)
 	require.NoError(t, other.Unregister(t.Context(), "node-1", &one))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"))
-	_, err = b.store.Beat(t.Context(), "host")
+	_, err = b.store.Beat(t.Context(), "host", 0)
 	require.NoError(t, err)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"), "a node that was thought dead announces itself again")
 }

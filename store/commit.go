@@ -91,7 +91,7 @@ const owedPart = `held AS MATERIALIZED (
 )`
 
 // publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
-// filters were taken from. It answers the version it found, and what was handed over, see handedRow.
+// filters were taken from. It answers the version it found, and what was handed over, see offeredRow.
 var publishStatement = `
 WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
     SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
@@ -162,20 +162,20 @@ const (
 func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
 	version, found := group[0].version(), int64(0)
 	c.store.Reach(PointPublishBefore)
-	admitted := c.store.traffic.admit(wantedBy(group))
+	admitted := c.store.Traffic.admit(wantedBy(group))
 	batch := &pgx.Batch{}
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
 	batch.Queue(c.store.db.Keeping(keepPlan))
-	var handed handedRow
-	hand := c.store.newHandover(group, began)
-	defer func() { hand.end(nil) }()
+	var offered offeredRow
+	offers := c.store.newOffers(group, began)
+	defer func() { offers.end(nil) }()
 	if group[0].routed { // alone in its group
 		batch.Queue(storeRouteStatement, c.store.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
-		batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted, hand)...).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&found, &handed.began, &handed.readAt, &handed.ids, &handed.jobs, &handed.places)
+		batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted, offers)...).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
 		})
 	}
 	if group[0].keyed {
@@ -192,13 +192,13 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	c.store.Reach(PointPublishAfter)
 	took := time.Since(began)
 	c.store.stats.published(eventsIn(group), took)
-	c.store.traffic.add(admitted)
-	hand.done(&handed)
+	c.store.Traffic.add(admitted)
+	offers.commit(&offered)
 	switch {
 	case group[0].routed:
-		c.store.notifier.pokeRoutes()
-	case len(handed.ids) < deliveriesOf(group):
-		c.store.notifier.poke()
+		c.store.pokeRoutes()
+	case len(offered.ids) < deliveriesOf(group):
+		c.store.poke()
 	}
 	for _, req := range group {
 		req.receipt.Commit = took
@@ -227,7 +227,7 @@ func eventsIn(group []*publishRequest) (n int) {
 
 // publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription may
 // have a job at once.
-func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions, hand *handover) []any {
+func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions, offers *offers) []any {
 	e, d := newEventColumns(eventsIn(group)), newOwedColumns(deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.receipt.Events {
@@ -235,7 +235,7 @@ func (s *Store) publishColumns(version int64, group []*publishRequest, admitted 
 			for _, sub := range req.wanting[i] {
 				admit := admitted.take(sub.ID)
 				d.add(req.receipt.SystemIDs[i], sub, admit, req.receipt.Events[i].Size())
-				d.offered = append(d.offered, hand.offer(req, i, sub, admit))
+				d.offered = append(d.offered, offers.offer(req, i, sub, admit))
 			}
 		}
 	}

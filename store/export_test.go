@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -43,9 +44,26 @@ func KeptStatements() map[string]KeptStatement {
 	return all
 }
 
+// FixRoom says how many jobs of an event subscription may be queued, in place of a gate. Call it before Run.
+func (s *Store) FixRoom(of func(subscription int64, others int) int) { s.gate = fixedRoom(of) }
+
+type fixedRoom func(subscription int64, others int) int
+
+func (f fixedRoom) Room(subscription int64, others int) int { return f(subscription, others) }
+
+// TakeOver lets the workers of a store take over the jobs of its publishes, as the start of an engine does.
+func (s *Store) TakeOver() { s.Handoff.Open(time.Second, time.Second) }
+
+// TakenOver are the jobs that publishes gave to the workers, and how many workers are reserved for others.
+func (s *Store) TakenOver() (jobs []LocalJob, reserved int) {
+	s.Handoff.mu.Lock()
+	defer s.Handoff.mu.Unlock()
+	return slices.Clone(s.Handoff.waiting), s.Handoff.reserved
+}
+
 // FreeMemory is how many bytes of bodies may be read now.
 func (s *Store) FreeMemory() int64 {
-	free, _ := s.loader.look()
+	free, _ := s.memory.free()
 	return free
 }
 

@@ -47,10 +47,14 @@ func (s *Store) finishPause(ctx context.Context, topic, name string) error {
 	return err
 }
 
+// holdVisibleAfter is how long after a new hold attempts may still begin that have not seen it: an attempt begins with what
+// was read of the holds this long ago at most. The response to a pause waits for as long.
+const holdVisibleAfter = 100 * time.Millisecond
+
 // waitForLooks is what the answer to a new hold waits for: attempts that looked before it have begun by then, or look again.
 func waitForLooks(ctx context.Context) {
 	select {
-	case <-time.After(handoverAge):
+	case <-time.After(holdVisibleAfter):
 	case <-ctx.Done():
 	}
 }

@@ -41,7 +41,7 @@ func beat(t *testing.T, s *store.Store) (map[string]int64, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	return s.Beat(ctx, "host")
+	return s.Beat(ctx, "host", 0)
 }
 
 func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
@@ -99,7 +99,7 @@ func TestHeartbeatKeepsToItsDeadline(t *testing.T) {
 
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = s.Beat(short, "host")
+	_, err = s.Beat(short, "host", 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	require.NoError(t, locked.Rollback(t.Context()))

@@ -4,59 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"postrider/event"
-
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
-
-// Work is a delivery whose turn has come, with the event's body.
-type Work struct {
-	DeliveryID     int64
-	SubscriptionID int64
-	JobID          *int64
-	SystemID       uuid.UUID
-	Attempts       int
-	SkippedMarks   int
-	OwedSince      time.Time
-	NextAttemptAt  time.Time
-	// NotBefore is when the attempt was wanted, where NextAttemptAt is sooner and was to end the delivery; see policy.PutOff.
-	NotBefore      *time.Time
-	FirstAttemptAt *time.Time
-	Event          event.Event
-	// Hold is why the event subscription's deliveries must not be attempted now; "" when they may. TimeToLiveStopped: they do
-	// not grow older meanwhile.
-	Hold              string
-	TimeToLiveStopped bool
-	// LastHold is the hold that this turn had to wait for; "" for none.
-	LastHold string
-	// Rest is what its policy may rest after failures, and how that stands.
-	Rest Rest
-	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped; or it was erased at the
-	// moment when the delivery was made.
-	EventMissing bool
-
-	old      bool      // the event is of another day than was looked at
-	asOf     time.Time // when the look at the holds began, on the process's monotonic clock
-	readAt   time.Time // database clock
-	loadedAt time.Time // the same moment on the process's monotonic clock
-	release  func()
-}
-
-// Now is the database's time, carried on by the process's monotonic clock: the process's wall clock may be an hour off
-// and nothing changes.
-func (w *Work) Now() time.Time { return w.readAt.Add(time.Since(w.loadedAt)) }
-
-// Release gives the body's memory back; call it when the request is over.
-func (w *Work) Release() {
-	if w.release != nil {
-		w.release()
-	}
-}
 
 type loadRequest struct {
 	deliveryID, jobID int64
@@ -73,32 +25,26 @@ type loadAnswer struct {
 const (
 	loadGroup   = 200
 	loadTimeout = 10 * time.Second
-	// maxEventBytes is the largest body there can be; less free memory than this is worth waiting for.
-	maxEventBytes = 1 << 20
 )
 
-// loader reads deliveries with their bodies, many in one query, and never has more than maxBytes of bodies in memory:
-// what does not fit is read again when others were released.
+// loader reads deliveries with their bodies, many in one query, as far as there is memory: what does not fit is read again
+// when others were released.
 type loader struct {
-	store *Store
-	queue *batcher[*loadRequest]
-
-	maxBytes int64
-	mu       sync.Mutex
-	used     int64
-	freed    chan struct{} // made by whoever waits, closed when memory was given back
+	store  *Store
+	memory *Memory
+	queue  *batcher[*loadRequest]
 
 	now time.Time // the database's, when it was last asked; the loader's own goroutine only
 }
 
-func newLoader(s *Store, maxBytes int64) *loader {
-	return &loader{store: s, queue: newBatcher[*loadRequest](), maxBytes: max(maxBytes, maxEventBytes)}
+func newLoader(s *Store, memory *Memory) *loader {
+	return &loader{store: s, memory: memory, queue: newBatcher[*loadRequest]()}
 }
 
 // Load reads a delivery of an event subscription for the job that is its token. ErrNotFound: the delivery is finished, or has
 // another token by now; there is nothing to do.
 func (s *Store) Load(ctx context.Context, deliveryID, subscriptionID, jobID int64) (*Work, error) {
-	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, rest: s.restOf(subscriptionID), done: make(chan loadAnswer, 1)}
+	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, rest: restOf(s.Catalogue(), subscriptionID), done: make(chan loadAnswer, 1)}
 	s.loader.queue.add(req)
 	select {
 	case answer := <-req.done:
@@ -116,7 +62,7 @@ func (s *Store) Load(ctx context.Context, deliveryID, subscriptionID, jobID int6
 func (l *loader) run(ctx context.Context) {
 	l.queue.run(ctx, fitsLoad, func(group []*loadRequest) {
 		for len(group) > 0 {
-			free := l.waitForMemory(ctx)
+			free := l.memory.Wait(ctx)
 			if ctx.Err() != nil {
 				answerAll(group, fmt.Errorf("%w: this node is stopping", ErrUnavailable))
 				return
@@ -132,72 +78,6 @@ func fitsLoad() func(*loadRequest) bool {
 		n++
 		return n <= loadGroup
 	}
-}
-
-// waitForMemory returns how many bytes of bodies may be read now.
-func (l *loader) waitForMemory(ctx context.Context) int64 {
-	for {
-		free, freed := l.look()
-		if free >= maxEventBytes {
-			return free
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return 0
-		}
-	}
-}
-
-// look says how much memory is free, and when to look again.
-func (l *loader) look() (free int64, freed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.maxBytes - l.used, l.wait()
-}
-
-func (l *loader) wait() (freed <-chan struct{}) {
-	if l.freed == nil {
-		l.freed = make(chan struct{})
-	}
-	return l.freed
-}
-
-func (l *loader) take(bytes int64) (release func()) {
-	l.mu.Lock()
-	l.used += bytes
-	l.mu.Unlock()
-	return l.giveBack(bytes)
-}
-
-// spare takes memory that the loader can do without; nil where there is none.
-func (l *loader) spare(bytes int64) (release func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.used+bytes > l.maxBytes-maxEventBytes {
-		return nil
-	}
-	l.used += bytes
-	return l.giveBack(bytes)
-}
-
-// bytes is what the bodies in flight take.
-func (l *loader) bytes() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.used
-}
-
-func (l *loader) giveBack(bytes int64) func() {
-	return sync.OnceFunc(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.used -= bytes
-		if l.freed != nil {
-			close(l.freed)
-			l.freed = nil
-		}
-	})
 }
 
 // LATERAL with LIMIT keeps the lookup of each event an index scan of the one partition its day names; as a plain join
@@ -236,7 +116,7 @@ func (l *loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 		case work.Event.Body == nil && !work.EventMissing:
 			rest = append(rest, req)
 		default:
-			work.release = l.take(int64(len(work.Event.Body)))
+			work.release = l.memory.Take(int64(len(work.Event.Body)))
 			req.done <- loadAnswer{work: work}
 		}
 	}
@@ -261,7 +141,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	for _, req := range group {
 		if work := found[req.deliveryID]; work != nil {
 			work.asOf = asOf
-			work.rests(req.rest, rests, req.jobID)
+			work.setRest(req.rest, rests, req.jobID)
 			l.now = work.readAt
 		}
 	}

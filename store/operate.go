@@ -20,7 +20,7 @@ type Operator struct {
 }
 
 // Operator acts on the store's database.
-func (s *Store) Operator() *Operator { return &Operator{s.db, s.notifier.poke} }
+func (s *Store) Operator() *Operator { return &Operator{s.db, s.poke} }
 
 // Cancel ends a pending delivery. An attempt that is under way may still reach the endpoint; nothing of it is recorded. ErrNotFound;
 // ErrConflict: it has ended.

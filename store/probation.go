@@ -17,19 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Rest says what is rested after failures of a delivery's endpoint, and how that stood when the delivery was read.
-type Rest struct {
-	// Policy and EndpointBaseURL are nil and "" where the policy rests nothing.
-	Policy          *policy.Policy
-	EndpointBaseURL string
-	// Failing: something has failed since the last success. Held: deliveries wait. Probe: this one may go all the same.
-	Failing, Held, Probe bool
-	// Met is what started the hold: the result of the last failure that counted.
-	Met policy.Result
-
-	key string
-}
-
 // restKey names what rests together after failures; nil under a policy without probation. The SQL function rest_key says the
 // same.
 func (c *Catalogue) restKey(sub *Subscription) []byte {
@@ -45,27 +32,6 @@ func (c *Catalogue) restKey(sub *Subscription) []byte {
 	default:
 		return nil
 	}
-}
-
-func (s *Store) restOf(subscription int64) Rest { return s.Catalogue().restOf(subscription) }
-
-func (c *Catalogue) restOf(subscription int64) Rest {
-	sub, ok := c.Subscription(subscription)
-	if !ok {
-		return Rest{}
-	}
-	key := c.restKey(sub)
-	if key == nil {
-		return Rest{}
-	}
-	return Rest{Policy: c.rules[subscription].Policy, EndpointBaseURL: sub.EndpointBaseURL, key: string(key)}
-}
-
-// restRow is what an attempt needs to know of a probation.
-type restRow struct {
-	held      bool
-	probe     int64
-	condition string
 }
 
 // queueRests looks for the probations of a group of deliveries. There are hardly ever any.
@@ -85,17 +51,6 @@ func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]restRow
 	var row restRow
 	columns := []any{&key, &row.held, &row.probe, &row.condition}
 	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(each(columns, func() { found[string(key)] = row }))
-}
-
-// rests takes over how the delivery's probation stands. A pause goes before it, and so does a missing validation.
-func (w *Work) rests(rest Rest, found map[string]restRow, jobID int64) {
-	row, failing := found[rest.key]
-	rest.Failing, rest.Held, rest.Probe = failing, row.held, row.held && row.probe == jobID
-	rest.Met = policy.ParseResult(row.condition)
-	w.Rest = rest
-	if w.Hold == "" && rest.Held && !rest.Probe {
-		w.Hold = HoldProbation
-	}
 }
 
 // failing remembers the probations' keys that this node has left with failures: a success that was sent before must reset

@@ -125,7 +125,7 @@ func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	if total > 0 {
 		s.stats.promoted.Add(int64(total))
 		s.Reach(PointPromote)
-		s.notifier.poke()
+		s.poke()
 	}
 	if err != nil {
 		return total, fmt.Errorf("promote due jobs: %w", err)
@@ -243,7 +243,7 @@ func (s *Store) promoteOnce(ctx context.Context, left map[int64]Room, step int, 
 		}
 		r.Jobs -= fit
 		left[subscription] = r
-		s.traffic.addOne(subscription, fit)
+		s.Traffic.addOne(subscription, fit)
 		if due += met; fitting < met {
 			flooding = append(flooding, strconv.FormatInt(subscription, 10))
 		}

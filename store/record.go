@@ -107,7 +107,7 @@ func (r *recorder[T]) write(group []T) error {
 	for _, req := range group {
 		// A retry that is due within the poll interval is worth a wake-up.
 		if req.single().Verdict.Action == policy.Retry {
-			r.store.notifier.poke()
+			r.store.poke()
 			break
 		}
 	}

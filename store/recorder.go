@@ -248,7 +248,7 @@ func (r *recorder[T]) flush(ctx context.Context, group []T) {
 // recorded lets those go on who wait.
 func (r *recorder[T]) recorded(group []T) {
 	r.store.Reach(PointRecordAfter)
-	r.store.traffic.finished(column(group, T.single)...)
+	r.store.Traffic.finished(column(group, T.single)...)
 	for _, req := range group {
 		close(req.single().done)
 	}

@@ -81,11 +81,11 @@ func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit
 			return members, err
 		}
 	}
-	s.traffic.addOne(subscription, members+n)
+	s.Traffic.addOne(subscription, members+n)
 	if n += members + together; n > 0 {
 		s.stats.released.Add(int64(n))
 		s.Reach(PointRefill)
-		s.notifier.poke()
+		s.poke()
 	}
 	return n, nil
 }
@@ -120,11 +120,11 @@ func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Ti
 
 // released counts what was let go, and wakes the fetchers.
 func (s *Store) released(subscription int64, n, limit int) {
-	s.traffic.released(subscription, n, limit)
+	s.Traffic.released(subscription, n, limit)
 	if n > 0 {
 		s.stats.released.Add(int64(n))
 		s.Reach(PointRefill)
-		s.notifier.poke()
+		s.poke()
 	}
 }
 
@@ -173,14 +173,14 @@ func (s *Store) ClaimProbe(ctx context.Context, key []byte) (bool, error) {
 		}
 	}
 	if claimed > 0 {
-		s.notifier.poke()
+		s.poke()
 	}
 	return claimed > 0, nil
 }
 
 // restingTogether lists the event subscriptions of one probation that have no other hold.
 func (s *Store) restingTogether(key []byte) []int64 {
-	catalogue, holds := s.Catalogue(), s.Traffic().Holds
+	catalogue, holds := s.Catalogue(), s.LatestTraffic().Holds
 	var ids []int64
 	for id, sub := range catalogue.subs {
 		if _, held := holds[id]; !held && bytes.Equal(catalogue.restKey(sub), key) {

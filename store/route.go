@@ -203,7 +203,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 			}
 		}
 		owed := cutRoutes(routes, catalogue, r.limit)
-		admitted = r.store.traffic.admit(subscriptionsOf(owed))
+		admitted = r.store.Traffic.admit(subscriptionsOf(owed))
 		var found int64
 		statement, values := fanOutStatement+fanOutEnd, append(fanOutColumns(catalogue, routes, owed, admitted), r.store.node)
 		if matched := matchedColumns(routes); matched != nil {
@@ -219,10 +219,10 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 	if err != nil {
 		return fmt.Errorf("route events: %w", err)
 	}
-	r.store.traffic.add(admitted)
-	r.store.notifier.poke()
+	r.store.Traffic.add(admitted)
+	r.store.poke()
 	if unfinished > 0 {
-		r.store.notifier.pokeRoutes()
+		r.store.pokeRoutes()
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestRoutesShareAStep(t *testing.T) {
 
 func TestNotifierWakesRoutesOnlyWhenThereAreAny(t *testing.T) {
 	t.Parallel()
-	n := &notifier{wake: make(chan struct{}, 1)}
+	n := &Notifier{queue: make(chan struct{}, 1)}
 	n.poke()
 	require.Equal(t, notifyStatement, n.statement())
 	n.pokeRoutes()

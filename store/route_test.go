@@ -294,7 +294,7 @@ func TestRoutedDeliveriesAskForAdmission(t *testing.T) {
 	b.store = s
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "full", nil)
-	s.SetRoom(func(int64, int) int { return 3 })
+	s.FixRoom(func(int64, int) int { return 3 })
 	b.publish(t, "orders", "e", 20)
 	b.routeAll(t, s)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE job_id IS NOT NULL"))

@@ -71,6 +71,6 @@ func (s *Store) Stats() Stats {
 		RecordFailures: n.recordFailures.Load(), Promoted: n.promoted.Load(), Released: n.released.Load(), Reclaimed: n.reclaimed.Load(),
 		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
 		WaitingPublishes: s.committer.length.Load(), WaitingPublishBytes: s.committer.bytes.Load(), WaitingResults: int64(s.recorder.queue.len() + s.batchRecorder.queue.len()),
-		BodyBytes: s.loader.bytes(),
+		BodyBytes: s.memory.InUse(),
 	}
 }

@@ -24,6 +24,8 @@ type Options struct {
 	Node string
 	// Version of the program, shown beside the node.
 	Version string
+	// MaxWorkers is how many attempts this node has in flight; 0 on a node that makes none.
+	MaxWorkers int
 	// MaxBodyBytes bounds the bodies of attempts in flight on this node, in bytes; default 64 MiB.
 	MaxBodyBytes int64
 	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and not
@@ -41,6 +43,16 @@ type Store struct {
 	Reader
 	*Disk
 	Failpoint
+	*Nodes
+	*Notifier
+	*Traffic
+
+	// Active, Wake, Handoff and Gate are those of a node that makes attempts, nil on others.
+	Active  *JobSet
+	Wake    *Wake
+	Handoff *Handoff
+	Gate    *Gate
+	memory  *Memory
 
 	sealer  *Sealer
 	log     *slog.Logger
@@ -55,16 +67,12 @@ type Store struct {
 	clock     *Clock
 	ids       *IDs
 
-	hands     hands
 	committer *committer
 	recorder  *recorder[*recordRequest]
 	loader    *loader
-	notifier  *notifier
 	access    *Access
-	traffic   *traffic
 	promoter  promoter
 	failing   failing
-	lease     *lease
 	sweeper   sweeper
 	stats     *stats
 
@@ -95,17 +103,22 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{db}, db: db, clock: NewClock(), sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
 	s.confirmer.reload = s.Reload
 	s.ids = NewIDs(s.clock)
-	s.notifier = newNotifier(db, o.Logger, s.aloneAtWork)
+	s.Nodes = NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
+	if o.MaxWorkers > 0 {
+		s.Active, s.Wake = NewJobSet(), NewWake()
+		s.Handoff, s.Gate = NewHandoff(o.MaxWorkers, s.Active, s.Wake), NewGate(o.MaxWorkers, s.Nodes)
+	}
+	s.Notifier = NewNotifier(db, s.Nodes, s.Wake, o.Logger)
+	s.memory = NewMemory(o.MaxBodyBytes)
 	s.access = newAccess(db, o.Logger)
-	s.lease = newLease(o.Pool.Config().ConnConfig)
 	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
-	s.traffic = newTraffic(s)
+	s.Traffic = NewTraffic(db, s, s.Gate)
 	s.router = newRouter(s)
-	s.loader = newLoader(s, o.MaxBodyBytes)
+	s.loader = newLoader(s, s.memory)
 	s.catalogue.Store(emptyCatalogue())
 	if err := s.Reload(ctx); err != nil {
 		return nil, err
@@ -126,11 +139,11 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.notifier.run, s.traffic.run, s.reloadEverySecond, s.Disk.Watch} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.reloadEverySecond, s.Disk.Watch} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()
-	s.lease.close()
+	s.Nodes.close()
 }
 
 const reloadInterval = time.Second

@@ -144,7 +144,7 @@ func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
 		err = s.mendOthers(ctx, &found)
 	}
 	if found.Mended > 0 {
-		s.notifier.poke()
+		s.poke()
 	}
 	if errors.Is(err, errSweeping) {
 		return found, nil

@@ -53,8 +53,8 @@ type RestState struct {
 	ProbeDue bool
 }
 
-// Traffic is what waits, as of one moment. It is never changed.
-type Traffic struct {
+// TrafficSample is the backlog at one moment. It is never changed.
+type TrafficSample struct {
 	// Queued counts the jobs of each event subscription that are ready or running, and of one that takes batches the
 	// deliveries that wait for the next batch, and the members of batches whose job is ready or running.
 	Queued map[int64]int
@@ -66,60 +66,67 @@ type Traffic struct {
 	QueuedInAll int
 }
 
-// traffic keeps the latest sample and counts what this node has queued since.
-type traffic struct {
-	store    *Store
+// Traffic keeps the latest sample and counts the jobs that this node has queued since.
+type Traffic struct {
+	db    *DB
+	cache *Store
+	// gate is nil on a node that makes no attempts.
+	gate     room
 	sampling sync.Mutex
 
 	mu      sync.Mutex
-	latest  *Traffic
+	latest  *TrafficSample
 	crowded map[int64]bool // more are on hold than the next release takes: new ones wait behind them
 	// Queued by this node, less what it has finished, since the latest sample began, and since the one before: what was
 	// committed while a sample was taken may be in it or not.
 	since, before map[int64]int
-	// stirred is told of the first delivery that is queued after a sample that found nothing.
-	stirred chan struct{}
-	// room is the engine's, nil where there is none.
-	room func(subscription int64, others int) int
+	// queued receives when the first delivery is queued after a sample that found nothing.
+	queued chan struct{}
 }
 
-func newTraffic(s *Store) *traffic {
-	return &traffic{store: s, latest: &Traffic{}, since: map[int64]int{}, stirred: make(chan struct{}, 1)}
+// room says how many jobs of an event subscription may be queued, given how many are queued for the others; see Gate.
+type room interface {
+	Room(subscription int64, others int) int
 }
 
-// SetRoom tells how many jobs of an event subscription may wait, from what its endpoint was seen to do, and how many wait for
-// the others. Call it before Run.
-func (s *Store) SetRoom(room func(subscription int64, others int) int) { s.traffic.room = room }
+// NewTraffic samples the database and counts; gate is nil on a node that makes no attempts.
+func NewTraffic(db *DB, cache *Store, gate *Gate) *Traffic {
+	t := &Traffic{db: db, cache: cache, latest: &TrafficSample{}, since: map[int64]int{}, queued: make(chan struct{}, 1)}
+	if gate != nil {
+		t.gate = gate
+	}
+	return t
+}
 
-// Traffic is the latest sample, about 250 ms old.
-func (s *Store) Traffic() *Traffic {
-	s.traffic.mu.Lock()
-	defer s.traffic.mu.Unlock()
-	return s.traffic.latest
+// LatestTraffic is the latest sample, about 250 ms old.
+func (t *Traffic) LatestTraffic() *TrafficSample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.latest
 }
 
 // SampleTraffic takes a sample now.
-func (s *Store) SampleTraffic(ctx context.Context) (*Traffic, error) {
-	if err := s.traffic.sample(ctx); err != nil {
+func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
+	if err := t.sample(ctx); err != nil {
 		return nil, err
 	}
-	return s.Traffic(), nil
+	return t.LatestTraffic(), nil
 }
 
-// Room is how many more jobs of an event subscription are worth queueing now; 0 or less when none are.
-func (s *Store) Room(subscription int64) int {
-	s.traffic.mu.Lock()
-	defer s.traffic.mu.Unlock()
-	return s.traffic.roomFor(subscription)
+// Room is how many more jobs of an event subscription may be queued now; 0 or less for none.
+func (t *Traffic) Room(subscription int64) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.roomFor(subscription)
 }
 
 // roomFor counts an event subscription that takes batches by events: a call takes as many as a batch may have.
-func (t *traffic) roomFor(subscription int64) int {
+func (t *Traffic) roomFor(subscription int64) int {
 	limit := blindRoom
-	if t.room != nil {
-		limit = t.room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
+	if t.gate != nil {
+		limit = t.gate.Room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
 	}
-	if sub, ok := t.store.Catalogue().Subscription(subscription); ok && sub.Batching() {
+	if sub, ok := t.cache.Catalogue().Subscription(subscription); ok && sub.Batching() {
 		limit = min(limit*sub.Batch().MaxEvents, maxOpenEvents)
 	}
 	return limit - t.latest.Queued[subscription] - t.since[subscription] - t.before[subscription]
@@ -145,7 +152,7 @@ func (a admissions) take(subscription int64) bool {
 
 // admit looks up the room of each event subscription that deliveries are made for. Where a crowd is on hold, new deliveries queue
 // up behind it: else those that wait would wait for ever.
-func (t *traffic) admit(wanted iter.Seq[*Subscription]) admissions {
+func (t *Traffic) admit(wanted iter.Seq[*Subscription]) admissions {
 	admitted := admissions{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,14 +185,11 @@ func wantedBy(group []*publishRequest) iter.Seq[*Subscription] {
 }
 
 // add counts what was committed.
-func (t *traffic) add(admitted admissions) {
+func (t *Traffic) add(admitted admissions) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.since) == 0 {
-		select {
-		case t.stirred <- struct{}{}:
-		default:
-		}
+		signal(t.queued)
 	}
 	for subscription, lane := range admitted {
 		if lane.taken > 0 {
@@ -195,14 +199,14 @@ func (t *traffic) add(admitted admissions) {
 }
 
 // addOne counts what was queued for one event subscription; less than 0 is what left the queue.
-func (t *traffic) addOne(subscription int64, n int) {
+func (t *Traffic) addOne(subscription int64, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.since[subscription] += n
 }
 
 // released counts a wave. One that found less than it may have taken leaves no crowd.
-func (t *traffic) released(subscription int64, n, limit int) {
+func (t *Traffic) released(subscription int64, n, limit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.since[subscription] += n
@@ -212,7 +216,7 @@ func (t *traffic) released(subscription int64, n, limit int) {
 }
 
 // finished counts the jobs that are recorded and gone.
-func (t *traffic) finished(results ...*recordRequest) {
+func (t *Traffic) finished(results ...*recordRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, req := range results {
@@ -220,7 +224,7 @@ func (t *traffic) finished(results ...*recordRequest) {
 	}
 }
 
-func (t *traffic) run(ctx context.Context) {
+func (t *Traffic) run(ctx context.Context) {
 	pause := time.Duration(0)
 	for t.rest(ctx, pause) {
 		began := time.Now()
@@ -230,13 +234,13 @@ func (t *traffic) run(ctx context.Context) {
 }
 
 // rest waits for the next sample; false when ctx ends.
-func (t *traffic) rest(ctx context.Context, pause time.Duration) bool {
+func (t *Traffic) rest(ctx context.Context, pause time.Duration) bool {
 	if pause > 0 && t.idle() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-time.After(idleInterval - sampleInterval):
-		case <-t.stirred:
+		case <-t.queued:
 		}
 	}
 	select {
@@ -248,11 +252,11 @@ func (t *traffic) rest(ctx context.Context, pause time.Duration) bool {
 }
 
 // idle says that nothing waits, as far as this node knows.
-func (t *traffic) idle() bool {
+func (t *Traffic) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-t.stirred: // of before
+	case <-t.queued: // of before
 	default:
 	}
 	return t.latest.QueuedInAll == 0 && len(t.latest.Waiting) == 0 && len(t.since) == 0
@@ -295,13 +299,13 @@ SELECT subscription_id, (SELECT count(*) FROM (SELECT FROM postrider_internal.de
 )
 
 // sample asks the database what waits.
-func (t *traffic) sample(ctx context.Context) error {
+func (t *Traffic) sample(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
 	t.sampling.Lock()
 	defer t.sampling.Unlock()
 	t.begin()
-	fresh := &Traffic{Queued: map[int64]int{}, Holds: map[int64]HoldState{}, Rests: map[string]RestState{}}
+	fresh := &TrafficSample{Queued: map[int64]int{}, Holds: map[int64]HoldState{}, Rests: map[string]RestState{}}
 	batch := &pgx.Batch{}
 	var id int64
 	var n int
@@ -319,7 +323,7 @@ func (t *traffic) sample(ctx context.Context) error {
 		rest.Key = nil
 	}))
 	batch.Queue(waitingStatement, DefaultRoom).Query(each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
-	if err := t.store.db.SendBatch(ctx, batch).Close(); err != nil {
+	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
 		return fmt.Errorf("look at what waits: %w", err)
 	}
@@ -334,7 +338,7 @@ func each(columns []any, take func()) func(pgx.Rows) error {
 	}
 }
 
-func (t *traffic) begin() {
+func (t *Traffic) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.before, t.since = t.since, map[int64]int{}
@@ -342,7 +346,7 @@ func (t *traffic) begin() {
 
 // keep goes on counting from the sample before one that failed: a database that is too busy to tell what waits must not look as
 // if nothing did.
-func (t *traffic) keep() {
+func (t *Traffic) keep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for subscription, n := range t.before {
@@ -351,8 +355,8 @@ func (t *traffic) keep() {
 	t.before = nil
 }
 
-func (t *traffic) end(fresh *Traffic) {
-	catalogue := t.store.Catalogue()
+func (t *Traffic) end(fresh *TrafficSample) {
+	catalogue := t.cache.Catalogue()
 	crowded := map[int64]bool{}
 	for i := range fresh.Waiting {
 		w := &fresh.Waiting[i]
@@ -367,7 +371,7 @@ func (t *traffic) end(fresh *Traffic) {
 }
 
 // holdOf is the hold that an event subscription is told to be on.
-func (t *Traffic) holdOf(c *Catalogue, subscription int64) string {
+func (t *TrafficSample) holdOf(c *Catalogue, subscription int64) string {
 	if hold, ok := t.Holds[subscription]; ok {
 		return hold.Reason
 	}
@@ -379,16 +383,16 @@ func (t *Traffic) holdOf(c *Catalogue, subscription int64) string {
 	return ""
 }
 
-// ProbesDue are the keys of the probations whose time has come, as far as deliveries wait for them. Of the others there may be
-// many: of endpoints that nothing is published for, and of event subscriptions that were deleted.
-func (c *Catalogue) ProbesDue(t *Traffic) (keys [][]byte) {
+// ProbesDue are the keys of the probations that are due for a probe and that deliveries wait for. Of the others there may
+// be many: of endpoints that no event matches, and of event subscriptions that were deleted.
+func (t *TrafficSample) ProbesDue(c *Catalogue) (keys [][]byte) {
 	met := map[string]bool{}
 	for _, w := range t.Waiting {
 		if w.Hold != HoldProbation {
 			continue
 		}
 		if sub, ok := c.Subscription(w.SubscriptionID); ok {
-			if rest := c.RestOf(t, sub); rest.ProbeDue && !met[string(rest.Key)] {
+			if rest := t.RestOf(c, sub); rest.ProbeDue && !met[string(rest.Key)] {
 				met[string(rest.Key)], keys = true, append(keys, rest.Key)
 			}
 		}
@@ -396,7 +400,7 @@ func (c *Catalogue) ProbesDue(t *Traffic) (keys [][]byte) {
 	return keys
 }
 
-// RestOf is the probation that holds an event subscription's deliveries; the zero RestState when there is none.
-func (c *Catalogue) RestOf(t *Traffic, sub *Subscription) RestState {
+// RestOf is the probation that holds an event subscription's deliveries; the zero RestState if there is none.
+func (t *TrafficSample) RestOf(c *Catalogue, sub *Subscription) RestState {
 	return t.Rests[string(c.restKey(sub))]
 }

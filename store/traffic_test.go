@@ -15,7 +15,7 @@ const admissionQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = '
 // roomy makes a store whose engine would say that so many jobs of an event subscription may wait.
 func roomy(t *testing.T, url string, room int) *store.Store {
 	t.Helper()
-	return newStoreConfigured(t, url, func(s *store.Store) { s.SetRoom(func(int64, int) int { return room }) })
+	return newStoreConfigured(t, url, func(s *store.Store) { s.FixRoom(func(int64, int) int { return room }) })
 }
 
 func (b *bundle) publishTo(t *testing.T, s *store.Store, prefix string, n int) {
@@ -72,7 +72,7 @@ func TestAdmissionIsPerEventSubscription(t *testing.T) {
 	full := b.subscription(t, "orders", "full", nil)
 	b.subscription(t, "orders", "free", nil)
 	s := newStoreConfigured(t, b.url, func(s *store.Store) {
-		s.SetRoom(func(id int64, _ int) int {
+		s.FixRoom(func(id int64, _ int) int {
 			if id == full.ID {
 				return 5
 			}
@@ -185,15 +185,15 @@ func TestTrafficSample(t *testing.T) {
 	require.Equal(t, map[int64]int{sub.ID: 7}, traffic.Queued)
 	require.Equal(t, 7, traffic.QueuedInAll)
 	require.Len(t, traffic.Rests, 1)
-	rest := other.Catalogue().RestOf(traffic, sub)
+	rest := traffic.RestOf(other.Catalogue(), sub)
 	require.True(t, rest.ProbeDue)
 	require.Equal(t, policy.Result{Status: 503}, rest.Met)
-	require.Empty(t, other.Catalogue().ProbesDue(traffic), "nothing waits")
+	require.Empty(t, traffic.ProbesDue(other.Catalogue()), "nothing waits")
 	b.publish(t, "orders", "held", 2)
 	traffic, err = other.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []store.Waiting{{SubscriptionID: sub.ID, Hold: store.HoldProbation, Held: 2}}, traffic.Waiting)
-	require.Equal(t, [][]byte{rest.Key}, other.Catalogue().ProbesDue(traffic))
+	require.Equal(t, [][]byte{rest.Key}, traffic.ProbesDue(other.Catalogue()))
 }
 
 // While no sample can be taken, what was queued since the last one goes on counting.

@@ -42,19 +42,19 @@ func migrate(ctx context.Context, url string) error {
 	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
 		return err
 	}
-	s, err := newStore(ctx, pool)
+	s, err := newStore(ctx, pool, 0)
 	if err != nil {
 		return err
 	}
 	return s.EnsurePartitions(ctx)
 }
 
-func newStore(ctx context.Context, pool *pgxpool.Pool) (*store.Store, error) {
+func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*store.Store, error) {
 	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		return nil, err
 	}
-	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "test"})
+	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
 }
 
 // bundle is the dashboard on a database of its own.
@@ -66,13 +66,16 @@ type bundle struct {
 }
 
 // setup mounts the dashboard open; change may alter its options.
-func setup(t *testing.T, change ...func(*web.Options)) *bundle {
+func setup(t *testing.T, change ...func(*web.Options)) *bundle { return setupWorkers(t, 0, change...) }
+
+// setupWorkers is setup with workers for an engine.
+func setupWorkers(t *testing.T, workers int, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	pool, err := store.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	b := &bundle{pool: pool, echo: echo.New()}
-	b.store, err = newStore(t.Context(), pool)
+	b.store, err = newStore(t.Context(), pool, workers)
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
 		Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
@@ -121,13 +124,13 @@ func endpoint(t *testing.T) string {
 // alive is a dashboard whose store runs, with an engine that delivers.
 func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Helper()
-	b := setup(t, change...)
+	b := setupWorkers(t, 20, change...)
 	require.NoError(t, b.store.EnsurePartitions(t.Context()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); b.store.Run(ctx) }()
 	engine, err := jobs.New(jobs.Options{
-		Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, MaxWorkers: 20, StopTimeout: time.Second,
+		Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
 	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))

@@ -102,7 +102,11 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	if a.store, err = store.New(ctx, withFailpoint(store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version(), TimeScale: o.timeScale})); err != nil {
+	s := store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version(), TimeScale: o.timeScale}
+	if o.role.delivers() {
+		s.MaxWorkers = o.maxWorkers
+	}
+	if a.store, err = store.New(ctx, withFailpoint(s)); err != nil {
 		return nil, err
 	}
 	if err = a.store.EnsureSystemTopic(ctx); err != nil {
@@ -142,7 +146,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 
 func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
-		Store: a.store, Logger: o.log, MaxWorkers: o.maxWorkers, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
+		Store: a.store, Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
 		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,

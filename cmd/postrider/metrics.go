@@ -98,7 +98,7 @@ func (m *metrics) collectService(out series) {
 	for hold, n := range m.heldSubscriptions() {
 		out.gauge(heldSubscribers, float64(n), hold)
 	}
-	out.gauge(queuedDeliveries, float64(m.store.Traffic().QueuedInAll))
+	out.gauge(queuedDeliveries, float64(m.store.LatestTraffic().QueuedInAll))
 }
 
 // holds are all there are: a series that comes and goes is hard to alert on.
@@ -118,7 +118,7 @@ func held(counted []store.Counted) map[string]int64 {
 // heldSubscriptions counts by hold.
 func (m *metrics) heldSubscriptions() map[string]int64 {
 	counts := holds()
-	for _, w := range m.store.Traffic().Waiting {
+	for _, w := range m.store.LatestTraffic().Waiting {
 		counts[cmp.Or(w.Hold, store.HoldAdmission)]++
 	}
 	return counts

@@ -47,28 +47,23 @@ func newFlood(n int, topic string, payloads ...string) *flood {
 }
 
 // heardOf lets a listener read all of a flood, and returns what River hears of it.
-func heardOf(t *testing.T, f *flood) (payloads []string, w *waker) {
+func heardOf(t *testing.T, f *flood) (payloads []string, w *store.Wake) {
 	t.Helper()
-	w = newWaker(newHands(1, func() int { return 0 }))
-	l := &listener{Listener: f, waker: w}
+	w = store.NewWake()
+	l := &listener{Listener: f, wake: w}
 	l.read()
 	<-f.read
-	for {
-		select {
-		case <-w.woken:
-			tell(w.woken)
-			n, err := l.WaitForNotification(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, insertTopic, n.Topic)
-			payloads = append(payloads, n.Payload)
-		default:
-			ended, end := context.WithCancel(t.Context())
-			end()
-			_, err := l.WaitForNotification(ended)
-			require.ErrorIs(t, err, context.Canceled)
-			return payloads, w
-		}
+	for len(w.Requested()) > 0 {
+		n, err := l.WaitForNotification(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, insertTopic, n.Topic)
+		payloads = append(payloads, n.Payload)
 	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err := l.WaitForNotification(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	return payloads, w
 }
 
 func TestNodesListenToWakeUpsAlone(t *testing.T) {
@@ -92,7 +87,7 @@ func TestWakeUpForPublishesBySQL(t *testing.T) {
 	t.Parallel()
 	heard, w := heardOf(t, newFlood(3, insertTopic, publishedPayload))
 	require.Empty(t, heard, "it is no queue of River's")
-	require.Len(t, w.published, 1)
+	require.Len(t, w.CollectRequested(), 1)
 }
 
 func TestOtherNotificationsAreIgnored(t *testing.T) {
@@ -103,6 +98,6 @@ func TestOtherNotificationsAreIgnored(t *testing.T) {
 	} {
 		heard, w := heardOf(t, newFlood(100, topic, payload))
 		require.Empty(t, heard, payload)
-		require.Empty(t, w.published, payload)
+		require.Empty(t, w.CollectRequested(), payload)
 	}
 }

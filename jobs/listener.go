@@ -3,22 +3,20 @@ package jobs
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 
 	"github.com/riverqueue/river/riverdriver"
 
 	"postrider/store"
 )
 
-// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control channel
-// it could pause queues and cancel jobs.
+// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control
+// channel it could pause queues and cancel jobs.
 const insertTopic = "river_insert"
 
 // publishedPayload reports publishes by SQL. It names no queue of River's.
 const publishedPayload = `{"queue":"published"}`
 
-// wakeable are the payloads that nodes obey, with the queue that each of them wakes.
+// wakeable are the payloads that nodes obey, each with the queue that it wakes.
 var wakeable = map[string]string{
 	wakePayload(store.DeliverQueue):   store.DeliverQueue,
 	wakePayload(store.RouteQueue):     store.RouteQueue,
@@ -29,89 +27,11 @@ var wakeable = map[string]string{
 
 func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
 
-// waker wakes this process's own fetchers without the database. A notification of PostgreSQL's takes a transaction and a way there
-// and back, half a millisecond; it is for the other nodes.
-type waker struct {
-	published chan struct{}
-	hands     *hands
-
-	woken  chan struct{} // queues is not empty
-	mu     sync.Mutex
-	queues []string // to wake, each once, however often it was requested
-}
-
-func newWaker(h *hands) *waker {
-	return &waker{published: make(chan struct{}, 1), hands: h, woken: make(chan struct{}, 1)}
-}
-
-// wake never waits: a fetcher that was woken and has not looked yet sees whatever is committed by then.
-func (w *waker) wake(routes bool) {
-	w.wakeQueue(store.DeliverQueue)
-	if routes {
-		w.wakeQueue(store.RouteQueue)
-	}
-}
-
-func (w *waker) wakeQueue(queue string) {
-	if queue == store.DeliverQueue {
-		w.hands.stir()
-	}
-	w.request(queue)
-}
-
-// give wakes for what was handed over alone.
-func (w *waker) give(taken int, handed []store.Handed) {
-	if w.hands.give(taken, handed) {
-		w.request(store.DeliverQueue)
-	}
-}
-
-func (w *waker) request(queue string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.queues, queue) {
-		w.queues = append(w.queues, queue)
-	}
-	tell(w.woken)
-}
-
-// next is the next queue to wake, or "".
-func (w *waker) next() (queue string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queues) > 0 {
-		queue = w.queues[0]
-		w.queues = slices.Delete(w.queues, 0, 1)
-	}
-	if len(w.queues) > 0 {
-		tell(w.woken)
-	}
-	return queue
-}
-
-// heard obeys a notification of the database's, if it is a wake-up.
-func (w *waker) heard(n *riverdriver.Notification) {
-	if n.Topic != insertTopic {
-		return
-	}
-	if n.Payload == publishedPayload {
-		tell(w.published)
-	} else if queue, known := wakeable[n.Payload]; known {
-		w.wakeQueue(queue)
-	}
-}
-
-func tell(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// listener gives River wake-ups alone: those of this process and of the database, however many, one for each queue at a time.
+// listener gives River nothing but wake-ups: those of this process and of the database, one for each queue at a time,
+// however many there are.
 type listener struct {
 	riverdriver.Listener
-	waker *waker
+	wake *store.Wake
 
 	reading chan error // the end of what reads notifications, while that runs
 	stop    context.CancelFunc
@@ -133,16 +53,16 @@ func (l *listener) Unlisten(ctx context.Context, topic string) error {
 	return l.Listener.Unlisten(ctx, topic)
 }
 
-// WaitForNotification implements riverdriver.Listener. Notifications of the database are read beside it, until ctx ends: to stop
-// and start again for each local wake-up would cost more than a notification.
+// WaitForNotification implements riverdriver.Listener. Notifications of the database are read concurrently, until ctx
+// ends: to stop and start reading for each local wake-up would cost more than a notification.
 func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notification, error) {
 	if l.reading == nil {
 		l.read()
 	}
 	for {
 		select {
-		case <-l.waker.woken:
-			if queue := l.waker.next(); queue != "" {
+		case <-l.wake.Requested():
+			if queue := l.wake.Next(); queue != "" {
 				return &riverdriver.Notification{Topic: insertTopic, Payload: wakePayload(queue)}, nil
 			}
 		case err := <-l.reading:
@@ -169,12 +89,24 @@ func (l *listener) read() {
 				reading <- err
 				return
 			}
-			l.waker.heard(notification)
+			l.obey(notification)
 		}
 	}()
 }
 
-// deaf is a listener that hears nothing from the database: behind PgBouncer no session stays ours to listen in.
+// obey requests the queue that a notification of the database names, if it is a wake-up.
+func (l *listener) obey(n *riverdriver.Notification) {
+	if n.Topic != insertTopic {
+		return
+	}
+	if n.Payload == publishedPayload {
+		l.wake.RequestCollect()
+	} else if queue, known := wakeable[n.Payload]; known {
+		l.wake.Request(queue)
+	}
+}
+
+// deaf is a listener without notifications from the database: behind PgBouncer no session stays ours to listen in.
 type deaf struct{ schema string }
 
 // Close implements riverdriver.Listener.

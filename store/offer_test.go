@@ -3,7 +3,6 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,52 +13,29 @@ import (
 	"postrider/store"
 )
 
-// taker takes over what a store's publishes offer, up to most at once.
-type taker struct {
-	most int
-
-	mu       sync.Mutex
-	promised int
-	handed   []store.Handed
-}
-
-func (k *taker) take(n int) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.promised += min(n, k.most)
-	return min(n, k.most)
-}
-
-func (k *taker) give(taken int, handed []store.Handed) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.promised -= taken
-	k.handed = append(k.handed, handed...)
-}
-
-// all are what was handed over, once every promise was kept.
-func (k *taker) all(t *testing.T) []store.Handed {
+// takenOver are the jobs that a store's publishes gave to its workers. No worker stays reserved.
+func takenOver(t *testing.T, s *store.Store) []store.LocalJob {
 	t.Helper()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	require.Zero(t, k.promised, "each promise is answered")
-	return k.handed
+	jobs, reserved := s.TakenOver()
+	require.Zero(t, reserved, "each reservation is ended")
+	return jobs
 }
 
-// handingOver is a bundle with a store that hands over up to most jobs of each group.
-func handingOver(t *testing.T, most int) (*bundle, *taker) {
+// takingOver is a bundle with a store whose publishes give up to most jobs to its workers, of one group.
+func takingOver(t *testing.T, most int) *bundle {
 	t.Helper()
-	b, k := setup(t), &taker{most: most}
-	b.store = newStoreConfigured(t, b.url, func(s *store.Store) { s.SetHands(k.take, k.give) })
+	b := setup(t)
+	o := store.Options{Node: "node-configured", MaxWorkers: 2 * most}
+	b.store, _ = openStore(t, b.url, o, (*store.Store).TakeOver)
 	b.topic(t, "orders")
-	return b, k
+	return b
 }
 
 const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempt = 1 AND attempted_by = '{node-configured}' AND attempted_at = scheduled_at"
 
 func TestPublishHandsItsJobsOver(t *testing.T) {
 	t.Parallel()
-	b, k := handingOver(t, 3)
+	b := takingOver(t, 3)
 	b.subscription(t, "orders", "one", nil)
 	b.subscription(t, "orders", "two", nil)
 	body := []byte(`{"id":"e","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{}}`)
@@ -72,7 +48,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	for i := range body {
 		body[i] = 'x' // the request's memory is used again
 	}
-	handed := k.all(t)
+	handed := takenOver(t, b.store)
 	require.Len(t, handed, 3, "as many as were asked for; the fourth is to be fetched")
 	require.Equal(t, 3, b.count(t, runningHere))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
@@ -97,7 +73,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 // Whatever has to wait, or of which more must be known than the publish does, goes the usual way.
 func TestPublishKeepsWhatMustWait(t *testing.T) {
 	t.Parallel()
-	b, k := handingOver(t, 100)
+	b := takingOver(t, 100)
 	b.subscription(t, "orders", "paused", nil)
 	b.subscription(t, "orders", "batches", batching(10, 64))
 	failing := b.subscription(t, "orders", "failing", func(s *store.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
@@ -105,28 +81,28 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	require.NoError(t, err)
 	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)", failing.EndpointHash)
 	b.publish(t, "orders", "e", 3)
-	require.Empty(t, k.all(t))
+	require.Empty(t, takenOver(t, b.store))
 	require.Zero(t, b.count(t, runningHere))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused'"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// What was not committed is taken over by nobody, and gives its memory back.
+// What was not committed is not taken over, and its memory is released.
 func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	t.Parallel()
-	b, k := handingOver(t, 100)
+	b := takingOver(t, 100)
 	b.subscription(t, "orders", "all", nil)
 	free := b.store.FreeMemory()
 	_, err := b.store.Publish(t.Context(), store.Publication{Topic: "orders", Parse: func(*store.Topic) ([]event.Event, error) {
 		return []event.Event{{Schema: event.EventGrid, ID: "nul\x00", Type: "t", Body: []byte("{}")}}, nil
 	}})
 	require.ErrorIs(t, err, store.ErrPoison)
-	require.Empty(t, k.all(t))
+	require.Empty(t, takenOver(t, b.store))
 	require.Equal(t, free, b.store.FreeMemory())
 
 	b.publish(t, "orders", "e", 2)
 	require.Less(t, b.store.FreeMemory(), free)
-	for _, h := range k.all(t) {
+	for _, h := range takenOver(t, b.store) {
 		h.Work.Release()
 	}
 	require.Equal(t, free, b.store.FreeMemory())
@@ -137,15 +113,14 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 // Bodies that find no memory are loaded when there is some.
 func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
 	t.Parallel()
-	b, k := setup(t), &taker{most: 100}
-	small := b.smallMemory(t)
-	small.SetHands(k.take, k.give)
+	b := setup(t)
+	small, _ := openStore(t, b.url, store.Options{Node: "node-small", MaxBodyBytes: 1, MaxWorkers: 200}, (*store.Store).TakeOver)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	require.NoError(t, small.Reload(t.Context()))
 	_, err := small.Publish(t.Context(), bigPublication("orders", 5, 400<<10))
 	require.NoError(t, err)
-	require.Empty(t, k.all(t), "there is just enough to load one")
+	require.Empty(t, takenOver(t, small), "there is just enough to load one")
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
 }
 
@@ -154,13 +129,13 @@ func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
 func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
-		b, k := setup(t), &taker{most: 100}
+		b := setup(t)
 		b.topic(t, "orders")
 		never := func(s *store.SubscriptionSpec) { s.RetryPolicy = "ga-2018" }
 		b.subscription(t, "orders", "resting", never)
 		b.subscription(t, "orders", "calm", never)
 		behind := storeAtRest(t, b.url)
-		behind.SetHands(k.take, k.give)
+		behind.TakeOver()
 		b.putPolicy(t, copyNamed(t, policy.DefaultName, "new"))
 		b.subscription(t, "orders", "resting", func(s *store.SubscriptionSpec) { s.RetryPolicy = "new" })
 		b.subscription(t, "orders", "calm", func(s *store.SubscriptionSpec) {
@@ -173,7 +148,7 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 		p.IdempotencyKey = key
 		require.NoError(t, behind.PublishFiltered(t.Context(), p), name)
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"), "%s: it may not be tried", name)
-		handed := k.all(t)
+		handed := takenOver(t, behind)
 		require.Len(t, handed, 1, name)
 		loaded, err := b.store.Load(t.Context(), handed[0].Work.DeliveryID, handed[0].Work.SubscriptionID, handed[0].Job.ID)
 		require.NoError(t, err)
@@ -192,7 +167,7 @@ func storeAtRest(t *testing.T, url string) *store.Store {
 	t.Cleanup(pool.Close)
 	sealer, err := store.NewSealer(testKey)
 	require.NoError(t, err)
-	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "node-at-rest"})
+	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Node: "node-at-rest", MaxWorkers: 200})
 	require.NoError(t, err)
 	return s
 }

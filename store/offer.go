@@ -1,0 +1,113 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"postrider/event"
+)
+
+// offers are the deliveries of one group of publishes that this node's workers attempt without fetching their jobs.
+type offers struct {
+	store     *Store
+	catalogue *Catalogue // that the group was filtered by
+	// reserved workers were free for the group; left of them have no delivery yet.
+	reserved, left int
+	asOf           time.Time
+	works          []*Work // one for each delivery of the group; nil: its job is to be fetched
+	copied, copyOf *event.Event
+}
+
+// newOffers is for a transaction that began to read the database at asOf, or later.
+func (s *Store) newOffers(group []*publishRequest, asOf time.Time) *offers {
+	deliveries := deliveriesOf(group)
+	o := &offers{store: s, catalogue: group[0].catalogue, asOf: asOf, works: make([]*Work, 0, deliveries)}
+	if s.Handoff != nil && deliveries > 0 {
+		o.reserved = s.Handoff.reserve(deliveries)
+		o.left = o.reserved
+	}
+	return o
+}
+
+// offer reports whether the next delivery is for this node's workers, if its job turns out not to have to wait.
+func (o *offers) offer(req *publishRequest, i int, sub *Subscription, admitted bool) bool {
+	work := (*Work)(nil)
+	if o.left > 0 && admitted && !sub.Batching() {
+		work = o.work(req, i, sub)
+	}
+	o.works = append(o.works, work)
+	if work == nil {
+		return false
+	}
+	o.left--
+	return true
+}
+
+// work is nil if there is no memory for another body. The memory that the loader needs stays free: the deliveries that
+// are to be loaded would otherwise wait while events are published.
+func (o *offers) work(req *publishRequest, i int, sub *Subscription) *Work {
+	e := &req.receipt.Events[i]
+	release := o.store.memory.Spare(int64(len(e.Body)))
+	if release == nil {
+		return nil
+	}
+	if o.copyOf != e {
+		o.copyOf, o.copied = e, ownCopy(e)
+	}
+	return &Work{SubscriptionID: sub.ID, SystemID: req.receipt.SystemIDs[i], Event: *o.copied, release: release}
+}
+
+// ownCopy is an event that shares no memory with the request that contains it.
+func ownCopy(e *event.Event) *event.Event {
+	c := *e
+	c.Body = bytes.Clone(e.Body)
+	for _, s := range []*string{&c.ID, &c.Type, &c.Subject, &c.Source, &c.DataVersion, &c.Trace.Parent, &c.Trace.State} {
+		*s = strings.Clone(*s)
+	}
+	return &c
+}
+
+// offeredRow is what the publish statement returns: the time of its transaction and of the database's clock, and the
+// deliveries that this node's workers have now.
+type offeredRow struct {
+	began, readAt     time.Time
+	ids, jobs, places []int64
+}
+
+// commit gives the deliveries that were committed to the workers.
+func (o *offers) commit(row *offeredRow) {
+	jobs, now := make([]LocalJob, len(row.ids)), time.Now()
+	for n, place := range row.places {
+		w := o.works[place-1]
+		o.works[place-1] = nil
+		w.DeliveryID, w.JobID = row.ids[n], &row.jobs[n]
+		w.OwedSince, w.NextAttemptAt, w.readAt, w.loadedAt, w.asOf = row.began, row.began, row.readAt, now, o.asOf
+		w.setRest(restOf(o.catalogue, w.SubscriptionID), nil, row.jobs[n])
+		jobs[n] = LocalJob{Work: w, Job: o.job(w, row.began)}
+	}
+	o.end(jobs)
+}
+
+func (o *offers) job(w *Work, now time.Time) Job {
+	return Job{
+		ID: *w.JobID, Attempt: 1, MaxAttempts: 1000, Kind: DeliverKind, Queue: DeliverQueue, Priority: 1, Metadata: []byte("{}"),
+		Args:      fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.DeliveryID, w.SubscriptionID),
+		CreatedAt: now, ScheduledAt: now, AttemptedAt: now, AttemptedBy: []string{o.store.node},
+	}
+}
+
+// end gives the workers the jobs, and releases the memory of all other deliveries. Called again it does nothing.
+func (o *offers) end(jobs []LocalJob) {
+	for _, w := range o.works {
+		if w != nil {
+			w.release()
+		}
+	}
+	o.works = nil
+	if o.reserved > 0 {
+		o.store.Handoff.give(o.reserved, jobs)
+		o.reserved = 0
+	}
+}
