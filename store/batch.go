@@ -12,10 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BatchKind is the kind of the jobs that send batches. One whose arguments name no batch is a pump: it cuts the next batch
-// from what is open, and then is that batch's job.
-const BatchKind = "batch"
-
 // Batch is a batch whose turn has come. Of its Work all but DeliveryID, SystemID, OwedSince and Event is the batch's: members
 // are attempted together and all have the same number of attempts.
 type Batch struct {

@@ -28,8 +28,6 @@ SELECT id, event_bytes, true, owed_since
 
 	anyOpenStatement = `SELECT EXISTS (SELECT FROM postrider_internal.deliveries WHERE subscription_id = $1 AND open)`
 
-	endJobStatement = `DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, made) WHERE j.id = ANY ($1::bigint[]) AND j.id = t.id AND j.created_at = t.made`
-
 	pumpStatement = `
 INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries', 1, 1000, now() + $2::interval)`
@@ -352,21 +350,4 @@ func (s *Store) HoldOpen(ctx context.Context, subscription int64, token JobToken
 		}
 	}
 	return s.EndJob(ctx, token)
-}
-
-// EndJob deletes a job that has nothing to do, and answers ErrJobGone, which says so.
-func (s *Store) EndJob(ctx context.Context, token JobToken) error {
-	if _, err := s.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
-		return fmt.Errorf("%w: end job %d: %w", ErrUnavailable, token.JobID, err)
-	}
-	return token.gone()
-}
-
-// ErrJobGone is the ErrNotFound of a job whose row does not exist any more.
-var ErrJobGone = fmt.Errorf("its job: %w", ErrNotFound)
-
-func (t JobToken) gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrJobGone) }
-
-func queueEnd(batch *pgx.Batch, tokens []JobToken) {
-	batch.Queue(endJobStatement, column(tokens, func(t JobToken) int64 { return t.JobID }), column(tokens, func(t JobToken) time.Time { return t.JobMade }))
 }

@@ -12,16 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// River's columns that we write. The kind and the queue are named here and not in package jobs because the statements
-// that insert and delete job rows are SQL.
-const (
-	// DeliverKind is the kind of a delivery attempt's job.
-	DeliverKind = "deliver"
-	// DeliverQueue is the one queue all attempts share: a queue per event subscription would cost half a core at a
-	// thousand of them.
-	DeliverQueue = "deliveries"
-)
-
 // freshPart is empty once the catalogue has moved on from the version that the filters were taken from ($1). Whatever a
 // statement inserts is joined to it.
 const freshPart = `fresh AS (

@@ -15,11 +15,6 @@ import (
 )
 
 const (
-	// ExportKind is the kind of the jobs that write dead letters to a location outside, see docs/delivery-and-retry.md.
-	ExportKind = "export"
-	// ExportQueue is a queue of their own: a location that hangs keeps no delivery waiting.
-	ExportQueue = "exports"
-
 	// maxExported and maxExportedBytes bound one file: the node that writes it has it in memory. A dead letter that is larger goes alone.
 	maxExported      = 1000
 	maxExportedBytes = 8 << 20

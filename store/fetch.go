@@ -25,15 +25,6 @@ type Job struct {
 	AttemptedBy []string // the nodes, at most the last 100; this one is the last of them
 }
 
-// JobToken is a job row, of which only the statement that deletes it ends an attempt. Its id alone would not do: a failover may lose the
-// last commits, PostgreSQL gives their ids away again, and what an endpoint has answered about an event that is lost would end the
-// delivery of one that is not. So the row must also be of the same time.
-type JobToken struct {
-	JobID int64
-	// JobMade is the row's created_at, to the microsecond.
-	JobMade time.Time
-}
-
 // fetchStatement does what River's own does, and reads the table by keys alone: as a join, with what PostgreSQL believes of a
 // table that was empty when it was last vacuumed, the same fetch read all jobs there are.
 const fetchStatement = `
@@ -52,16 +43,16 @@ RETURNING j.id, j.attempt, j.max_attempts, j.kind, j.queue, j.priority, j.args, 
 const inOrder = keepPlan + `, set_config('enable_sort', 'off', true)`
 
 // Fetch takes up to limit jobs of these kinds whose time has come, by priority and time. They are this node's from then on.
-func (s *Store) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
+func (q *JobRows) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
-	batch.Queue(s.db.Keeping(inOrder))
-	batch.Queue(fetchStatement, queue, kinds, limit, s.node).Query(func(rows pgx.Rows) error {
+	batch.Queue(q.db.Keeping(inOrder))
+	batch.Queue(fetchStatement, queue, kinds, limit, q.node).Query(func(rows pgx.Rows) error {
 		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
 		return err
 	})
 	batch.Queue("COMMIT")
-	err = s.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	err = q.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	if err != nil {
 		return nil, fmt.Errorf("fetch jobs: %w", err)
 	}

@@ -1,5 +1,7 @@
 package store
 
+import "iter"
+
 // laneColumns are one entry for each topic (event subscription 0) and each event subscription of a publish: what it adds to
 // their counts, and what its deliveries go by.
 type laneColumns struct {
@@ -38,4 +40,19 @@ func (c *laneColumns) add(topic, subscription, count int64, restKey []byte, batc
 	c.counts = append(c.counts, count)
 	c.restKeys = append(c.restKeys, restKey)
 	c.batching = append(c.batching, batching)
+}
+
+// wantedBy yields an event subscription for each delivery that a group owes.
+func wantedBy(group []*publishRequest) iter.Seq[*Subscription] {
+	return func(yield func(*Subscription) bool) {
+		for _, req := range group {
+			for _, wanting := range req.wanting {
+				for _, sub := range wanting {
+					if !yield(sub) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

@@ -29,8 +29,8 @@ DELETE FROM postrider_internal.locks l USING (
  WHERE l.name = gone.name AND l.key = gone.key`
 
 // CleanLocks removes the locks of event subscriptions that do not exist any more.
-func (s *Store) CleanLocks(ctx context.Context) error {
-	if _, err := s.db.Exec(ctx, cleanLocksStatement, lockBatching); err != nil {
+func (q *JobRows) CleanLocks(ctx context.Context) error {
+	if _, err := q.db.Exec(ctx, cleanLocksStatement, lockBatching); err != nil {
 		return fmt.Errorf("remove locks: %w", err)
 	}
 	return nil
@@ -44,10 +44,10 @@ SELECT coalesce(string_agg(holder, ', '), 'a transaction that has ended since') 
      WHERE l.relation = 'postrider_internal.locks'::regclass AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
      GROUP BY a.pid, a.application_name, a.usename, a.xact_start ORDER BY a.xact_start LIMIT 3) h`
 
-// lockError is the error of work that waited for a lock in vain: it names who has it.
-func (s *Store) lockError(ctx context.Context, work, name string, err error) error {
+// lockError is the error of work that waited too long for a lock: it names the sessions that hold it.
+func lockError(ctx context.Context, db *DB, work, name string, err error) error {
 	var holders string
-	if isLocked(err) && s.db.QueryRow(ctx, lockHoldersStatement).Scan(&holders) == nil {
+	if isLocked(err) && db.QueryRow(ctx, lockHoldersStatement).Scan(&holders) == nil {
 		return fmt.Errorf("%s: row %q of postrider_internal.locks is locked by %s; end that transaction: %w", work, name, holders, err)
 	}
 	return fmt.Errorf("%s: %w", work, err)

@@ -12,11 +12,6 @@ import (
 )
 
 const (
-	// OperationKind is the kind of the jobs that make one step of an operation, see docs/delivery-and-retry.md.
-	OperationKind = "operation"
-	// OperationQueue is a queue of their own: a step waits for no delivery, and no delivery for a step.
-	OperationQueue = "operations"
-
 	// operationStep is how many dead letters or events one transaction takes, and operationBytes how many bytes of bodies: whoever
 	// cancels waits for no more than that.
 	operationStep  = 500

@@ -5,16 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-)
-
-const (
-	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/endpoints.md.
-	HandshakeKind = "handshake"
-	// HandshakeQueue is a separate queue: a handshake does not wait for deliveries, and handshakes of endpoints that do
-	// not respond delay no delivery.
-	HandshakeQueue = "handshakes"
 )
 
 // owner is a table whose rows own a job each: a route its next step, a handshake its next request, an export its next try, an
@@ -52,7 +42,7 @@ func (o *owner) jobs(priority, due, rows string) string {
 
 // reclaimOwned replaces the running jobs of the lost by new rows, which are due after a while. What an old one has made is committed with
 // its owner's place, and what it was about to make needs the old row. A request that was sent, or a file, is made again.
-func (s *Store) reclaimOwned(ctx context.Context, o *owner, after time.Duration, whose string, args ...any) (gone int, err error) {
+func (q *JobRows) reclaimOwned(ctx context.Context, o *owner, after time.Duration, whose string, args ...any) (gone int, err error) {
 	due := fmt.Sprintf("now() + interval '%d milliseconds'", after.Milliseconds())
 	statement := o.sql(`
 WITH found AS (
@@ -65,40 +55,11 @@ WITH found AS (
 )
 SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`, "{whose}", whose)
 	var followed int
-	if err := s.db.QueryRow(ctx, statement, args...).Scan(&gone, &followed); err != nil {
+	if err := q.db.QueryRow(ctx, statement, args...).Scan(&gone, &followed); err != nil {
 		return 0, fmt.Errorf("reclaim %s jobs: %w", o.kind, err)
 	}
 	if followed > 0 {
-		s.pokeQueue(ctx, o.queue)
+		q.notifier.pokeQueue(ctx, o.queue)
 	}
 	return gone, nil
-}
-
-// mendOwned gives new jobs to unfinished rows without a live one. What is apart in one moment of the database is broken. A row that
-// somebody moves on meanwhile is left to the next pass.
-func (s *Store) mendOwned(ctx context.Context, o *owner) (n int, err error) {
-	statement := o.sql(`
-WITH broken AS MATERIALIZED (
-    SELECT o.id, o.job_id FROM {table} o
-     WHERE {unfinished} AND o.created_at < now() - interval '60 seconds'
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = o.job_id AND j.kind = '{kind}' AND j.finalized_at IS NULL)
-     ORDER BY o.id LIMIT $1
-), free AS (
-    SELECT o.id FROM {table} o JOIN broken ON broken.id = o.id
-     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
-), followed AS (
-    UPDATE {table} o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
-), jobs AS (` + o.jobs("{mended}", "now()", "followed") + `
-)
-SELECT count(*) FROM followed`)
-	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, statement, sweepStep).Scan(&n)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("give %s their job again: %w", o.table, err)
-	}
-	if n > 0 {
-		s.pokeQueue(ctx, o.queue)
-	}
-	return n, nil
 }

@@ -31,7 +31,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 			return fmt.Errorf("make partitions: %w", err)
 		}
 		if _, err := tx.Exec(ctx, takeLock, lockPartitions, 0); err != nil {
-			return s.lockError(ctx, "make partitions", lockPartitions, err)
+			return lockError(ctx, s.db, "make partitions", lockPartitions, err)
 		}
 		missing, err := missingPartitions(ctx, tx)
 		if err != nil {

@@ -328,3 +328,22 @@ func (s *Store) endRest(ctx context.Context, key string) error {
 	s.failing.set(key, false)
 	return nil
 }
+
+// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were deleted, or name
+// another endpoint or policy by now.
+func (s *Store) CleanProbations(ctx context.Context) error {
+	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
+		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
+		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
+	if _, err := s.db.Exec(ctx, clean); err != nil {
+		return fmt.Errorf("remove probations of nobody: %w", err)
+	}
+	return nil
+}
+
+// Forget gives back what this process remembers of event subscriptions that were deleted.
+func (s *Store) Forget() {
+	catalogue := s.Catalogue()
+	s.cutters.retain(catalogue)
+	s.failing.retain(catalogue)
+}

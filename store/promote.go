@@ -80,8 +80,8 @@ SELECT EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'scheduled
 type Look struct{ Promote, Published bool }
 
 // Look looks.
-func (s *Store) Look(ctx context.Context) (look Look, err error) {
-	if err := s.db.QueryRow(ctx, lookStatement).Scan(&look.Promote, &look.Published); err != nil {
+func (q *JobRows) Look(ctx context.Context) (look Look, err error) {
+	if err := q.db.QueryRow(ctx, lookStatement).Scan(&look.Promote, &look.Published); err != nil {
 		return look, fmt.Errorf("look for what is due: %w", err)
 	}
 	return look, nil
@@ -117,15 +117,15 @@ const PointPromote = "promote"
 
 // Promote makes the jobs available whose time has come and says how many were due. Where no room is given there is
 // DefaultRoom. Every node calls it every 250 ms while Look finds any; nodes skip each other's rows.
-func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
-	total, err := s.promoteScheduled(ctx, rooms)
-	if err == nil && s.promoter.wakes(time.Now()) {
-		err = errors.Join(s.wake(ctx, DeliverQueue, &total), s.wake(ctx, RouteQueue, &total))
+func (q *JobRows) Promote(ctx context.Context, rooms ...Room) (int, error) {
+	total, err := q.promoteScheduled(ctx, rooms)
+	if err == nil && q.promoter.wakes(time.Now()) {
+		err = errors.Join(q.wake(ctx, DeliverQueue, &total), q.wake(ctx, RouteQueue, &total))
 	}
 	if total > 0 {
-		s.stats.promoted.Add(int64(total))
-		s.Reach(PointPromote)
-		s.poke()
+		q.promoted.Add(int64(total))
+		q.Reach(PointPromote)
+		q.notifier.poke()
 	}
 	if err != nil {
 		return total, fmt.Errorf("promote due jobs: %w", err)
@@ -133,10 +133,10 @@ func (s *Store) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	return total, nil
 }
 
-func (s *Store) wake(ctx context.Context, queue string, total *int) error {
+func (q *JobRows) wake(ctx context.Context, queue string, total *int) error {
 	for state, due := range wakeConditions {
 		for moved := promoteStep; moved == promoteStep; *total += moved {
-			if err := s.db.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
+			if err := q.db.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
 				return err
 			}
 		}
@@ -185,23 +185,23 @@ func (p *promoter) saw(flooding []string) {
 }
 
 // promoteScheduled goes on while every job of a step fits.
-func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
+func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
 	left := make(map[int64]Room, len(rooms))
 	for _, r := range rooms {
 		left[r.SubscriptionID] = r
 	}
-	step, past := s.promoter.look(time.Now())
+	step, past := q.promoter.look(time.Now())
 	if past != nil {
-		if total, err = s.promotePast(ctx, left, past); err != nil {
+		if total, err = q.promotePast(ctx, left, past); err != nil {
 			return total, err
 		}
 	}
 	for {
-		due, flooding, err := s.promoteOnce(ctx, left, step, nil)
+		due, flooding, err := q.promoteOnce(ctx, left, step, nil)
 		if err != nil {
 			return total, err
 		}
-		s.promoter.saw(flooding)
+		q.promoter.saw(flooding)
 		if total += due; due < step || len(flooding) > 0 {
 			return total, nil
 		}
@@ -209,9 +209,9 @@ func (s *Store) promoteScheduled(ctx context.Context, rooms []Room) (total int, 
 }
 
 // promotePast goes on behind those that flood, and behind each further one that it meets there.
-func (s *Store) promotePast(ctx context.Context, left map[int64]Room, past []string) (total int, err error) {
+func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []string) (total int, err error) {
 	for step, rounds := parkStep, 0; rounds < lookRounds; {
-		due, flooding, err := s.promoteOnce(ctx, left, step, past)
+		due, flooding, err := q.promoteOnce(ctx, left, step, past)
 		if err != nil {
 			return total, err
 		}
@@ -229,8 +229,8 @@ func (s *Store) promotePast(ctx context.Context, left map[int64]Room, past []str
 
 // promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room what it
 // made available. flooding are those that it had to park something of.
-func (s *Store) promoteOnce(ctx context.Context, left map[int64]Room, step int, without []string) (due int, flooding []string, err error) {
-	rows, err := s.db.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
+func (q *JobRows) promoteOnce(ctx context.Context, left map[int64]Room, step int, without []string) (due int, flooding []string, err error) {
+	rows, err := q.db.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -243,7 +243,7 @@ func (s *Store) promoteOnce(ctx context.Context, left map[int64]Room, step int, 
 		}
 		r.Jobs -= fit
 		left[subscription] = r
-		s.Traffic.addOne(subscription, fit)
+		q.traffic.addOne(subscription, fit)
 		if due += met; fitting < met {
 			flooding = append(flooding, strconv.FormatInt(subscription, 10))
 		}

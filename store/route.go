@@ -11,12 +11,6 @@ import (
 )
 
 const (
-	// RouteKind is the kind of the jobs that make the deliveries of a route, see docs/delivery-and-retry.md.
-	RouteKind = "route"
-	// RouteQueue is a queue of their own: behind the deliveries an event would wait for other events' endpoints before it is
-	// owed to anybody.
-	RouteQueue = "routes"
-
 	// routeThreshold: 10,000 deliveries take a transaction about half a second, which is as long as a publisher should wait
 	// and other publishers' groups should share the database with one request.
 	routeThreshold = 10_000

@@ -14,8 +14,8 @@ type stats struct {
 	publishEvents, publishTime *Histogram
 	recordResults, recordTime  *Histogram
 
-	recordFailures, promoted, released, reclaimed atomic.Int64
-	exported, exportsGivenUp                      atomic.Int64
+	recordFailures, released atomic.Int64
+	exported, exportsGivenUp atomic.Int64
 }
 
 func newStats() *stats {
@@ -65,10 +65,10 @@ type Stats struct {
 
 // Stats reads the counts. It asks the database nothing.
 func (s *Store) Stats() Stats {
-	n := s.stats
+	n, jobs := s.stats, s.JobCounters()
 	return Stats{
 		PublishGroups: n.publishEvents.Read(), PublishTime: n.publishTime.Read(), RecordFlushes: n.recordResults.Read(), RecordTime: n.recordTime.Read(),
-		RecordFailures: n.recordFailures.Load(), Promoted: n.promoted.Load(), Released: n.released.Load(), Reclaimed: n.reclaimed.Load(),
+		RecordFailures: n.recordFailures.Load(), Promoted: jobs.Promoted, Released: n.released.Load(), Reclaimed: jobs.Reclaimed,
 		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
 		WaitingPublishes: s.committer.length.Load(), WaitingPublishBytes: s.committer.bytes.Load(), WaitingResults: int64(s.recorder.queue.len() + s.batchRecorder.queue.len()),
 		BodyBytes: s.memory.InUse(),

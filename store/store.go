@@ -46,6 +46,7 @@ type Store struct {
 	*Nodes
 	*Notifier
 	*Traffic
+	*JobRows
 
 	// Active, Wake, Handoff and Gate are those of a node that makes attempts, nil on others.
 	Active  *JobSet
@@ -71,7 +72,6 @@ type Store struct {
 	recorder  *recorder[*recordRequest]
 	loader    *loader
 	access    *Access
-	promoter  promoter
 	failing   failing
 	sweeper   sweeper
 	stats     *stats
@@ -117,6 +117,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
 	s.Traffic = NewTraffic(db, s, s.Gate)
+	s.JobRows = NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.router = newRouter(s)
 	s.loader = newLoader(s, s.memory)
 	s.catalogue.Store(emptyCatalogue())

@@ -169,21 +169,6 @@ func (t *Traffic) admit(wanted iter.Seq[*Subscription]) admissions {
 	return admitted
 }
 
-// wantedBy yields an event subscription for each delivery that a group owes.
-func wantedBy(group []*publishRequest) iter.Seq[*Subscription] {
-	return func(yield func(*Subscription) bool) {
-		for _, req := range group {
-			for _, wanting := range req.wanting {
-				for _, sub := range wanting {
-					if !yield(sub) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
 // add counts what was committed.
 func (t *Traffic) add(admitted admissions) {
 	t.mu.Lock()

@@ -8,47 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// CleanJobs removes jobs that River finalized an hour ago or longer: those whose delivery had ended or been given to another job
-// when their turn came. Everything else is deleted by the statement that records it.
-func (s *Store) CleanJobs(ctx context.Context) error {
-	const clean = `DELETE FROM postrider_internal.river_job WHERE id IN (
-		SELECT id FROM postrider_internal.river_job WHERE state IN ('completed', 'cancelled', 'discarded') AND finalized_at < now() - interval '1 hour' LIMIT $1 FOR UPDATE SKIP LOCKED)`
-	for removed := int64(cleanStep); removed == cleanStep; {
-		tag, err := s.db.Exec(ctx, clean, cleanStep)
-		if err != nil {
-			return fmt.Errorf("remove finalized jobs: %w", err)
-		}
-		removed = tag.RowsAffected()
-	}
-	return nil
-}
-
-const cleanStep = 10_000
-
-// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were deleted, or name
-// another endpoint or policy by now.
-func (s *Store) CleanProbations(ctx context.Context) error {
-	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
-		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
-		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
-	if _, err := s.db.Exec(ctx, clean); err != nil {
-		return fmt.Errorf("remove probations of nobody: %w", err)
-	}
-	return nil
-}
-
-// Forget gives back what this process remembers of event subscriptions that were deleted.
-func (s *Store) Forget() {
-	catalogue := s.Catalogue()
-	s.cutters.retain(catalogue)
-	s.failing.retain(catalogue)
-}
-
-// knownKinds are the kinds of jobs that this program can read and replace, as an SQL list. During a rolling upgrade the
-// queue may hold others, of a version that this one knows nothing about: what their arguments mean, and which row has to
-// follow when their id changes. Their own version's nodes do all that; here they are not touched.
-const knownKinds = "('deliver', 'batch')"
-
 // lockLostStatement finds the running jobs of the lost, and locks them. Rows that are being recorded at this moment are locked
 // by others, and skipped.
 const lockLostStatement = `
@@ -90,52 +49,52 @@ SELECT count(*) FROM followed`
 const lostStatement = "SELECT EXISTS (SELECT FROM postrider_internal.river_job j WHERE %s)"
 
 // ReclaimFromLost gives the running jobs of nodes that are not registered to whoever fetches them, and says how many.
-func (s *Store) ReclaimFromLost(ctx context.Context) (int, error) {
-	return s.reclaim(ctx, "j.state = 'running' AND NOT EXISTS (SELECT FROM postrider_internal.nodes n WHERE n.id = j.attempted_by[array_upper(j.attempted_by, 1)])")
+func (q *JobRows) ReclaimFromLost(ctx context.Context) (int, error) {
+	return q.reclaim(ctx, "j.state = 'running' AND NOT EXISTS (SELECT FROM postrider_internal.nodes n WHERE n.id = j.attempted_by[array_upper(j.attempted_by, 1)])")
 }
 
 // ReclaimOwn does the same for this node's running jobs that it does not know: their fetch was committed but its answer
 // was lost. held are the jobs it does know; a job is given 15 s to arrive.
-func (s *Store) ReclaimOwn(ctx context.Context, held []int64) (int, error) {
+func (q *JobRows) ReclaimOwn(ctx context.Context, held []int64) (int, error) {
 	const own = "j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $1 AND j.attempted_at < now() - interval '15 seconds' AND j.id <> ALL ($2::bigint[])"
-	return s.reclaim(ctx, own, s.node, held)
+	return q.reclaim(ctx, own, q.node, held)
 }
 
 // Reclaim does the same for the jobs given: attempts that a clean stop of this node has cut. One that another node has
 // taken up meanwhile is left to it.
-func (s *Store) Reclaim(ctx context.Context, jobs []int64) (int, error) {
+func (q *JobRows) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
 	const mine = "j.id = ANY ($1::bigint[]) AND (j.state <> 'running' OR j.attempted_by[array_upper(j.attempted_by, 1)] = $2)"
-	return s.reclaim(ctx, mine, jobs, s.node)
+	return q.reclaim(ctx, mine, jobs, q.node)
 }
 
 // PointReclaim is the failpoint after the jobs of a dead node were locked and before they are replaced.
 const PointReclaim = "reclaim"
 
-func (s *Store) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
+func (q *JobRows) reclaim(ctx context.Context, whose string, args ...any) (n int, err error) {
 	var lost bool
-	if err := s.db.QueryRow(ctx, fmt.Sprintf(lostStatement, whose), args...).Scan(&lost); err != nil {
+	if err := q.db.QueryRow(ctx, fmt.Sprintf(lostStatement, whose), args...).Scan(&lost); err != nil {
 		return 0, fmt.Errorf("look for lost jobs: %w", err)
 	}
 	if !lost {
 		return 0, nil
 	}
-	n, err = s.replace(ctx, func(int64) again { s.Reach(PointReclaim); return again{reruns: 1} }, "SKIP LOCKED", whose, args...)
+	n, err = q.replace(ctx, func(int64) again { q.Reach(PointReclaim); return again{reruns: 1} }, "SKIP LOCKED", whose, args...)
 	if err != nil {
 		return 0, fmt.Errorf("reclaim jobs: %w", err)
 	}
 	for _, o := range []*owner{routes, handshakes, exports, operations} {
-		gone, err := s.reclaimOwned(ctx, o, 0, whose, args...)
+		gone, err := q.reclaimOwned(ctx, o, 0, whose, args...)
 		if err != nil {
 			return n, err
 		}
 		n += gone
 	}
 	if n > 0 {
-		s.stats.reclaimed.Add(int64(n))
-		s.poke()
+		q.reclaimed.Add(int64(n))
+		q.notifier.poke()
 	}
 	return n, nil
 }
@@ -147,8 +106,8 @@ type again struct {
 }
 
 // replace gives the jobs new rows. locking says what becomes of rows that somebody else has locked: they are skipped, or waited for.
-func (s *Store) replace(ctx context.Context, how func(id int64) again, locking, whose string, args ...any) (n int, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+func (q *JobRows) replace(ctx context.Context, how func(id int64) again, locking, whose string, args ...any) (n int, err error) {
+	err = pgx.BeginFunc(ctx, q.db, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, fmt.Sprintf(lockLostStatement, whose, locking), args...)
 		if err != nil {
 			return err
@@ -182,7 +141,7 @@ type PutOff struct {
 
 // PutOff gives the jobs new rows, which are due later, and says how many. Doing so twice does nothing the second time: what runs
 // by then runs under another row. A row that is locked is waited for: River would move one that is left out.
-func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
+func (q *JobRows) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
@@ -193,7 +152,7 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 			how[job.Job] = again{after: job.After, reruns: 1}
 		}
 	}
-	n, err := s.replace(ctx, func(id int64) again { return how[id] }, "", runningHere, ids, s.node)
+	n, err := q.replace(ctx, func(id int64) again { return how[id] }, "", runningHere, ids, q.node)
 	if err != nil {
 		return 0, fmt.Errorf("put jobs off: %w", err)
 	}
@@ -201,7 +160,7 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 		if n == len(jobs) {
 			break
 		}
-		gone, err := s.reclaimOwned(ctx, o, ownedOff, runningHere, ids, s.node)
+		gone, err := q.reclaimOwned(ctx, o, ownedOff, runningHere, ids, q.node)
 		if err != nil {
 			return n, err
 		}
@@ -212,11 +171,11 @@ func (s *Store) PutOff(ctx context.Context, jobs []PutOff) (int, error) {
 
 // GiveBack gives deliveries' jobs of this node new rows that are due at once and no reruns, because nothing was sent for them, and says how many. It is for a stop: what
 // somebody has locked is left as it is, to the node that finds this one gone.
-func (s *Store) GiveBack(ctx context.Context, jobs []int64) (int, error) {
+func (q *JobRows) GiveBack(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	n, err := s.replace(ctx, func(int64) again { return again{} }, "SKIP LOCKED", runningHere, jobs, s.node)
+	n, err := q.replace(ctx, func(int64) again { return again{} }, "SKIP LOCKED", runningHere, jobs, q.node)
 	if err != nil {
 		return 0, fmt.Errorf("give jobs back: %w", err)
 	}

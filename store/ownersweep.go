@@ -1,0 +1,37 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// mendOwned gives new jobs to unfinished rows without a live one. What is apart in one moment of the database is broken. A row that
+// somebody moves on meanwhile is left to the next pass.
+func (s *Store) mendOwned(ctx context.Context, o *owner) (n int, err error) {
+	statement := o.sql(`
+WITH broken AS MATERIALIZED (
+    SELECT o.id, o.job_id FROM {table} o
+     WHERE {unfinished} AND o.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = o.job_id AND j.kind = '{kind}' AND j.finalized_at IS NULL)
+     ORDER BY o.id LIMIT $1
+), free AS (
+    SELECT o.id FROM {table} o JOIN broken ON broken.id = o.id
+     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
+), followed AS (
+    UPDATE {table} o SET job_id = nextval('postrider_internal.river_job_id_seq') FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
+), jobs AS (` + o.jobs("{mended}", "now()", "followed") + `
+)
+SELECT count(*) FROM followed`)
+	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, statement, sweepStep).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("give %s their job again: %w", o.table, err)
+	}
+	if n > 0 {
+		s.pokeQueue(ctx, o.queue)
+	}
+	return n, nil
+}
