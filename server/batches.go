@@ -20,7 +20,7 @@ func (m *management) ListBatches(ctx context.Context, r ListBatchesRequestObject
 	var found problems
 	f := store.BatchFilter{
 		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, store.DeliveryStates),
-		Hold: found.oneOf("hold", p.Hold, store.Holds),
+		Hold: found.oneOf("hold", p.Hold, store.HoldReasons),
 	}
 	if err := found.err(); err != nil {
 		return nil, err

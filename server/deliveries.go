@@ -24,7 +24,7 @@ func (m *management) ListDeliveries(ctx context.Context, r ListDeliveriesRequest
 	var found problems
 	f := store.DeliveryFilter{
 		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, store.DeliveryStates),
-		Hold: found.oneOf("hold", p.Hold, store.Holds), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
+		Hold: found.oneOf("hold", p.Hold, store.HoldReasons), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
 	}
 	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
 	f.Operation = found.operation("operationId", p.OperationId)

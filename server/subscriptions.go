@@ -20,7 +20,7 @@ func (m *management) ListSubscriptions(ctx context.Context, r ListSubscriptionsR
 	if !storable(r.Topic) {
 		return nil, topicNotFound(r.Topic)
 	}
-	list, err := m.store.Subscriptions(ctx, r.Topic, page.after, page.limit+1)
+	list, err := m.store.ListSubscriptions(ctx, r.Topic, page.after, page.limit+1)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, topicNotFound(r.Topic)
 	}

@@ -41,7 +41,7 @@ func (m *management) ListTopics(ctx context.Context, r ListTopicsRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.store.Topics(ctx, page.after, page.limit+1)
+	list, err := m.store.ListTopics(ctx, page.after, page.limit+1)
 	if err != nil {
 		return nil, err
 	}

@@ -16,19 +16,19 @@ const (
 )
 
 // sealAttributes is nil, SQL's NULL, for none. The whole list is sealed: a header's name and source may tell something, too.
-func (s *Store) sealAttributes(column string, list []policy.DeliveryAttribute) []byte {
+func (r records) sealAttributes(column string, list []policy.DeliveryAttribute) []byte {
 	if len(list) == 0 {
 		return nil
 	}
 	text, _ := json.Marshal(list) // strings and booleans can always be written
-	return s.sealer.Seal(column, string(text))
+	return r.sealer.Seal(column, string(text))
 }
 
-func (s *Store) openAttributes(column string, sealed []byte) (list []policy.DeliveryAttribute, err error) {
+func (r records) openAttributes(column string, sealed []byte) (list []policy.DeliveryAttribute, err error) {
 	if sealed == nil {
 		return nil, nil
 	}
-	text, err := s.sealer.Open(column, sealed)
+	text, err := r.sealer.Open(column, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -50,21 +50,21 @@ func keepSecrets(given []policy.DeliveryAttribute, existing *Subscription) ([]po
 
 // RevealEndpoint reads an event subscription, for its endpoint's whole URL to be shown, and writes that into the audit first.
 // ErrNotFound.
-func (s *Store) RevealEndpoint(ctx context.Context, topic, name string) (*Subscription, error) {
+func (s *Subscriptions) RevealEndpoint(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.reveal(ctx, topic, name, auditEndpointShown)
 }
 
 // RevealDeliveryAttributes is the same for the values of its secret headers. ErrNotFound.
-func (s *Store) RevealDeliveryAttributes(ctx context.Context, topic, name string) (*Subscription, error) {
+func (s *Subscriptions) RevealDeliveryAttributes(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.reveal(ctx, topic, name, auditAttributesShown)
 }
 
 // RevealSigningSecrets is the same for what its deliveries are signed with. ErrNotFound.
-func (s *Store) RevealSigningSecrets(ctx context.Context, topic, name string) (*Subscription, error) {
+func (s *Subscriptions) RevealSigningSecrets(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.reveal(ctx, topic, name, auditSigningShown)
 }
 
-func (s *Store) reveal(ctx context.Context, topic, name string, action auditAction) (sub *Subscription, err error) {
+func (s *Subscriptions) reveal(ctx context.Context, topic, name string, action auditAction) (sub *Subscription, err error) {
 	err = audited(ctx, s.db, auditEntry{action: action, topic: topic, subscription: name}, func(tx pgx.Tx) error {
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
 		return err

@@ -1,17 +1,13 @@
 package store
 
 import (
-	"context"
-	"fmt"
-	"maps"
+	"encoding/binary"
 	"slices"
 	"time"
 
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Catalogue is everything publishing and delivering need to know of the configuration, as of one version. It is never
@@ -65,6 +61,23 @@ func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
 
 // PolicyVersion is the version in which a retry policy was read, for Condition.Versions; 0 where there is none of this name.
 func (c *Catalogue) PolicyVersion(name string) int64 { return c.policyVersions[name] }
+
+// restKey names what shares a probation under the event subscription's policy; nil under a policy without probation. The
+// SQL function rest_key returns the same.
+func (c *Catalogue) restKey(sub *Subscription) []byte {
+	p, ok := c.policies[sub.RetryPolicy]
+	if !ok {
+		return nil
+	}
+	switch p.Probation.Scope {
+	case policy.ProbationEndpoint:
+		return sub.EndpointHash
+	case policy.ProbationEventSubscription:
+		return binary.BigEndian.AppendUint64(nil, uint64(sub.ID))
+	default:
+		return nil
+	}
+}
 
 // Rules are what holds for an event subscription's deliveries; none where it, or its retry policy, is not there.
 func (c *Catalogue) Rules(subscription int64) (policy.Rules, bool) {
@@ -125,80 +138,6 @@ func EventView(topic string, e *event.Event) filter.EventView {
 		view.EventTime = e.Time.UTC().Format(time.RFC3339Nano)
 	}
 	return view
-}
-
-// Catalogue is the one in memory, at most a second old.
-func (s *Store) Catalogue() *Catalogue { return s.catalogue.Load() }
-
-// reloadTimeout bounds a reload, the wait for another one included. A connection that a firewall forgot answers nothing and stays
-// open: without a bound, one such moment would keep this node from every later change of the configuration.
-const reloadTimeout = 5 * time.Second
-
-// Reload reads what changed since the catalogue in memory, within 5 s. It costs one trivial query when nothing did.
-func (s *Store) Reload(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
-	defer cancel()
-	s.reloading.Lock()
-	defer s.reloading.Unlock()
-	old := s.catalogue.Load()
-	var found Catalogue
-	var now time.Time
-	asked := time.Now()
-	if err := s.db.QueryRow(ctx, "SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue").Scan(&found.Version, &found.server, &now); err != nil {
-		return fmt.Errorf("read the catalogue's version: %w", err)
-	}
-	s.clock.Correct(now, asked, time.Now())
-	if found.Version == old.Version && found.server.Equal(old.server) {
-		return nil
-	}
-	// One snapshot for all tables: a catalogue never mixes two versions.
-	tx, err := s.db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return fmt.Errorf("read the catalogue: %w", err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	fresh, err := s.readCatalogue(ctx, tx, old)
-	if err != nil {
-		return fmt.Errorf("read the catalogue: %w", err)
-	}
-	s.catalogue.Store(fresh)
-	return nil
-}
-
-// readCatalogue reads what changed since old; all there is where old may have what this database never had, or has lost: a failover to
-// a standby, or a crash, that keeps less than was answered takes back changes, and their versions.
-func (s *Store) readCatalogue(ctx context.Context, tx querier, old *Catalogue) (*Catalogue, error) {
-	var version int64
-	var server time.Time
-	if err := tx.QueryRow(ctx, "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalogue").Scan(&version, &server); err != nil {
-		return nil, err
-	}
-	if version < old.Version || !server.Equal(old.server) {
-		old = emptyCatalogue()
-	}
-	fresh := &Catalogue{
-		Version: version, server: server,
-		topics: maps.Clone(old.topics), subs: maps.Clone(old.subs), subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
-		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList, policiesSeen: old.policiesSeen,
-		expiring: maps.Clone(old.expiring), now: s.clock.Now, rules: maps.Clone(old.rules), timeScale: s.timeScale,
-	}
-	topics, err := s.queryTopics(ctx, tx, "WHERE t.version > $1", old.Version)
-	if err != nil {
-		return nil, err
-	}
-	subs, err := s.querySubscriptions(ctx, tx, "WHERE s.version > $1", old.Version)
-	if err != nil {
-		return nil, err
-	}
-	changed := fresh.apply(topics, subs)
-	if err := fresh.readPolicies(ctx, tx); err != nil {
-		return nil, err
-	}
-	if fresh.policiesSeen != old.policiesSeen {
-		changed = slices.Collect(maps.Keys(fresh.subs))
-	}
-	fresh.resolve(changed)
-	return fresh, nil
 }
 
 // apply takes over what changed, and says whose rules may be others now.

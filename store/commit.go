@@ -134,7 +134,7 @@ func (c *committer) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group
 	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	catalogue, err := c.store.readCatalogue(ctx, conn, c.store.Catalogue())
+	catalogue, err := c.store.ReadIn(ctx, conn, c.store.Catalogue())
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}

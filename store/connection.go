@@ -10,7 +10,7 @@ import (
 const connectionColumn = "event_subscriptions.connection_sealed"
 
 // sealConnection returns what is stored of it in the open, and its secrets sealed; nil, SQL's NULL, where there are none.
-func (s *Store) sealConnection(column string, c *policy.Connection) (open *policy.Connection, sealed []byte) {
+func (r records) sealConnection(column string, c *policy.Connection) (open *policy.Connection, sealed []byte) {
 	shown, secrets := c.Split()
 	if shown == (policy.Connection{}) {
 		return nil, nil
@@ -19,10 +19,10 @@ func (s *Store) sealConnection(column string, c *policy.Connection) (open *polic
 		return &shown, nil
 	}
 	text, _ := json.Marshal(secrets) //nolint:gosec // to be sealed; strings can always be written
-	return &shown, s.sealer.Seal(column, string(text))
+	return &shown, r.sealer.Seal(column, string(text))
 }
 
-func (s *Store) openConnection(column string, open *policy.Connection, sealed []byte) (c policy.Connection, err error) {
+func (r records) openConnection(column string, open *policy.Connection, sealed []byte) (c policy.Connection, err error) {
 	if open == nil {
 		return c, nil
 	}
@@ -30,7 +30,7 @@ func (s *Store) openConnection(column string, open *policy.Connection, sealed []
 	if sealed == nil {
 		return c, nil
 	}
-	text, err := s.sealer.Open(column, sealed)
+	text, err := r.sealer.Open(column, sealed)
 	if err != nil {
 		return c, err
 	}

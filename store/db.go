@@ -81,6 +81,12 @@ type beginner interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }
 
+// querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // Read runs the statements of one page in one snapshot, so that its counts and its lists agree. It returns ErrTooSlow
 // if one of them took longer than 5 s, ErrUnavailable, or an ErrNotFound of read.
 func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) error {

@@ -28,13 +28,13 @@ SELECT id FROM postrider_internal.event_subscriptions s
 )
 
 // CancelOwed cancels the pending deliveries of a deleted event subscription.
-func (s *Store) CancelOwed(ctx context.Context, subscription int64) error {
+func (s *Subscriptions) CancelOwed(ctx context.Context, subscription int64) error {
 	return s.drainSubscription(ctx, subscription)
 }
 
 // drainSubscription cancels the pending deliveries of a deleted event subscription in steps. It repeats for those whose
 // attempt was being recorded. What a whole pass cannot cancel is left to Drain, a minute later.
-func (s *Store) drainSubscription(ctx context.Context, id int64) error {
+func (s *Subscriptions) drainSubscription(ctx context.Context, id int64) error {
 	for {
 		met, canceled, err := s.drainPass(ctx, id)
 		if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) drainSubscription(ctx context.Context, id int64) error {
 }
 
 // drainPass goes once over the pending deliveries.
-func (s *Store) drainPass(ctx context.Context, id int64) (met, canceled int, err error) {
+func (s *Subscriptions) drainPass(ctx context.Context, id int64) (met, canceled int, err error) {
 	const cancel = "SELECT last, met, canceled FROM postrider_internal.cancel_pending($1, $2, $3)"
 	for last := int64(0); ; {
 		var n, done int
@@ -68,7 +68,7 @@ func (s *Store) drainPass(ctx context.Context, id int64) (met, canceled int, err
 }
 
 // Drain goes on with deleted event subscriptions whose cancellation was interrupted, or that were deleted a moment ago.
-func (s *Store) Drain(ctx context.Context) error {
+func (s *Subscriptions) Drain(ctx context.Context) error {
 	rows, err := s.db.Query(ctx, undrainedStatement)
 	if err != nil {
 		return fmt.Errorf("look for deleted event subscriptions: %w", err)

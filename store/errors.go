@@ -68,6 +68,19 @@ func isTransient(err error) bool {
 	return state == "40001" || state == "40P01"
 }
 
+// transientTries is how often retryTransient calls a statement.
+const transientTries = 3
+
+// retryTransient repeats a statement that PostgreSQL itself rolled back so that another one could finish.
+func retryTransient(do func() error) (err error) {
+	for range transientTries {
+		if err = do(); !isTransient(err) {
+			break
+		}
+	}
+	return err
+}
+
 // isLocked reports that somebody else has had a row, or a table, for longer than the statement was to wait. Nothing was committed.
 func isLocked(err error) bool { return SQLState(err) == "55P03" }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// expired reports whether an event subscription has come to its expirationTimeUtc.
-func (s *Subscription) expired(now time.Time) bool {
+// Expired reports whether an event subscription has come to its expirationTimeUtc.
+func (s *Subscription) Expired(now time.Time) bool {
 	return s.ExpirationTimeUTC != nil && !now.Before(*s.ExpirationTimeUTC)
 }
 
@@ -27,14 +27,14 @@ func (c *Catalogue) readyExpiration(topicID int64) {
 // unexpired takes out who has expired.
 func (c *Catalogue) unexpired(wanting []*Subscription) []*Subscription {
 	now := c.now()
-	return slices.DeleteFunc(wanting, func(s *Subscription) bool { return s.expired(now) })
+	return slices.DeleteFunc(wanting, func(s *Subscription) bool { return s.Expired(now) })
 }
 
 // anyExpired reports whether somebody is to be deleted.
 func (c *Catalogue) anyExpired() bool {
 	for topicID := range c.expiring {
 		now := c.now()
-		if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.expired(now) }) {
+		if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.Expired(now) }) {
 			return true
 		}
 	}
@@ -43,12 +43,12 @@ func (c *Catalogue) anyExpired() bool {
 
 // ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has come, and cancels what they are still owed, as
 // DeleteSubscription does. It asks the database only where the catalogue has one.
-func (s *Store) ExpireSubscriptions(ctx context.Context) error {
-	if !s.Catalogue().anyExpired() {
+func (s *Subscriptions) ExpireSubscriptions(ctx context.Context) error {
+	if !s.cache.Catalogue().anyExpired() {
 		return nil
 	}
 	var expired []*Subscription
-	err := s.changeCatalogue(ctx, func(tx pgx.Tx) (err error) {
+	err := s.cache.change(ctx, func(tx pgx.Tx) (err error) {
 		if expired, err = s.querySubscriptions(ctx, tx, "WHERE s.deleted_at IS NULL AND s.expiration_time_utc <= now()"); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (s *Store) ExpireSubscriptions(ctx context.Context) error {
 }
 
 // CancelReason says why the deliveries of an event subscription that is not in the catalogue are canceled.
-func (s *Store) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
+func (s *Subscriptions) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
 	reason := policy.ReasonEventSubscriptionDeleted
 	const query = "SELECT coalesce(postrider_internal.deletion_reason($1), $2)"
 	if err := s.db.QueryRow(ctx, query, subscription, string(reason)).Scan(&reason); err != nil {

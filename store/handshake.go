@@ -21,6 +21,13 @@ const (
 	CallbackLifetime = 10 * time.Minute
 )
 
+// Handshakes makes the handshakes with endpoints and records their requests.
+type Handshakes struct {
+	records
+	cache *Cache
+	node  string // recorded with each step
+}
+
 // EndpointValidation says whether an endpoint must answer a handshake before anything is delivered to it.
 type EndpointValidation string
 
@@ -131,8 +138,8 @@ const (
 	handshakeConnectionColumn = "handshakes.connection_sealed"
 )
 
-func (s *Store) endpointHash(endpoint string) []byte { return s.sealer.Mac("endpoint " + endpoint) }
-func (s *Store) codeHash(code string) []byte         { return s.sealer.Mac("handshake " + code) }
+func (r records) endpointHash(endpoint string) []byte { return r.sealer.Mac("endpoint " + endpoint) }
+func (s *Handshakes) codeHash(code string) []byte     { return s.sealer.Mac("handshake " + code) }
 
 const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purpose, @topic, @subscription,
 	@subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection,
@@ -141,7 +148,7 @@ const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purp
 // BeginValidation begins the handshake with the endpoint of an event subscription that is there or is to be: it is answered
 // once the first request has its job. publicURL is what validationUrl begins with. See WaitHandshake, and then PutValidated or
 // ConcludeValidation. *policy.ValidationError when a secret header is to be kept that is not there; ErrUnavailable.
-func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string) (id int64, err error) {
+func (s *Handshakes) BeginValidation(ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string) (id int64, err error) {
 	args, err := s.validationArgsOf(ctx, topic, name, spec, publicURL)
 	if err != nil {
 		return 0, err
@@ -154,7 +161,7 @@ func (s *Store) BeginValidation(ctx context.Context, topic *Topic, name string, 
 
 // RepeatValidation begins a handshake with the endpoint that an event subscription has, because somebody asks for one. That is
 // audited. Once it succeeds the event subscription is validated, also where nobody waits for it. ErrUnavailable.
-func (s *Store) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscription, publicURL string) (id int64, err error) {
+func (s *Handshakes) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscription, publicURL string) (id int64, err error) {
 	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
 	args["subscription_id"] = sub.ID
 	e := auditEntry{action: auditValidationAsked, topic: topic.Name, subscription: sub.Name}
@@ -167,12 +174,12 @@ func (s *Store) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscri
 }
 
 // validationArgsOf is validationArgs with the values of secret headers that spec leaves as they are stored.
-func (s *Store) validationArgsOf(
+func (s *Handshakes) validationArgsOf(
 	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
 ) (pgx.NamedArgs, error) {
 	with := *spec
 	if slices.ContainsFunc(spec.DeliveryAttributes, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
-		existing, err := s.SubscriptionOf(ctx, topic.Name, name)
+		existing, err := s.subscriptionOf(ctx, s.db, topic.Name, name)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
@@ -183,7 +190,7 @@ func (s *Store) validationArgsOf(
 	return s.validationArgs(topic, name, &with, publicURL), nil
 }
 
-func (s *Store) validationArgs(topic *Topic, name string, spec *SubscriptionSpec, publicURL string) pgx.NamedArgs {
+func (s *Handshakes) validationArgs(topic *Topic, name string, spec *SubscriptionSpec, publicURL string) pgx.NamedArgs {
 	code := uuid.NewString()
 	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
 	args["code"], args["code_hash"] = s.sealer.Seal(handshakeCodeColumn, code), s.codeHash(code)
@@ -191,7 +198,7 @@ func (s *Store) validationArgs(topic *Topic, name string, spec *SubscriptionSpec
 	return args
 }
 
-func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
+func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
 	open, sealed := s.sealConnection(handshakeConnectionColumn, &spec.Connection)
 	static := slices.DeleteFunc(slices.Clone(spec.DeliveryAttributes), func(a policy.DeliveryAttribute) bool {
 		return a.Type != policy.AttributeStatic
@@ -205,7 +212,7 @@ func (s *Store) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpe
 }
 
 // insertGoodbye tells the endpoint of an event subscription that it is gone.
-func (s *Store) insertGoodbye(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
+func (s *Handshakes) insertGoodbye(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
 	var id int64
 	if err := tx.QueryRow(ctx, beginHandshakeStatement, s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)).Scan(&id); err != nil {
 		return fmt.Errorf("tell the endpoint of the deletion: %w", err)
@@ -222,7 +229,7 @@ const (
 
 // WaitHandshake returns when the handshake is no longer pending, or after the time given at most, or with an error when ctx
 // ends.
-func (s *Store) WaitHandshake(ctx context.Context, id int64, most time.Duration) error {
+func (s *Handshakes) WaitHandshake(ctx context.Context, id int64, most time.Duration) error {
 	giveUp := time.NewTimer(most)
 	defer giveUp.Stop()
 	for pause := handshakePoll; ; pause = min(2*pause, handshakePollMax) {
@@ -271,7 +278,7 @@ const handshakeColumns = `SELECT id, purpose, topic, subscription, endpoint_seal
 	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id, connection, connection_sealed,
 	headers_sealed FROM postrider_internal.handshakes `
 
-func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, args ...any) (*Handshake, *handshakeRow, error) {
+func (s *Handshakes) handshakeWhere(ctx context.Context, db querier, where string, args ...any) (*Handshake, *handshakeRow, error) {
 	rows, err := db.Query(ctx, handshakeColumns+where, args...)
 	if err != nil {
 		return nil, nil, readError("a handshake", err)
@@ -304,7 +311,7 @@ func (s *Store) handshakeWhere(ctx context.Context, db querier, where string, ar
 }
 
 // HandshakeOf reads a handshake with its steps, the oldest first; ErrNotFound.
-func (s *Store) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
+func (s *Handshakes) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
 	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1", id)
 	if err != nil {
 		return nil, err
@@ -312,7 +319,7 @@ func (s *Store) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
 	return h, s.readSteps(ctx, s.db, h)
 }
 
-func (s *Store) readSteps(ctx context.Context, db querier, h *Handshake) error {
+func (s *Handshakes) readSteps(ctx context.Context, db querier, h *Handshake) error {
 	const query = `SELECT at, sent, coalesce(status, 0), coalesce(error, ''), answer, verdict, duration_us FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
 	rows, err := db.Query(ctx, query, h.ID)
 	if err != nil {
@@ -332,7 +339,7 @@ func (s *Store) readSteps(ctx context.Context, db querier, h *Handshake) error {
 
 // LoadHandshake reads the handshake that a job is to make a request of. ErrNotFound: the job is nobody's any more, or there is
 // nothing left to ask for.
-func (s *Store) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
+func (s *Handshakes) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
 	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
 	return h, err
 }

@@ -22,12 +22,12 @@ type HandshakeResult struct {
 
 // RecordHandshake writes down what a request came to, and lets the event subscription that goes by the handshake have what
 // follows: its hold ends, or stays. A job that is nobody's any more changes nothing, and that is no error.
-func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
+func (s *Handshakes) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
 	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
 		_, err = s.recordHandshake(ctx, s.db, r)
 		return err
 	}
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+	return s.cache.change(ctx, func(tx pgx.Tx) error {
 		concluded, err := s.recordHandshake(ctx, tx, r)
 		if err != nil || !concluded {
 			return err
@@ -36,7 +36,7 @@ func (s *Store) RecordHandshake(ctx context.Context, r *HandshakeResult) (err er
 	})
 }
 
-func (s *Store) recordHandshake(ctx context.Context, db querier, r *HandshakeResult) (concluded bool, err error) {
+func (s *Handshakes) recordHandshake(ctx context.Context, db querier, r *HandshakeResult) (concluded bool, err error) {
 	const record = `SELECT postrider_internal.record_handshake_step(@job, @id, @created, @state, @message, @after,
 		@lifetime, @at, @sent, @status, @error, @answer, @verdict, @duration, @node)`
 	args := pgx.NamedArgs{
@@ -69,7 +69,7 @@ func provisioned(state HandshakeState, before ProvisioningState) ProvisioningSta
 // follow lets an event subscription have what becomes of a handshake. One whose endpoint was validated before stays as it is: a
 // handshake that was asked for once more takes nothing away. The caller has locked the catalogue and then the handshake, as whoever
 // stores an event subscription with it does: so one of the two sees the other, in any order.
-func (s *Store) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state HandshakeState) error {
+func (s *Handshakes) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state HandshakeState) error {
 	if state == HandshakeSucceeded {
 		return s.validated(ctx, tx, h, false)
 	}
@@ -84,7 +84,7 @@ func (s *Store) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state Hands
 // validated: an endpoint that has shown that it wants events has shown it, also in a handshake that another one has taken the place
 // of. So the event subscription is validated whose endpoint it is now, and goes by this handshake. One that no event subscription was
 // stored with is left, unless validationUrl was opened (opened), to the put that waits for it: it may have asked for a version.
-func (s *Store) validated(ctx context.Context, tx pgx.Tx, h *Handshake, opened bool) error {
+func (s *Handshakes) validated(ctx context.Context, tx pgx.Tx, h *Handshake, opened bool) error {
 	const change = `UPDATE postrider_internal.event_subscriptions s SET provisioning_state = 'Succeeded', handshake_id = h.id
 		  FROM postrider_internal.topics t, postrider_internal.handshakes h
 		 WHERE h.id = $1 AND (h.subscription_id IS NOT NULL OR $6) AND t.id = s.topic_id AND t.name = $2 AND t.deleted_at IS NULL AND s.name = $3 AND s.deleted_at IS NULL AND s.endpoint_hash = $4
@@ -127,13 +127,13 @@ func endValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error
 // CompleteValidation is told that validationUrl was opened. It may come before the endpoint's answer is recorded, for some
 // endpoints open it at once; doing so twice is no error. ErrNotFound: there is no such handshake; ErrCallbackOver: it failed, or
 // its time is over.
-func (s *Store) CompleteValidation(ctx context.Context, topic, name, code string) error {
+func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code string) error {
 	const where = "WHERE code_hash = $1 AND topic = $2 AND subscription = $3 AND callback"
 	hash := s.codeHash(code)
 	if _, _, err := s.handshakeWhere(ctx, s.db, where, hash, topic, name); err != nil {
 		return err // nobody who guesses makes the catalogue wait
 	}
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+	return s.cache.change(ctx, func(tx pgx.Tx) error {
 		h, _, err := s.handshakeWhere(ctx, tx, where+" FOR UPDATE", hash, topic, name)
 		switch {
 		case err != nil:
@@ -154,7 +154,7 @@ func (s *Store) CompleteValidation(ctx context.Context, topic, name, code string
 	})
 }
 
-func (s *Store) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) error {
+func (s *Handshakes) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) error {
 	const complete = `WITH done AS (
 		UPDATE postrider_internal.handshakes SET state = 'succeeded', message = $2, concluded_at = now() WHERE id = $1
 	) INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node) VALUES ($1, now(), 'nothing', $2, $3)`
@@ -165,7 +165,7 @@ func (s *Store) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) 
 }
 
 // CleanHandshakes forgets handshakes that ended 30 days ago and that nobody goes by.
-func (s *Store) CleanHandshakes(ctx context.Context) error {
+func (s *Handshakes) CleanHandshakes(ctx context.Context) error {
 	const forget = `DELETE FROM postrider_internal.handshakes h WHERE h.id IN (
 		SELECT o.id FROM postrider_internal.handshakes o WHERE o.concluded_at < now() - interval '30 days'
 		   AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.handshake_id = o.id AND s.deleted_at IS NULL) LIMIT $1 FOR UPDATE SKIP LOCKED)`
@@ -176,7 +176,7 @@ func (s *Store) CleanHandshakes(ctx context.Context) error {
 }
 
 // ExpireHandshakes ends the handshakes whose validationUrl was not opened in time.
-func (s *Store) ExpireHandshakes(ctx context.Context) error {
+func (s *Handshakes) ExpireHandshakes(ctx context.Context) error {
 	const look = `SELECT EXISTS (SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
 	var due bool
 	if err := s.db.QueryRow(ctx, look).Scan(&due); err != nil {
@@ -185,10 +185,10 @@ func (s *Store) ExpireHandshakes(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
+	return s.cache.change(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
 }
 
-func (s *Store) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
+func (s *Handshakes) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
 	const expire = `WITH over AS (
 		UPDATE postrider_internal.handshakes SET state = 'failed', message = $1, concluded_at = now() WHERE state = 'awaiting' AND callback_expires_at <= now() RETURNING id
 	), step AS (

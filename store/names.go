@@ -31,7 +31,7 @@ func nameFree(ctx context.Context, db querier, kind, statement, name string, arg
 
 // SubscriptionNameFree reports whether an event subscription that does not exist can have this name. *FunctionError, which is
 // ErrConflict: one exists whose name differs only in letter case.
-func (s *Store) SubscriptionNameFree(ctx context.Context, topic *Topic, name string) error {
+func (s *Subscriptions) SubscriptionNameFree(ctx context.Context, topic *Topic, name string) error {
 	return subscriptionNameFree(ctx, s.db, topic.ID, name)
 }
 

@@ -87,5 +87,3 @@ func (s *Store) makePartition(ctx context.Context, tx pgx.Tx, p partition) error
 	s.Reach(PointPartition)
 	return nil
 }
-
-func collectIDs(rows pgx.Rows) ([]int64, error) { return pgx.CollectRows(rows, pgx.RowTo[int64]) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -94,26 +95,18 @@ func (s *Store) stepEvents(ctx context.Context, tx pgx.Tx, o *operationRow) (ste
 	return step, nil
 }
 
-// targetOf finds an event subscription that is still there, as it is configured now; else gone says in words why it is not.
+// targetOf finds the event subscription that events are redelivered to; else gone is why there is none.
 func (s *Store) targetOf(ctx context.Context, tx pgx.Tx, id int64) (sub *Subscription, gone string, err error) {
-	list, err := s.querySubscriptions(ctx, tx, "WHERE s.id = $1", id)
+	sub, err = s.LockSubscription(ctx, tx, id)
 	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, "the event subscription was deleted", nil
 	case err != nil:
 		return nil, "", err
-	case len(list) == 0 || list[0].DeletedAt != nil:
-		return nil, "the event subscription was deleted", nil
-	case list[0].expired(s.Now()):
+	case sub.Expired(s.Now()):
 		return nil, "the event subscription has expired", nil
 	}
-	const lock = "SELECT FROM postrider_internal.event_subscriptions WHERE id = $1 AND deleted_at IS NULL FOR SHARE"
-	tag, err := tx.Exec(ctx, lock, id) // a deletion must see these deliveries
-	if err != nil {
-		return nil, "", fmt.Errorf("lock an event subscription: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return nil, "the event subscription was deleted", nil
-	}
-	return list[0], "", nil
+	return sub, "", nil
 }
 
 // redeliverPast makes deliveries of those events that are wanted, and says how many it has read.

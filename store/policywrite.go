@@ -36,11 +36,14 @@ func (e *PolicyInUseError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *PolicyInUseError) Unwrap() error { return ErrConflict }
 
+// Policies changes retry policies.
+type Policies struct{ cache *Cache }
+
 // PutPolicy makes or replaces a retry policy; made says which, version is the one it now has. It holds from the next decision on
 // for what is owed already, on this node at once and on the others within a second. p must have no Mistakes. ErrBuiltIn;
 // ErrPrecondition when one of the conditions does not hold; *PolicyInUseError when it no longer allows batches and event
 // subscriptions ask for them.
-func (s *Store) PutPolicy(ctx context.Context, p *policy.Policy, when ...Condition) (version int64, made bool, err error) {
+func (s *Policies) PutPolicy(ctx context.Context, p *policy.Policy, when ...Condition) (version int64, made bool, err error) {
 	err = s.changePolicies(ctx, func(tx pgx.Tx) error {
 		version, made, err = putPolicy(ctx, tx, p, when)
 		return err
@@ -50,17 +53,17 @@ func (s *Store) PutPolicy(ctx context.Context, p *policy.Policy, when ...Conditi
 
 // DeletePolicy removes a retry policy. ErrNotFound, ErrBuiltIn, ErrPrecondition when one of the conditions does not hold, or
 // *PolicyInUseError while event subscriptions use it.
-func (s *Store) DeletePolicy(ctx context.Context, name string, when ...Condition) error {
+func (s *Policies) DeletePolicy(ctx context.Context, name string, when ...Condition) error {
 	return s.changePolicies(ctx, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, when) })
 }
 
 // changePolicies is changeCatalogue. Policies are read from the catalogue, which may be a second old: whoever comes too late and reads
 // again must not be shown the same version once more.
-func (s *Store) changePolicies(ctx context.Context, change func(pgx.Tx) error) error {
-	err := s.changeCatalogue(ctx, change)
+func (s *Policies) changePolicies(ctx context.Context, change func(pgx.Tx) error) error {
+	err := s.cache.change(ctx, change)
 	if errors.Is(err, ErrPrecondition) {
-		if failed := s.Reload(ctx); failed != nil {
-			s.log.Warn("the catalogue could not be read again after a change that came too late", "error", failed)
+		if failed := s.cache.Reload(ctx); failed != nil {
+			s.cache.log.Warn("the catalog could not be reloaded after a failed precondition", "error", failed)
 		}
 	}
 	return err

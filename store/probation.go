@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,23 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// restKey names what rests together after failures; nil under a policy without probation. The SQL function rest_key says the
-// same.
-func (c *Catalogue) restKey(sub *Subscription) []byte {
-	p, ok := c.policies[sub.RetryPolicy]
-	if !ok {
-		return nil
-	}
-	switch p.Probation.Scope {
-	case policy.ProbationEndpoint:
-		return sub.EndpointHash
-	case policy.ProbationEventSubscription:
-		return binary.BigEndian.AppendUint64(nil, uint64(sub.ID))
-	default:
-		return nil
-	}
-}
 
 // queueRests looks for the probations of a group of deliveries. There are hardly ever any.
 func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]restRow) {

@@ -113,7 +113,7 @@ func (s *Store) admit(ctx context.Context, req *publishRequest) error {
 	if err := req.admittedBy(s.Catalogue()); err == nil {
 		return nil
 	}
-	if err := s.confirmer.confirm(ctx); err != nil {
+	if err := s.Confirm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return req.admittedBy(s.Catalogue())

@@ -54,10 +54,10 @@ type DeliveryPlace struct {
 // Place is where the delivery stands.
 func (l *DeliveryLine) Place() DeliveryPlace { return DeliveryPlace{l.SystemID, l.DeliveryID} }
 
-// DeliveryStates and Holds are the words that lists are filtered by.
+// DeliveryStates and HoldReasons are the words that lists are filtered by.
 var (
 	DeliveryStates = []string{"pending", "delivered", "dead_lettered", "dropped", "canceled"}
-	Holds          = []string{HoldPaused, HoldNotValidated, HoldProbation, HoldAdmission}
+	HoldReasons    = []string{HoldPaused, HoldNotValidated, HoldProbation, HoldAdmission}
 )
 
 // Both tables of deliveries are read along the index of their ids, or of the event subscription's ids, and no further than the page:

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -153,24 +152,4 @@ func resultColumns(node string, group []*recordRequest) []any {
 		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.Verdict.NotBefore) }),
 		column(group, func(q *recordRequest) []byte { return q.RequestHeaders }),
 	}
-}
-
-func column[Q, T any](group []Q, value func(Q) T) []T {
-	values := make([]T, len(group))
-	for i, req := range group {
-		values[i] = value(req)
-	}
-	return values
-}
-
-func nullTime(t time.Time) pgtype.Timestamptz {
-	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
-}
-
-func nullInt(n int64) pgtype.Int8 { return pgtype.Int8{Int64: n, Valid: n != 0} }
-
-// nullText also takes out what a text column cannot hold, so that no stranger's error text poisons a flush.
-func nullText(s string) pgtype.Text {
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
-	return pgtype.Text{String: s, Valid: s != ""}
 }

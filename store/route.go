@@ -182,7 +182,7 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		}
 		catalogue := r.store.Catalogue()
 		if snapshot {
-			if catalogue, err = r.store.readCatalogue(ctx, tx, catalogue); err != nil {
+			if catalogue, err = r.store.ReadIn(ctx, tx, catalogue); err != nil {
 				return fmt.Errorf("read the catalogue: %w", err)
 			}
 		}

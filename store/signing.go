@@ -26,19 +26,19 @@ func newSigningKey() []byte {
 var ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
 
 // secretTime is now, as fine as PostgreSQL's own times: they are shown side by side.
-func (s *Store) secretTime() time.Time { return s.Now().Truncate(time.Microsecond) }
+func (c *Cache) secretTime() time.Time { return c.clock.Now().Truncate(time.Microsecond) }
 
-func (s *Store) sealSigning(signing *policy.Signing) []byte {
+func (r records) sealSigning(signing *policy.Signing) []byte {
 	text, _ := json.Marshal(signing.Secrets) // bytes and times can always be written
-	return s.sealer.Seal(signingColumn, string(text))
+	return r.sealer.Seal(signingColumn, string(text))
 }
 
 // openSigning is nil where nothing is sealed.
-func (s *Store) openSigning(sealed []byte) (*policy.Signing, error) {
+func (r records) openSigning(sealed []byte) (*policy.Signing, error) {
 	if sealed == nil {
 		return nil, nil
 	}
-	text, err := s.sealer.Open(signingColumn, sealed)
+	text, err := r.sealer.Open(signingColumn, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +52,11 @@ func (s *Store) openSigning(sealed []byte) (*policy.Signing, error) {
 // RotateSigningSecret puts a new secret before those that an event subscription's deliveries are signed with; previous is how long
 // they go on signing. The key is made where it is nil. Other nodes know of it within a second. ErrNotFound; ErrNotSigned; a
 // *policy.ValidationError, see policy.Signing.Rotate.
-func (s *Store) RotateSigningSecret(ctx context.Context, topic, name string, key []byte, previous time.Duration) (sub *Subscription, err error) {
+func (s *Subscriptions) RotateSigningSecret(ctx context.Context, topic, name string, key []byte, previous time.Duration) (sub *Subscription, err error) {
 	if key == nil {
 		key = newSigningKey()
 	}
-	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+	err = s.cache.change(ctx, func(tx pgx.Tx) error {
 		existing, err := s.subscriptionOf(ctx, tx, topic, name)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Store) RotateSigningSecret(ctx context.Context, topic, name string, key
 		if !existing.Signed {
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotSigned)
 		}
-		rotated, err := existing.Signing.Rotate(key, s.secretTime(), previous)
+		rotated, err := existing.Signing.Rotate(key, s.cache.secretTime(), previous)
 		if err != nil {
 			return err
 		}

@@ -43,6 +43,12 @@ type Store struct {
 	Reader
 	*Disk
 	Failpoint
+	*Cache
+	*Topics
+	*Subscriptions
+	*Holds
+	*Handshakes
+	*Policies
 	*Nodes
 	*Notifier
 	*Traffic
@@ -60,13 +66,9 @@ type Store struct {
 	node    string
 	version string
 
-	catalogue atomic.Pointer[Catalogue]
-	reloading sync.Mutex
-	timeScale int
-	confirmer confirmer
-	db        *DB
-	clock     *Clock
-	ids       *IDs
+	db    *DB
+	clock *Clock
+	ids   *IDs
 
 	committer *committer
 	recorder  *recorder[*recordRequest]
@@ -99,9 +101,13 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.RouteThreshold == 0 {
 		o.RouteThreshold = routeThreshold
 	}
-	db := NewDB(o.Pool)
-	s := &Store{routeThreshold: o.RouteThreshold, timeScale: o.TimeScale, Reader: Reader{db}, db: db, clock: NewClock(), sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
-	s.confirmer.reload = s.Reload
+	db, clock := NewDB(o.Pool), NewClock()
+	cache, err := NewCache(ctx, db, o.Sealer, clock, o.TimeScale, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{routeThreshold: o.RouteThreshold, Cache: cache, Reader: Reader{db}, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
+	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = newParts(cache, o.Node, o.Failpoint)
 	s.ids = NewIDs(s.clock)
 	s.Nodes = NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
 	if o.MaxWorkers > 0 {
@@ -116,14 +122,10 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
-	s.Traffic = NewTraffic(db, s, s.Gate)
+	s.Traffic = NewTraffic(db, cache, s.Gate)
 	s.JobRows = NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.router = newRouter(s)
 	s.loader = newLoader(s, s.memory)
-	s.catalogue.Store(emptyCatalogue())
-	if err := s.Reload(ctx); err != nil {
-		return nil, err
-	}
 	return s, nil
 }
 
@@ -140,28 +142,11 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.reloadEverySecond, s.Disk.Watch} {
+	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()
 	s.Nodes.close()
-}
-
-const reloadInterval = time.Second
-
-func (s *Store) reloadEverySecond(ctx context.Context) {
-	tick := time.NewTicker(reloadInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := s.Reload(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the catalogue could not be read again; publishing goes on with the one in memory, checked in each transaction", "error", err)
-		}
-	}
 }
 
 // Ping asks the database for a trivial answer: readiness.

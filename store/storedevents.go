@@ -100,12 +100,3 @@ func collectStored(
 	}
 	return found, nil
 }
-
-// timeOrNone returns the zero time for NULL. Only the conversion of a custom event reads an event's time: the others have
-// it in their body.
-func timeOrNone(at *time.Time) time.Time {
-	if at == nil {
-		return time.Time{}
-	}
-	return *at
-}

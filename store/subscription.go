@@ -146,6 +146,14 @@ func (s *Subscription) Wishes() policy.Wishes {
 // NotValidated reports whether nothing may be delivered, because the endpoint has not shown that it wants events.
 func (s *Subscription) NotValidated() bool { return s.ProvisioningState != ProvisioningSucceeded }
 
+// Subscriptions reads and changes event subscriptions and their secrets.
+type Subscriptions struct {
+	records
+	cache      *Cache
+	handshakes *Handshakes
+	fail       Failpoint
+}
+
 type subscriptionRow struct {
 	ID, TopicID                       int64
 	Topic, Name                       string
@@ -199,7 +207,7 @@ const subscriptionColumns = `SELECT s.id, s.topic_id, t.name AS topic, s.name, s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.subscription_holds h ON h.subscription_id = s.id `
 
-func (s *Store) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
+func (r records) querySubscriptions(ctx context.Context, db querier, where string, args ...any) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, subscriptionColumns+where, args...)
 	if err != nil {
 		return nil, readError("event subscriptions", err)
@@ -210,7 +218,7 @@ func (s *Store) querySubscriptions(ctx context.Context, db querier, where string
 	}
 	subs := make([]*Subscription, 0, len(list))
 	for i := range list {
-		sub, err := s.subscription(&list[i])
+		sub, err := r.subscription(&list[i])
 		if err != nil {
 			return nil, fmt.Errorf("event subscription %q of topic %q: %w", list[i].Name, list[i].Topic, err)
 		}
@@ -221,41 +229,41 @@ func (s *Store) querySubscriptions(ctx context.Context, db querier, where string
 
 const endpointColumn = "event_subscriptions.endpoint_sealed"
 
-func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
-	endpoint, err := s.sealer.Open(endpointColumn, r.EndpointSealed)
+func (r records) subscription(row *subscriptionRow) (*Subscription, error) {
+	endpoint, err := r.sealer.Open(endpointColumn, row.EndpointSealed)
 	if err != nil {
 		return nil, err
 	}
 	sub := &Subscription{
-		ID: r.ID, TopicID: r.TopicID, Topic: r.Topic, Name: r.Name, ProvisioningState: ProvisioningState(r.ProvisioningState), HandshakeID: r.HandshakeID, EndpointHash: r.EndpointHash,
+		ID: row.ID, TopicID: row.TopicID, Topic: row.Topic, Name: row.Name, ProvisioningState: ProvisioningState(row.ProvisioningState), HandshakeID: row.HandshakeID, EndpointHash: row.EndpointHash,
 		Hold: HoldStatus{
-			Reason: r.Hold, Since: r.HoldSince, Cause: r.HoldCause, Until: r.HoldUntil, Probing: r.Probing,
-			TimeToLiveStopped: r.TTLStopped, Resuming: r.Resuming,
+			Reason: row.Hold, Since: row.HoldSince, Cause: row.HoldCause, Until: row.HoldUntil, Probing: row.Probing,
+			TimeToLiveStopped: row.TTLStopped, Resuming: row.Resuming,
 		},
-		EventRetentionInDays: r.EventRetentionInDays,
-		Version:              r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, DeletedAt: r.DeletedAt,
+		EventRetentionInDays: row.EventRetentionInDays,
+		Version:              row.Version, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, DeletedAt: row.DeletedAt,
 		SubscriptionSpec: SubscriptionSpec{
-			EndpointURL: endpoint, EndpointBaseURL: r.EndpointBaseURL, EndpointKind: policy.EndpointKind(r.EndpointKind),
-			EventDeliverySchema: event.Schema(r.EventDeliverySchema), RetryPolicy: r.RetryPolicy,
-			MaxDeliveryAttempts: r.MaxDeliveryAttempts, EventTimeToLiveInMinutes: r.EventTimeToLiveInMinutes,
-			DeadLetter: DeadLetterDestination(r.DeadLetter), DeadLetterProperties: r.DeadLetterProperties, MaxEventsPerBatch: r.MaxEventsPerBatch,
-			PreferredBatchSizeInKilobytes: r.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: r.MaxConcurrentDeliveries,
-			Behavior: policy.Behavior(r.Behavior), HonorRetryAfter: r.HonorRetryAfter, ProbationAction: r.ProbationAction,
-			RetryTransportErrors: r.RetryTransportErrors, Labels: r.Labels, ExpirationTimeUTC: r.ExpirationTimeUTC,
-			EndpointValidation: EndpointValidation(r.EndpointValidation),
+			EndpointURL: endpoint, EndpointBaseURL: row.EndpointBaseURL, EndpointKind: policy.EndpointKind(row.EndpointKind),
+			EventDeliverySchema: event.Schema(row.EventDeliverySchema), RetryPolicy: row.RetryPolicy,
+			MaxDeliveryAttempts: row.MaxDeliveryAttempts, EventTimeToLiveInMinutes: row.EventTimeToLiveInMinutes,
+			DeadLetter: DeadLetterDestination(row.DeadLetter), DeadLetterProperties: row.DeadLetterProperties, MaxEventsPerBatch: row.MaxEventsPerBatch,
+			PreferredBatchSizeInKilobytes: row.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: row.MaxConcurrentDeliveries,
+			Behavior: policy.Behavior(row.Behavior), HonorRetryAfter: row.HonorRetryAfter, ProbationAction: row.ProbationAction,
+			RetryTransportErrors: row.RetryTransportErrors, Labels: row.Labels, ExpirationTimeUTC: row.ExpirationTimeUTC,
+			EndpointValidation: EndpointValidation(row.EndpointValidation),
 		},
 	}
-	if sub.Signing, err = s.openSigning(r.SigningSealed); err != nil {
+	if sub.Signing, err = r.openSigning(row.SigningSealed); err != nil {
 		return nil, err
 	}
 	sub.Signed = sub.Signing != nil
-	if err := json.Unmarshal(r.Filter, &sub.Filter); err != nil {
+	if err := json.Unmarshal(row.Filter, &sub.Filter); err != nil {
 		return nil, fmt.Errorf("read its filter: %w", err)
 	}
-	if sub.DeliveryAttributes, err = s.openAttributes(headersColumn, r.DeliveryHeadersSealed); err != nil {
+	if sub.DeliveryAttributes, err = r.openAttributes(headersColumn, row.DeliveryHeadersSealed); err != nil {
 		return nil, err
 	}
-	if sub.Connection, err = s.openConnection(connectionColumn, r.Connection, r.ConnectionSealed); err != nil {
+	if sub.Connection, err = r.openConnection(connectionColumn, row.Connection, row.ConnectionSealed); err != nil {
 		return nil, err
 	}
 	sub.Headers, sub.Secrets = policy.NewHeaderSet(sub.DeliveryAttributes), policy.NewSecrets(sub.DeliveryAttributes, sub.EndpointURL)
@@ -263,13 +271,13 @@ func (s *Store) subscription(r *subscriptionRow) (*Subscription, error) {
 }
 
 // SubscriptionOf reads one event subscription; ErrNotFound.
-func (s *Store) SubscriptionOf(ctx context.Context, topic, name string) (*Subscription, error) {
+func (s *Subscriptions) SubscriptionOf(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.subscriptionOf(ctx, s.db, topic, name)
 }
 
-func (s *Store) subscriptionOf(ctx context.Context, db querier, topic, name string) (*Subscription, error) {
+func (r records) subscriptionOf(ctx context.Context, db querier, topic, name string) (*Subscription, error) {
 	const where = "WHERE t.name = $1 AND t.deleted_at IS NULL AND s.name = $2 AND s.deleted_at IS NULL"
-	subs, err := s.querySubscriptions(ctx, db, where, topic, name)
+	subs, err := r.querySubscriptions(ctx, db, where, topic, name)
 	if err != nil {
 		return nil, err
 	}
@@ -279,14 +287,32 @@ func (s *Store) subscriptionOf(ctx context.Context, db querier, topic, name stri
 	return subs[0], nil
 }
 
-// Subscriptions lists a topic's event subscriptions by name, after the name given, at most limit of them; ErrNotFound
+// ListSubscriptions lists a topic's event subscriptions by name, after the name given, at most limit of them; ErrNotFound
 // when the topic does not exist.
-func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit int) ([]*Subscription, error) {
-	if _, err := s.Topic(ctx, topic); err != nil {
+func (s *Subscriptions) ListSubscriptions(ctx context.Context, topic, after string, limit int) ([]*Subscription, error) {
+	if _, err := s.topic(ctx, s.db, topic); err != nil {
 		return nil, err
 	}
 	const where = "WHERE t.name = $1 AND t.deleted_at IS NULL AND s.deleted_at IS NULL AND s.name > $2 ORDER BY s.name LIMIT $3"
 	return s.querySubscriptions(ctx, s.db, where, topic, after, limit)
+}
+
+// LockSubscription reads an event subscription in the caller's transaction, and locks it: a deletion waits for the
+// commit, and then cancels the deliveries that the transaction has inserted. ErrNotFound if it was deleted.
+func (s *Subscriptions) LockSubscription(ctx context.Context, tx pgx.Tx, id int64) (*Subscription, error) {
+	const lock = "SELECT FROM postrider_internal.event_subscriptions WHERE id = $1 AND deleted_at IS NULL FOR SHARE"
+	tag, err := tx.Exec(ctx, lock, id)
+	if err != nil {
+		return nil, fmt.Errorf("lock an event subscription: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return nil, fmt.Errorf("event subscription %d: %w", id, ErrNotFound)
+	}
+	subs, err := s.querySubscriptions(ctx, tx, "WHERE s.id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	return subs[0], nil
 }
 
 // PutSubscription makes or replaces an event subscription; made says which. Deliveries that are already owed go by the
@@ -294,13 +320,13 @@ func (s *Store) Subscriptions(ctx context.Context, topic, after string, limit in
 // when an event subscription whose name differs only in letter case exists; ErrNoPolicy when the retry policy does not;
 // *policy.ValidationError when a secret header is to be kept that is not there; ErrPrecondition.
 // ErrNotValidated when the endpoint has to be validated first: see BeginValidation.
-func (s *Store) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (sub *Subscription, made bool, err error) {
+func (s *Subscriptions) PutSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (sub *Subscription, made bool, err error) {
 	return s.putSubscription(ctx, topic, name, spec, change{}, when)
 }
 
 // PatchSubscription is PutSubscription for who changes some settings and leaves the others: an endpoint that has failed its handshake
 // is not asked again unless it is another one, or is to get another kind of events.
-func (s *Store) PatchSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (*Subscription, error) {
+func (s *Subscriptions) PatchSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, when ...Condition) (*Subscription, error) {
 	sub, _, err := s.putSubscription(ctx, topic, name, spec, change{patch: true}, when)
 	return sub, err
 }
@@ -309,13 +335,13 @@ func (s *Store) PatchSubscription(ctx context.Context, topic, name string, spec 
 // all is as ever. While it is pending or awaits somebody, the event subscription is stored and its deliveries are held until the
 // handshake ends. *ValidationFailedError: it failed; ErrNoAnswerYet: it is pending, and the event subscription's deliveries
 // go to another endpoint. Then nothing was changed.
-func (s *Store) PutValidated(ctx context.Context, topic, name string, spec SubscriptionSpec, handshake int64, when ...Condition) (sub *Subscription, made bool, err error) {
+func (s *Subscriptions) PutValidated(ctx context.Context, topic, name string, spec SubscriptionSpec, handshake int64, when ...Condition) (sub *Subscription, made bool, err error) {
 	return s.putSubscription(ctx, topic, name, spec, change{handshake: handshake}, when)
 }
 
-func (s *Store) putSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, c change, when []Condition) (sub *Subscription, made bool, err error) {
+func (s *Subscriptions) putSubscription(ctx context.Context, topic, name string, spec SubscriptionSpec, c change, when []Condition) (sub *Subscription, made bool, err error) {
 	var by validation
-	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+	err = s.cache.change(ctx, func(tx pgx.Tx) error {
 		parent, err := s.topic(ctx, tx, topic)
 		if err != nil {
 			return err
@@ -367,7 +393,7 @@ func (s *Store) putSubscription(ctx context.Context, topic, name string, spec Su
 	return sub, made, err
 }
 
-func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription, by validation) error {
+func (s *Subscriptions) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64, name string, spec SubscriptionSpec, existing *Subscription, by validation) error {
 	const insert = `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind,
 		event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter, dead_letter_destination,
 		max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
@@ -409,7 +435,7 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 	}
 	args["connection"], args["connection_sealed"] = s.sealConnection(connectionColumn, &spec.Connection)
 	if spec.Signed {
-		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.secretTime()))
+		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.cache.secretTime()))
 	}
 	statement := insert
 	if existing != nil {
@@ -424,9 +450,9 @@ func (s *Store) writeSubscription(ctx context.Context, tx pgx.Tx, topicID int64,
 // DeleteSubscription removes an event subscription and cancels what it is still owed. History and dead letters stay.
 // The name is free at once. An endpoint that was ready for deliveries is told. What takes longer than drainPatience, or is cut by a crash, is left to Drain. ErrNotFound,
 // ErrPrecondition.
-func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when ...Condition) error {
+func (s *Subscriptions) DeleteSubscription(ctx context.Context, topic, name string, when ...Condition) error {
 	var id int64
-	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+	err := s.cache.change(ctx, func(tx pgx.Tx) error {
 		sub, err := s.subscriptionOf(ctx, tx, topic, name)
 		if err != nil {
 			return err
@@ -449,14 +475,14 @@ func (s *Store) DeleteSubscription(ctx context.Context, topic, name string, when
 }
 
 // remove marks an event subscription as deleted, and tells its endpoint.
-func (s *Store) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why auditAction) error {
+func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why auditAction) error {
 	if err := audit(ctx, tx, auditEntry{
 		action: why, topic: sub.Topic, subscription: sub.Name, changes: new(SubscriptionSpec).changesFrom(&sub.SubscriptionSpec),
 	}); err != nil {
 		return err
 	}
 	if !sub.NotValidated() {
-		if err := s.insertGoodbye(ctx, tx, sub); err != nil {
+		if err := s.handshakes.insertGoodbye(ctx, tx, sub); err != nil {
 			return err
 		}
 	}

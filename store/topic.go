@@ -71,6 +71,12 @@ type TopicSpec struct {
 	Keys *AccessKeys
 }
 
+// Topics reads and changes topics and their access keys.
+type Topics struct {
+	records
+	cache *Cache
+}
+
 const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, coalesce(t.event_retention_in_days, 0),
        coalesce(make_interval(mins => t.duplicate_detection_window_in_minutes), '0'), t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
        t.key1_sealed, t.key2_sealed
@@ -81,7 +87,7 @@ type topicRow struct {
 	Key1Sealed, Key2Sealed []byte
 }
 
-func (s *Store) queryTopics(ctx context.Context, db querier, where string, args ...any) ([]*Topic, error) {
+func (r records) queryTopics(ctx context.Context, db querier, where string, args ...any) ([]*Topic, error) {
 	rows, err := db.Query(ctx, topicColumns+where, args...)
 	if err != nil {
 		return nil, readError("topics", err)
@@ -91,26 +97,20 @@ func (s *Store) queryTopics(ctx context.Context, db querier, where string, args 
 		return nil, readError("topics", err)
 	}
 	topics := make([]*Topic, len(list))
-	for i, r := range list {
-		topics[i] = &r.Topic
-		r.signing = &signing{topic: r.Name, key1: r.Key1Sealed, key2: r.Key2Sealed, sealer: s.sealer, log: s.log}
+	for i, row := range list {
+		topics[i] = &row.Topic
+		row.signing = &signing{topic: row.Name, key1: row.Key1Sealed, key2: row.Key2Sealed, sealer: r.sealer, log: r.log}
 	}
 	return topics, nil
 }
 
-// querier is what a pool and a transaction have in common.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Topic reads one topic by name; ErrNotFound.
-func (s *Store) Topic(ctx context.Context, name string) (*Topic, error) {
-	return s.topic(ctx, s.db, name)
+func (t *Topics) Topic(ctx context.Context, name string) (*Topic, error) {
+	return t.topic(ctx, t.db, name)
 }
 
-func (s *Store) topic(ctx context.Context, db querier, name string) (*Topic, error) {
-	topics, err := s.queryTopics(ctx, db, "WHERE t.name = $1 AND t.deleted_at IS NULL", name)
+func (r records) topic(ctx context.Context, db querier, name string) (*Topic, error) {
+	topics, err := r.queryTopics(ctx, db, "WHERE t.name = $1 AND t.deleted_at IS NULL", name)
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +120,15 @@ func (s *Store) topic(ctx context.Context, db querier, name string) (*Topic, err
 	return topics[0], nil
 }
 
-// Topics lists topics by name, after the name given, at most limit of them.
-func (s *Store) Topics(ctx context.Context, after string, limit int) ([]*Topic, error) {
-	return s.queryTopics(ctx, s.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
+// ListTopics lists topics by name, after the name given, at most limit of them.
+func (t *Topics) ListTopics(ctx context.Context, after string, limit int) ([]*Topic, error) {
+	return t.queryTopics(ctx, t.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
 // PutTopic makes a topic, or finds that it exists with the same settings; only the retention and the window of duplicates can be others. The keys are answered
 // only when it was made. *FunctionError, which is ErrConflict, when it exists with another kind, schema or mapping, or a topic whose
 // name differs only in letter case exists; ErrPrecondition.
-func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when ...Condition) (*Topic, *AccessKeys, error) {
+func (t *Topics) PutTopic(ctx context.Context, name string, spec TopicSpec, when ...Condition) (*Topic, *AccessKeys, error) {
 	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
 		spec.EventRetentionInDays = DefaultRetentionInDays
 	}
@@ -138,8 +138,8 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when 
 	}
 	var topic *Topic
 	made := false
-	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		existing, err := s.topic(ctx, tx, name)
+	err := t.cache.change(ctx, func(tx pgx.Tx) error {
+		existing, err := t.topic(ctx, tx, name)
 		if made = errors.Is(err, ErrNotFound); err != nil && !made {
 			return err
 		}
@@ -150,14 +150,14 @@ func (s *Store) PutTopic(ctx context.Context, name string, spec TopicSpec, when 
 			if err := nameFree(ctx, tx, "topic", likeTopicStatement, name); err != nil {
 				return err
 			}
-			err = s.insertTopic(ctx, tx, name, spec, keys)
+			err = t.insertTopic(ctx, tx, name, spec, keys)
 		} else {
 			err = existing.become(ctx, tx, spec)
 		}
 		if err != nil {
 			return err
 		}
-		topic, err = s.topic(ctx, tx, name)
+		topic, err = t.topic(ctx, tx, name)
 		return err
 	})
 	if err != nil || !made {
@@ -219,7 +219,7 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 	return nil
 }
 
-func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
+func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
 	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash, event_retention_in_days, duplicate_detection_window_in_minutes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0), nullif($10::integer, 0))`
 	var mapping any // SQL's NULL and not JSON's
@@ -227,7 +227,7 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 		mapping = spec.InputSchemaMapping
 	}
 	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
-		s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2), spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow))
+		t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2), spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow))
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
@@ -236,12 +236,12 @@ func (s *Store) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec To
 
 // DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
 // deliveries, and that must be said one by one. ErrPrecondition; ErrOwnTopic.
-func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition) error {
+func (t *Topics) DeleteTopic(ctx context.Context, name string, when ...Condition) error {
 	if err := refuseOwn(name); err != nil {
 		return err
 	}
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		topic, err := s.topic(ctx, tx, name)
+	return t.cache.change(ctx, func(tx pgx.Tx) error {
+		topic, err := t.topic(ctx, tx, name)
 		if err != nil {
 			return err
 		}
@@ -265,31 +265,4 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, when ...Condition)
 		}
 		return auditTopic(ctx, tx, auditTopicDeleted, name, before, nil)
 	})
-}
-
-// changeCatalogue runs a change in one transaction and puts it into this node's cache before it returns.
-func (s *Store) changeCatalogue(ctx context.Context, change func(pgx.Tx) error) error {
-	if err := inCatalogue(ctx, s.db, change); err != nil {
-		return err
-	}
-	// The change is committed: a failed reload is the next publish's problem, which checks the version itself.
-	if err := s.Reload(ctx); err != nil {
-		s.log.Warn("the catalogue could not be read again after a change", "error", err)
-	}
-	return nil
-}
-
-// inCatalogue runs a change in one transaction. The catalogue's row is locked first, so that two changes never wait for one
-// another in a circle. Whoever finds it locked by a forgotten transaction is told so after 5 s.
-func inCatalogue(ctx context.Context, db *DB, change func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"); err != nil {
-			return fmt.Errorf("wait for another change of topics, event subscriptions or retry policies: %w", err)
-		}
-		return change(tx)
-	})
-	if err != nil && IsOutage(err) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return err
 }

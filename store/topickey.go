@@ -95,12 +95,12 @@ var noTopic = sync.OnceValue(func() *Topic {
 })
 
 // TopicKeys opens both access keys of a topic, to be shown, and writes that into the audit first; ErrNotFound, ErrOwnTopic.
-func (s *Store) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
+func (t *Topics) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
 	}
-	err = audited(ctx, s.db, auditEntry{action: auditKeysShown, topic: topic}, func(tx pgx.Tx) error {
-		_, keys, err = s.topicKeys(ctx, tx, topic)
+	err = audited(ctx, t.db, auditEntry{action: auditKeysShown, topic: topic}, func(tx pgx.Tx) error {
+		_, keys, err = t.topicKeys(ctx, tx, topic)
 		return err
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, 
 	return keys, nil
 }
 
-func (s *Store) topicKeys(ctx context.Context, db querier, topic string) (id int64, _ *AccessKeys, _ error) {
+func (t *Topics) topicKeys(ctx context.Context, db querier, topic string) (id int64, _ *AccessKeys, _ error) {
 	const query = "SELECT id, key1_sealed, key2_sealed FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL"
 	var sealed1, sealed2 []byte
 	err := db.QueryRow(ctx, query, topic).Scan(&id, &sealed1, &sealed2)
@@ -120,22 +120,22 @@ func (s *Store) topicKeys(ctx context.Context, db querier, topic string) (id int
 		return 0, nil, readError("a topic's keys", err)
 	}
 	keys := &AccessKeys{}
-	if keys.Key1, err = s.sealer.Open(key1Column, sealed1); err != nil {
+	if keys.Key1, err = t.sealer.Open(key1Column, sealed1); err != nil {
 		return 0, nil, err
 	}
-	keys.Key2, err = s.sealer.Open(key2Column, sealed2)
+	keys.Key2, err = t.sealer.Open(key2Column, sealed2)
 	return id, keys, err
 }
 
 // RegenerateTopicKey replaces one of a topic's access keys by a new one and answers both. The old one is refused from the
 // next publish on, on every node; the other one stays as it is. ErrNotFound, ErrOwnTopic.
-func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
+func (t *Topics) RegenerateTopicKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
 	}
 	var keys *AccessKeys
-	err := s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		id, found, err := s.topicKeys(ctx, tx, topic)
+	err := t.cache.change(ctx, func(tx pgx.Tx) error {
+		id, found, err := t.topicKeys(ctx, tx, topic)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyNa
 		default:
 			return fmt.Errorf("a topic has no key named %q", name)
 		}
-		if err := s.writeKeys(ctx, tx, id, *keys); err != nil {
+		if err := t.writeKeys(ctx, tx, id, *keys); err != nil {
 			return err
 		}
 		return auditKeys(ctx, tx, topic, name)
@@ -159,16 +159,16 @@ func (s *Store) RegenerateTopicKey(ctx context.Context, topic string, name KeyNa
 }
 
 // SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound, ErrOwnTopic.
-func (s *Store) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
+func (t *Topics) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
 	if err := refuseOwn(name); err != nil {
 		return err
 	}
-	return s.changeCatalogue(ctx, func(tx pgx.Tx) error {
-		topic, err := s.topic(ctx, tx, name)
+	return t.cache.change(ctx, func(tx pgx.Tx) error {
+		topic, err := t.topic(ctx, tx, name)
 		if err != nil {
 			return err
 		}
-		if err := s.writeKeys(ctx, tx, topic.ID, keys); err != nil {
+		if err := t.writeKeys(ctx, tx, topic.ID, keys); err != nil {
 			return err
 		}
 		return auditKeys(ctx, tx, name, Key1, Key2)
@@ -183,9 +183,9 @@ func auditKeys(ctx context.Context, tx pgx.Tx, topic string, replaced ...KeyName
 	return audit(ctx, tx, auditEntry{action: auditKeysReplaced, topic: topic, details: map[string]any{"keys": replaced}, changes: found})
 }
 
-func (s *Store) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {
+func (t *Topics) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {
 	const update = `UPDATE postrider_internal.topics SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
-	_, err := tx.Exec(ctx, update, topic, s.sealer.Seal(key1Column, keys.Key1), s.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
+	_, err := tx.Exec(ctx, update, topic, t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
 	if err != nil {
 		return fmt.Errorf("replace a topic's keys: %w", err)
 	}

@@ -69,7 +69,7 @@ type TrafficSample struct {
 // Traffic keeps the latest sample and counts the jobs that this node has queued since.
 type Traffic struct {
 	db    *DB
-	cache *Store
+	cache *Cache
 	// gate is nil on a node that makes no attempts.
 	gate     room
 	sampling sync.Mutex
@@ -90,7 +90,7 @@ type room interface {
 }
 
 // NewTraffic samples the database and counts; gate is nil on a node that makes no attempts.
-func NewTraffic(db *DB, cache *Store, gate *Gate) *Traffic {
+func NewTraffic(db *DB, cache *Cache, gate *Gate) *Traffic {
 	t := &Traffic{db: db, cache: cache, latest: &TrafficSample{}, since: map[int64]int{}, queued: make(chan struct{}, 1)}
 	if gate != nil {
 		t.gate = gate

@@ -23,7 +23,7 @@ type change struct {
 
 // validationOf decides it. The handshake's row is locked until the commit: whoever ends the handshake either has done so, or finds
 // the event subscription that was stored with it.
-func (s *Store) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change) (validation, error) {
+func (s *Subscriptions) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change) (validation, error) {
 	switch {
 	case spec.EndpointValidation != ValidationRequired:
 		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
@@ -32,12 +32,12 @@ func (s *Store) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionS
 	case c.handshake == 0:
 		return validation{}, ErrNotValidated
 	}
-	h, _, err := s.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", c.handshake)
+	h, _, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", c.handshake)
 	if err != nil {
 		return validation{}, err
 	}
 	if h.State == HandshakeFailed {
-		return validation{}, s.validationFailed(ctx, tx, h)
+		return validation{}, s.handshakes.validationFailed(ctx, tx, h)
 	}
 	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
 		return validation{}, ErrNoAnswerYet
@@ -47,7 +47,7 @@ func (s *Store) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionS
 
 // needsValidation: an endpoint is asked once for what it is sent, and the handshake with it is gone by until it fails. Then whoever
 // states all settings asks again, and whoever changes others does not.
-func (s *Store) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
+func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
 	switch {
 	case existing == nil, existing.EndpointValidation != ValidationRequired,
 		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)),
@@ -67,7 +67,7 @@ func underWay(existing *Subscription) ProvisioningState {
 	return ProvisioningUpdating
 }
 
-func (s *Store) validationFailed(ctx context.Context, db querier, h *Handshake) error {
+func (s *Handshakes) validationFailed(ctx context.Context, db querier, h *Handshake) error {
 	if err := s.readSteps(ctx, db, h); err != nil {
 		return err
 	}
@@ -95,31 +95,31 @@ func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) err
 
 // stored is called when an event subscription was stored. Where a hold has begun on one that was there before, it returns once no
 // attempt begins that has not seen it. That somebody vouched for the endpoint is told.
-func (s *Store) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, made bool) {
+func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, made bool) {
 	if spec.EndpointValidation == ValidationSkip {
 		s.log.Info("an endpoint is not validated: endpointValidation is skip", "topic", sub.Topic, "subscription", sub.Name, "endpoint", sub.EndpointBaseURL)
 	}
 	if sub.NotValidated() && !made {
-		waitForLooks(ctx)
+		waitUntilVisible(ctx)
 		return
 	}
-	s.Reach(PointRelease)
+	s.fail.Reach(PointRelease)
 }
 
 // ConcludeValidation is told that the handshake with the endpoint of an event subscription, which BeginValidation has begun, was
 // waited for. One whose endpoint was validated before stays as it is, and so does one whose handshake fails
 // (*ValidationFailedError); else it goes by the new handshake. ErrNotFound; ErrConflict: it names another endpoint by now.
-func (s *Store) ConcludeValidation(ctx context.Context, topic, name string, handshake int64) (sub *Subscription, err error) {
-	err = s.changeCatalogue(ctx, func(tx pgx.Tx) error {
+func (s *Subscriptions) ConcludeValidation(ctx context.Context, topic, name string, handshake int64) (sub *Subscription, err error) {
+	err = s.cache.change(ctx, func(tx pgx.Tx) error {
 		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil {
 			return err
 		}
-		h, row, err := s.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", handshake)
+		h, row, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", handshake)
 		switch {
 		case err != nil:
 			return err
 		case h.State == HandshakeFailed:
-			return s.validationFailed(ctx, tx, h)
+			return s.handshakes.validationFailed(ctx, tx, h)
 		case !bytes.Equal(row.EndpointHash, sub.EndpointHash) || h.Schema != handshakeSchema(sub.EventDeliverySchema):
 			return fmt.Errorf("event subscription %q of topic %q names another endpoint by now: %w", name, topic, ErrConflict)
 		}
@@ -138,7 +138,7 @@ func (s *Store) ConcludeValidation(ctx context.Context, topic, name string, hand
 		return err
 	})
 	if err == nil {
-		s.Reach(PointRelease)
+		s.fail.Reach(PointRelease)
 	}
 	return sub, err
 }

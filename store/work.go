@@ -47,7 +47,7 @@ type Work struct {
 func (w *Work) Now() time.Time { return w.readAt.Add(time.Since(w.loadedAt)) }
 
 // Fresh reports whether the attempt may begin with this Work. Otherwise the delivery is to be loaded again.
-func (w *Work) Fresh() bool { return time.Since(w.asOf) < holdVisibleAfter }
+func (w *Work) Fresh() bool { return time.Since(w.asOf) < HoldVisibleAfter }
 
 // Release releases the memory of the body; call it when the request is over.
 func (w *Work) Release() {

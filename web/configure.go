@@ -157,7 +157,7 @@ func (p *pages) deleteTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.Subscriptions(ctx, topic.Name, "", 1)
+	subs, err := p.store.ListSubscriptions(ctx, topic.Name, "", 1)
 	if err != nil {
 		return err
 	}

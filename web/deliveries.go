@@ -14,7 +14,7 @@ import (
 
 var (
 	deliveryStates = store.DeliveryStates
-	holdWords      = store.Holds
+	holdWords      = store.HoldReasons
 	outcomeWords   = []string{
 		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy", "SocketError", "ResolutionError", "Canceled", "GenericError",
 		"Probation", "Aborted",

@@ -123,7 +123,7 @@ func (p *pages) event(c echo.Context) error {
 
 // judgementsOf asks every filter of the topic, as it is now, the same functions that publishing asks.
 func (p *pages) judgementsOf(ctx context.Context, row *store.EventRow) (list []judgement, more bool, err error) {
-	subs, err := p.store.Subscriptions(ctx, row.Topic, "", judged+1)
+	subs, err := p.store.ListSubscriptions(ctx, row.Topic, "", judged+1)
 	if err != nil {
 		return nil, false, err
 	}

@@ -38,7 +38,7 @@ const choosable = 500
 func (p *pages) chooseTopic(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	topics, err := p.store.Topics(ctx, "", choosable)
+	topics, err := p.store.ListTopics(ctx, "", choosable)
 	if err != nil {
 		return err
 	}
