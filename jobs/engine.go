@@ -172,7 +172,7 @@ func New(o Options) (*Engine, error) {
 		river.AddWorkerSafely(workers, &routeWorker{engine: e}),
 		river.AddWorkerSafely(workers, &handshaker{engine: e}),
 		river.AddWorkerSafely(workers, &exporter{engine: e}),
-		river.AddWorkerSafely(workers, &operator{engine: e}),
+		river.AddWorkerSafely(workers, &operationWorker{engine: e}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("add River's workers: %w", err)

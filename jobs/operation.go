@@ -32,17 +32,17 @@ type OperationArgs struct {
 // Kind implements river.JobArgs.
 func (OperationArgs) Kind() string { return store.OperationKind }
 
-// operator is the River worker of operations. Its job is one step.
-type operator struct {
+// operationWorker is the River worker of operations. Its job is one step.
+type operationWorker struct {
 	river.WorkerDefaults[OperationArgs]
 	engine *Engine
 }
 
 // Timeout implements river.Worker: none. A step has a limit of its own, and one that the database does not answer is tried again.
-func (w *operator) Timeout(*river.Job[OperationArgs]) time.Duration { return -1 }
+func (w *operationWorker) Timeout(*river.Job[OperationArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. It stays until the next step is due and wakes whoever makes it: the poll alone would be too slow for the rate.
-func (w *operator) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
+func (w *operationWorker) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
 	release := w.engine.active.Add(job.ID)
 	until, more, err := w.engine.store.Operate(ctx, job.ID)
 	release()

@@ -19,7 +19,7 @@ func (s *Server) specification(c echo.Context) error {
 func (s *Server) healthz(c echo.Context) error { return c.String(http.StatusOK, "ok") }
 
 // scrapers are who may ask for metrics: they have the names of topics in them.
-func (s *Server) scrapers() access {
+func (s *Server) scrapers() permission {
 	if s.options.OpenMetrics {
 		return anyone
 	}

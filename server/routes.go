@@ -9,11 +9,11 @@ import (
 	"postrider/store"
 )
 
-// access says who may use a route.
-type access int
+// permission says who may use a route.
+type permission int
 
 const (
-	anyone access = iota
+	anyone permission = iota
 	// publishers show a topic's access key; the store asks for it together with the topic, see publish.
 	publishers
 	// viewers, operators and administrators show an API key or the admin token, or have signed in: see Server.permit.
@@ -23,13 +23,13 @@ const (
 )
 
 // role is the least that is needed; "" where no role is.
-func (a access) role() store.Role {
-	return map[access]store.Role{viewers: store.RoleViewer, operators: store.RoleOperator, administrators: store.RoleAdmin}[a]
+func (a permission) role() store.Role {
+	return map[permission]store.Role{viewers: store.RoleViewer, operators: store.RoleOperator, administrators: store.RoleAdmin}[a]
 }
 
 type route struct {
 	method, path string
-	access       access
+	access       permission
 	handle       echo.HandlerFunc
 }
 

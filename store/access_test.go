@@ -67,14 +67,14 @@ func (b *bundle) audited(t *testing.T) []string {
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	b.user(t, "anna@example.com", store.RoleOperator)
-	before, err := access.User(t.Context(), "anna@example.com")
+	before, err := users.User(t.Context(), "anna@example.com")
 	require.NoError(t, err)
 	require.Nil(t, before.LastSignInAt)
 	require.Zero(t, before.Sessions)
 
-	token, s, err := access.SignIn(t.Context(), "anna@example.com", annasPassword, store.SignInFrom{Address: "192.0.2.7", UserAgent: strings.Repeat("é", 400) + "\x00\xff"})
+	token, s, err := users.SignIn(t.Context(), "anna@example.com", annasPassword, store.SignInFrom{Address: "192.0.2.7", UserAgent: strings.Repeat("é", 400) + "\x00\xff"})
 	require.NoError(t, err)
 	require.Equal(t, "anna@example.com", s.User)
 	require.Equal(t, store.RoleOperator, s.Role)
@@ -83,7 +83,7 @@ func TestSignIn(t *testing.T) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	require.NoError(t, err)
 	require.Len(t, raw, 32)
-	for name, a := range map[string]*store.Access{"here": access, "elsewhere": b.elsewhere()} {
+	for name, a := range map[string]*store.Access{"here": users, "elsewhere": b.elsewhere()} {
 		found, err := a.SessionOf(t.Context(), token)
 		require.NoError(t, err, name)
 		require.Equal(t, s, found, name)
@@ -91,14 +91,14 @@ func TestSignIn(t *testing.T) {
 	require.Equal(t, store.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: store.RoleOperator}, s.Actor("192.0.2.8"))
 	again := b.signIn(t, "anna@example.com")
 	require.NotEqual(t, token, again)
-	after, err := access.User(t.Context(), "anna@example.com")
+	after, err := users.User(t.Context(), "anna@example.com")
 	require.NoError(t, err)
 	require.NotNil(t, after.LastSignInAt)
 	require.Equal(t, 2, after.Sessions)
 
-	require.NoError(t, access.SignOut(t.Context(), token))
-	require.NoError(t, access.SignOut(t.Context(), token), "it is over already")
-	for _, a := range []*store.Access{access, b.elsewhere()} {
+	require.NoError(t, users.SignOut(t.Context(), token))
+	require.NoError(t, users.SignOut(t.Context(), token), "it is over already")
+	for _, a := range []*store.Access{users, b.elsewhere()} {
 		_, err = a.SessionOf(t.Context(), token)
 		require.ErrorIs(t, err, store.ErrNotFound)
 		_, err = a.SessionOf(t.Context(), again)
@@ -341,12 +341,12 @@ func TestSessionTimes(t *testing.T) {
 func TestWhatEndsSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	b.user(t, "anna", store.RoleViewer)
 	b.user(t, "bob", store.RoleAdmin)
 	bobs := b.signIn(t, "bob")
 	put := func(spec store.UserSpec) func(context.Context) error {
-		return func(ctx context.Context) error { _, err := access.PutUser(ctx, "anna", spec); return err }
+		return func(ctx context.Context) error { _, err := users.PutUser(ctx, "anna", spec); return err }
 	}
 	for _, step := range []struct {
 		name  string
@@ -358,14 +358,14 @@ func TestWhatEndsSessions(t *testing.T) {
 		{"another role", put(store.UserSpec{Role: store.RoleAdmin}), false, `user_replaced - {"role": "admin", "user": "anna"}`},
 		{"a password", put(store.UserSpec{Role: store.RoleAdmin, Password: new(annasPassword)}), false, `user_replaced - {"user": "anna", "password": true}`},
 		{"the wrong old password", func(ctx context.Context) error {
-			require.ErrorIs(t, access.ChangePassword(ctx, "anna", wrongPassword, annasPassword), store.ErrWrongCredentials)
+			require.ErrorIs(t, users.ChangePassword(ctx, "anna", wrongPassword, annasPassword), store.ErrWrongCredentials)
 			return nil
 		}, true, `sign_in_failed - {"user": "anna", "times": 1}`},
 		{"one's own password", func(ctx context.Context) error {
-			return access.ChangePassword(ctx, "anna", annasPassword, annasPassword)
+			return users.ChangePassword(ctx, "anna", annasPassword, annasPassword)
 		}, false, `password_changed - {"user": "anna"}`},
 		{"all sessions", func(ctx context.Context) error {
-			n, err := access.EndSessions(ctx, "anna")
+			n, err := users.EndSessions(ctx, "anna")
 			require.Equal(t, 2, n)
 			return err
 		}, false, `sessions_ended - {"user": "anna", "sessions": 2}`},
@@ -374,7 +374,7 @@ func TestWhatEndsSessions(t *testing.T) {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
 			return put(store.UserSpec{Role: store.RoleAdmin, Disabled: new(false)})(ctx)
 		}, false, `user_replaced - {"user": "anna", "disabled": false}`},
-		{"removed", func(ctx context.Context) error { return access.DeleteUser(ctx, "anna") }, false, `user_deleted - {"user": "anna", "sessions": 2}`},
+		{"removed", func(ctx context.Context) error { return users.DeleteUser(ctx, "anna") }, false, `user_deleted - {"user": "anna", "sessions": 2}`},
 	} {
 		one, other := b.signIn(t, "anna"), b.signIn(t, "anna")
 		far := b.elsewhere()
@@ -389,30 +389,30 @@ func TestWhatEndsSessions(t *testing.T) {
 			require.Equal(t, "user:bob 192.0.2.9 "+step.audit, rows[len(rows)-1])
 		}
 		for _, token := range []string{one, other} {
-			_, err := access.SessionOf(t.Context(), token)
+			_, err := users.SessionOf(t.Context(), token)
 			require.Equal(t, step.stays, err == nil, step.name)
 		}
 		if !step.stays {
 			require.Eventually(t, func() bool { _, err := far.SessionOf(t.Context(), one); return err != nil }, 10*time.Second, 50*time.Millisecond, "%s: within a second elsewhere", step.name)
 		}
-		_, err = access.SessionOf(t.Context(), bobs)
+		_, err = users.SessionOf(t.Context(), bobs)
 		require.NoError(t, err, step.name)
 		if step.name != "removed" {
-			_, err = access.EndSessions(t.Context(), "anna")
+			_, err = users.EndSessions(t.Context(), "anna")
 			require.NoError(t, err)
 		}
 	}
-	_, err := access.EndSessions(t.Context(), "anna")
+	_, err := users.EndSessions(t.Context(), "anna")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	require.ErrorIs(t, access.DeleteUser(t.Context(), "anna"), store.ErrNotFound)
-	_, err = access.User(t.Context(), "anna")
+	require.ErrorIs(t, users.DeleteUser(t.Context(), "anna"), store.ErrNotFound)
+	_, err = users.User(t.Context(), "anna")
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	for _, wrong := range []struct {
 		name  string
 		spec  store.UserSpec
@@ -430,24 +430,24 @@ func TestUsers(t *testing.T) {
 		{"anna", store.UserSpec{Role: store.RoleViewer, Password: new(strings.Repeat("a", 1025))}, "password"},
 		{"anna", store.UserSpec{Role: store.RoleViewer, Password: new("twelve bytes\xff")}, "password"},
 	} {
-		_, err := access.PutUser(t.Context(), wrong.name, wrong.spec)
+		_, err := users.PutUser(t.Context(), wrong.name, wrong.spec)
 		var refused *store.FunctionError
 		require.ErrorAs(t, err, &refused, "%q %+v", wrong.name, wrong.spec)
 		require.ErrorIs(t, err, store.ErrInvalid)
 		require.Equal(t, wrong.field, refused.Field)
 	}
-	has, err := access.HasUsers(t.Context())
+	has, err := users.HasUsers(t.Context())
 	require.NoError(t, err)
 	require.False(t, has)
 	for _, name := range []string{"carl", "anna", "bob"} {
 		b.user(t, name, store.RoleViewer)
 	}
-	list, err := access.Users(t.Context(), "anna", 1)
+	list, err := users.Users(t.Context(), "anna", 1)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "bob", list[0].Name)
 	require.Equal(t, "postrider", list[0].CreatedBy)
-	has, err = access.HasUsers(t.Context())
+	has, err = users.HasUsers(t.Context())
 	require.NoError(t, err)
 	require.True(t, has)
 }
@@ -475,27 +475,27 @@ func TestFirstAdmin(t *testing.T) {
 func TestLastAdmin(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	b.user(t, "anna", store.RoleAdmin)
 	b.user(t, "bob", store.RoleAdmin)
 	b.user(t, "carl", store.RoleViewer)
 	anna := store.WithActor(t.Context(), store.Actor{Name: "user:anna", Role: store.RoleAdmin})
-	_, err := access.PutUser(anna, "bob", store.UserSpec{Role: store.RoleAdmin, Disabled: new(true)})
+	_, err := users.PutUser(anna, "bob", store.UserSpec{Role: store.RoleAdmin, Disabled: new(true)})
 	require.NoError(t, err)
 	token := b.signIn(t, "anna")
 	for _, ctx := range []context.Context{anna, store.WithActor(t.Context(), store.Actor{Name: "key:ci", Role: store.RoleAdmin})} {
-		_, err = access.PutUser(ctx, "anna", store.UserSpec{Role: store.RoleOperator})
+		_, err = users.PutUser(ctx, "anna", store.UserSpec{Role: store.RoleOperator})
 		require.ErrorIs(t, err, store.ErrLastAdmin)
 		require.ErrorIs(t, err, store.ErrConflict)
-		_, err = access.PutUser(ctx, "anna", store.UserSpec{Role: store.RoleAdmin, Disabled: new(true)})
+		_, err = users.PutUser(ctx, "anna", store.UserSpec{Role: store.RoleAdmin, Disabled: new(true)})
 		require.ErrorIs(t, err, store.ErrLastAdmin)
-		require.ErrorIs(t, access.DeleteUser(ctx, "anna"), store.ErrLastAdmin)
+		require.ErrorIs(t, users.DeleteUser(ctx, "anna"), store.ErrLastAdmin)
 	}
-	_, err = access.SessionOf(t.Context(), token)
+	_, err = users.SessionOf(t.Context(), token)
 	require.NoError(t, err, "nothing has happened")
-	require.NoError(t, access.DeleteUser(anna, "bob"), "a disabled one is not missed")
-	require.NoError(t, access.DeleteUser(anna, "carl"))
-	require.NoError(t, access.DeleteUser(store.WithActor(t.Context(), store.Actor{Name: "admin", Role: store.RoleAdmin}), "anna"), "the admin token lets others in by itself")
+	require.NoError(t, users.DeleteUser(anna, "bob"), "a disabled one is not missed")
+	require.NoError(t, users.DeleteUser(anna, "carl"))
+	require.NoError(t, users.DeleteUser(store.WithActor(t.Context(), store.Actor{Name: "admin", Role: store.RoleAdmin}), "anna"), "the admin token lets others in by itself")
 }
 
 // The log has PostgreSQL's error where a change is rejected in plain words.

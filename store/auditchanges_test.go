@@ -51,21 +51,21 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	newest := func(column, action string) string {
 		t.Helper()
 		return b.text(t, "SELECT "+column+"::text FROM postrider.audit WHERE action = '"+action+"' ORDER BY audit_id DESC LIMIT 1")
 	}
 	b.user(t, "anna", store.RoleOperator)
 	_, approved := b.approved(t, "anna", store.RoleViewer)
-	_, made, err := access.CreatePersonalKey(t.Context(), "anna", store.PersonalKeySpec{Machine: "jump host"})
+	_, made, err := users.CreatePersonalKey(t.Context(), "anna", store.PersonalKeySpec{Machine: "jump host"})
 	require.NoError(t, err)
 	for action, k := range map[string]*store.APIKey{"login_approved": approved, "api_key_made": made} {
 		require.JSONEq(t, fmt.Sprintf(`{"scope": {"old": null, "new": %q}, "owner": {"old": null, "new": "anna"},
 			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null, "new": "active"}}`,
 			k.Scope, *k.Machine, k.ExpiresAt.UTC().Format(time.RFC3339)), newest("changes", action))
 	}
-	require.NoError(t, access.DeleteUser(t.Context(), "anna"))
+	require.NoError(t, users.DeleteUser(t.Context(), "anna"))
 	require.JSONEq(t, `{"role": {"old": "operator", "new": null}, "disabled": {"old": false, "new": null}}`,
 		newest("changes", "user_deleted"))
 	require.JSONEq(t, `{"user": "anna", "sessions": 0, "keys": 2}`, newest("details", "user_deleted"))

@@ -31,52 +31,52 @@ func (b *bundle) approved(t *testing.T, user string, role store.Role) (key strin
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	b.user(t, "anna", store.RoleOperator)
 	b.audited(t)
 	secret, l := b.login(t, "")
 	require.Regexp(t, `^[B-DF-HJ-NP-TV-Z]{4}-[B-DF-HJ-NP-TV-Z]{4}$`, l.UserCode)
-	_, err := access.APIKeyOf(t.Context(), secret)
+	_, err := users.APIKeyOf(t.Context(), secret)
 	require.ErrorIs(t, err, store.ErrWrongCredentials, "it is no key before it is approved")
 	spaced := " " + strings.ReplaceAll(l.UserCode, "-", " ")
 	for _, typed := range []string{l.UserCode, strings.ToLower(l.UserCode), spaced} {
-		found, err := access.Login(t.Context(), typed)
+		found, err := users.Login(t.Context(), typed)
 		require.NoError(t, err, typed)
 		require.Equal(t, l, found)
 	}
 	require.Equal(t, "192.0.2.9", l.Address)
-	state, key, err := access.LoginOf(t.Context(), secret)
+	state, key, err := users.LoginOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, store.LoginPending, state.State)
 	require.Nil(t, key)
 
 	ctx := store.WithActor(t.Context(), store.Actor{Name: "user:anna", Address: "192.0.2.7"})
-	made, err := access.ApproveLogin(ctx, l.UserCode, "anna")
+	made, err := users.ApproveLogin(ctx, l.UserCode, "anna")
 	require.NoError(t, err)
 	require.Equal(t, 12*time.Hour, made.ExpiresAt.Sub(made.CreatedAt))
-	state, key, err = access.LoginOf(t.Context(), secret)
+	state, key, err = users.LoginOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, store.LoginApproved, state.State)
 	require.Equal(t, made, key)
-	found, err := access.APIKeyOf(t.Context(), secret)
+	found, err := users.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
 	anna := store.Actor{Name: "user:anna", Address: "192.0.2.8", Role: store.RoleOperator, PersonalKey: made.Name}
 	require.Equal(t, anna, found.Actor("192.0.2.8"))
 	require.Equal(t, made.Name, found.Actor("").APIKey())
 	for _, again := range []func() error{
-		func() error { _, err := access.ApproveLogin(ctx, l.UserCode, "anna"); return err },
-		func() error { return access.DenyLogin(ctx, l.UserCode) },
-		func() error { _, err := access.Login(ctx, l.UserCode); return err },
+		func() error { _, err := users.ApproveLogin(ctx, l.UserCode, "anna"); return err },
+		func() error { return users.DenyLogin(ctx, l.UserCode) },
+		func() error { _, err := users.Login(ctx, l.UserCode); return err },
 	} {
 		require.ErrorIs(t, again(), store.ErrNotFound, "it is decided")
 	}
 
 	denied, l := b.login(t, store.RoleAdmin)
-	require.NoError(t, access.DenyLogin(ctx, l.UserCode))
-	state, _, err = access.LoginOf(t.Context(), denied)
+	require.NoError(t, users.DenyLogin(ctx, l.UserCode))
+	state, _, err = users.LoginOf(t.Context(), denied)
 	require.NoError(t, err)
 	require.Equal(t, store.LoginDenied, state.State)
-	_, err = access.APIKeyOf(t.Context(), denied)
+	_, err = users.APIKeyOf(t.Context(), denied)
 	require.ErrorIs(t, err, store.ErrWrongCredentials)
 
 	rows := b.audited(t)
@@ -96,7 +96,7 @@ func TestLogin(t *testing.T) {
 func TestLoginsThatAreRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	b.user(t, "anna", store.RoleOperator)
 	for spec, field := range map[store.PersonalKeySpec]string{
 		{}:                                     "machine",
@@ -106,35 +106,35 @@ func TestLoginsThatAreRejected(t *testing.T) {
 		{Machine: "lap\x00top"}:                "machine",
 		{Machine: "laptop", Role: "superuser"}: "role",
 	} {
-		_, _, err := access.BeginLogin(t.Context(), spec)
+		_, _, err := users.BeginLogin(t.Context(), spec)
 		var refused *store.FunctionError
 		require.ErrorAs(t, err, &refused, "%+v", spec)
 		require.Equal(t, field, refused.Field)
-		_, _, err = access.CreatePersonalKey(t.Context(), "anna", spec)
+		_, _, err = users.CreatePersonalKey(t.Context(), "anna", spec)
 		require.ErrorIs(t, err, store.ErrInvalid)
 	}
 	for _, code := range []string{"", "BCDF-GHJ", "BCDF-GHJK", "AAAA-AAAA", "ß'--", strings.Repeat("B", 1000)} {
-		_, err := access.Login(t.Context(), code)
+		_, err := users.Login(t.Context(), code)
 		require.ErrorIs(t, err, store.ErrNotFound, code)
 	}
 	secret, l := b.login(t, "")
 	b.exec(t, "UPDATE postrider_internal.login_requests SET expires_at = now()")
-	_, _, err := access.LoginOf(t.Context(), secret)
+	_, _, err := users.LoginOf(t.Context(), secret)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = access.ApproveLogin(t.Context(), l.UserCode, "anna")
+	_, err = users.ApproveLogin(t.Context(), l.UserCode, "anna")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	require.ErrorIs(t, access.DenyLogin(t.Context(), l.UserCode), store.ErrNotFound)
+	require.ErrorIs(t, users.DenyLogin(t.Context(), l.UserCode), store.ErrNotFound)
 
 	_, l = b.login(t, "")
 	for _, user := range []string{"nobody", "anna"} {
 		if user == "anna" {
-			_, err := access.PutUser(t.Context(), "anna", store.UserSpec{Disabled: new(true)})
+			_, err := users.PutUser(t.Context(), "anna", store.UserSpec{Disabled: new(true)})
 			require.NoError(t, err)
 		}
-		_, err = access.ApproveLogin(t.Context(), l.UserCode, user)
+		_, err = users.ApproveLogin(t.Context(), l.UserCode, user)
 		require.ErrorIs(t, err, store.ErrNotFound, user)
 	}
-	_, err = access.Login(t.Context(), l.UserCode)
+	_, err = users.Login(t.Context(), l.UserCode)
 	require.NoError(t, err, "it is pending still")
 
 	b.exec(t, "UPDATE postrider_internal.login_requests SET expires_at = now()")
@@ -147,15 +147,15 @@ func TestLoginsThatAreRejected(t *testing.T) {
 func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	put := func(name string, spec store.UserSpec) {
 		t.Helper()
-		_, err := access.PutUser(t.Context(), name, spec)
+		_, err := users.PutUser(t.Context(), name, spec)
 		require.NoError(t, err)
 	}
 	role := func(key string) store.Role {
 		t.Helper()
-		k, err := access.APIKeyOf(t.Context(), key)
+		k, err := users.APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
 		far, err := b.elsewhere().APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	}
 	ended := func(key, why string) {
 		t.Helper()
-		for _, node := range []*store.Access{access, b.elsewhere()} {
+		for _, node := range []*store.Access{users, b.elsewhere()} {
 			_, err := node.APIKeyOf(t.Context(), key)
 			require.ErrorIs(t, err, store.ErrWrongCredentials, why)
 		}
@@ -179,7 +179,7 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	require.Equal(t, store.RoleViewer, role(lower))
 	put("anna", store.UserSpec{Role: store.RoleViewer})
 	require.Equal(t, store.RoleViewer, role(key))
-	shown, err := access.APIKey(t.Context(), made.Name)
+	shown, err := users.APIKey(t.Context(), made.Name)
 	require.NoError(t, err)
 	require.Equal(t, store.ScopeRead, shown.Scope)
 	put("anna", store.UserSpec{Role: store.RoleAdmin})
@@ -195,15 +195,15 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 	ended(key, "another password")
 	key, _ = b.approved(t, "anna", "")
 	b.audited(t)
-	_, err = access.EndSessions(t.Context(), "anna")
+	_, err = users.EndSessions(t.Context(), "anna")
 	require.NoError(t, err)
 	ended(key, "signed out everywhere")
 	require.Equal(t, []string{`postrider - sessions_ended - {"keys": 1, "user": "anna", "sessions": 0}`}, b.audited(t))
 	key, _ = b.approved(t, "anna", "")
-	require.NoError(t, access.ChangePassword(t.Context(), "anna", "another "+annasPassword, annasPassword))
+	require.NoError(t, users.ChangePassword(t.Context(), "anna", "another "+annasPassword, annasPassword))
 	ended(key, "their own other password")
 	key, _ = b.approved(t, "anna", "")
-	require.NoError(t, access.DeleteUser(t.Context(), "anna"))
+	require.NoError(t, users.DeleteUser(t.Context(), "anna"))
 	ended(key, "removed")
 	b.user(t, "anna", store.RoleAdmin)
 	ended(key, "another user of that name")
@@ -212,42 +212,42 @@ func TestPersonalKeysFollowTheirOwner(t *testing.T) {
 func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	b.user(t, "anna", store.RoleOperator)
 	b.user(t, "bob", store.RoleAdmin)
 	b.audited(t)
 	ctx := store.WithActor(t.Context(), store.Actor{Name: "user:anna", Address: "192.0.2.7"})
 	spec := store.PersonalKeySpec{Machine: "jump host", Role: store.RoleViewer}
-	key, made, err := access.CreatePersonalKey(ctx, "anna", spec)
+	key, made, err := users.CreatePersonalKey(ctx, "anna", spec)
 	require.NoError(t, err)
-	found, err := access.APIKeyOf(t.Context(), key)
+	found, err := users.APIKeyOf(t.Context(), key)
 	require.NoError(t, err)
 	require.Equal(t, store.RoleViewer, found.Actor("").Role)
-	list, err := access.PersonalKeys(t.Context(), "anna")
+	list, err := users.PersonalKeys(t.Context(), "anna")
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "jump host", *list[0].Machine)
-	_, err = access.RevokePersonalKey(ctx, "bob", made.Name)
+	_, err = users.RevokePersonalKey(ctx, "bob", made.Name)
 	require.ErrorIs(t, err, store.ErrNotFound, "it is another user's")
-	_, err = access.RevokePersonalKey(ctx, "anna", made.Name)
+	_, err = users.RevokePersonalKey(ctx, "anna", made.Name)
 	require.NoError(t, err)
-	_, err = access.APIKeyOf(t.Context(), key)
+	_, err = users.APIKeyOf(t.Context(), key)
 	require.ErrorIs(t, err, store.ErrWrongCredentials)
-	list, err = access.PersonalKeys(t.Context(), "anna")
+	list, err = users.PersonalKeys(t.Context(), "anna")
 	require.NoError(t, err)
 	require.Empty(t, list)
 	rows := b.audited(t)
 	require.Contains(t, rows[0], "user:anna 192.0.2.7 api_key_made - ")
 	require.Equal(t, `user:anna 192.0.2.7 api_key_revoked - {"key": "`+made.Name+`"}`, rows[1])
 
-	_, expired, err := access.CreatePersonalKey(ctx, "anna", store.PersonalKeySpec{Machine: "laptop"})
+	_, expired, err := users.CreatePersonalKey(ctx, "anna", store.PersonalKeySpec{Machine: "laptop"})
 	require.NoError(t, err)
 	const longAgo = "UPDATE postrider_internal.api_keys SET expires_at = now() - interval '8 days' WHERE name = $1"
 	b.exec(t, longAgo, expired.Name)
 	require.NoError(t, b.store.Access().CleanSessions(t.Context()))
-	_, err = access.APIKey(t.Context(), expired.Name)
+	_, err = users.APIKey(t.Context(), expired.Name)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = access.APIKey(t.Context(), made.Name)
+	_, err = users.APIKey(t.Context(), made.Name)
 	require.NoError(t, err, "it stays listed for some days")
 }
 

@@ -203,13 +203,13 @@ func TestRetentionOfRows(t *testing.T) {
 func TestRetentionOfKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	const old = "now() - interval '5 days'"
 	for name, ended := range map[string]string{
 		"works": "expires_at = now() + interval '1 day'", "for-ever": "created_at = " + old, "revoked": "revoked_at = " + old, "just-revoked": "revoked_at = now()",
 		"expired": "expires_at = " + old, "just-expired": "expires_at = now()", "expired-then-revoked": "revoked_at = now(), expires_at = " + old,
 	} {
-		_, _, err := access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: name, Scope: store.ScopeRead})
+		_, _, err := users.CreateAPIKey(t.Context(), store.APIKeySpec{Name: name, Scope: store.ScopeRead})
 		require.NoError(t, err)
 		b.exec(t, "UPDATE postrider_internal.api_keys SET "+ended+" WHERE name = $1", name)
 	}
@@ -222,6 +222,6 @@ func TestRetentionOfKeys(t *testing.T) {
 	require.Equal(t, all, kept(30))
 	require.Equal(t, "for-ever just-expired just-revoked works", kept(3))
 	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'api_key_made'"))
-	_, _, err := access.CreateAPIKey(t.Context(), store.APIKeySpec{Name: "revoked", Scope: store.ScopeRead})
+	_, _, err := users.CreateAPIKey(t.Context(), store.APIKeySpec{Name: "revoked", Scope: store.ScopeRead})
 	require.NoError(t, err)
 }

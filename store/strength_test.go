@@ -12,7 +12,7 @@ import (
 func TestWeakPasswordsAreRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	access := b.store.Access()
+	users := b.store.Access()
 	for _, weak := range []string{"password1234", "anna-anna-anna", "Postrider2026!"} {
 		refused := func(err error) {
 			t.Helper()
@@ -22,14 +22,14 @@ func TestWeakPasswordsAreRejected(t *testing.T) {
 			require.Equal(t, "password", no.Field)
 			require.Contains(t, no.Message, "too easy to guess")
 		}
-		refused(access.CreateFirstAdmin(t.Context(), "anna", weak))
-		_, err := access.PutUser(t.Context(), "anna", store.UserSpec{Role: store.RoleViewer, Password: &weak})
+		refused(users.CreateFirstAdmin(t.Context(), "anna", weak))
+		_, err := users.PutUser(t.Context(), "anna", store.UserSpec{Role: store.RoleViewer, Password: &weak})
 		refused(err)
 	}
 	b.user(t, "anna", store.RoleViewer)
 	weak := "letmein12345"
-	_, err := access.PutUser(t.Context(), "anna", store.UserSpec{Password: &weak})
+	_, err := users.PutUser(t.Context(), "anna", store.UserSpec{Password: &weak})
 	require.ErrorContains(t, err, "too easy to guess")
-	require.ErrorContains(t, access.ChangePassword(t.Context(), "anna", annasPassword, weak), "too easy to guess")
+	require.ErrorContains(t, users.ChangePassword(t.Context(), "anna", annasPassword, weak), "too easy to guess")
 	b.signIn(t, "anna")
 }

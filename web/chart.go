@@ -50,7 +50,7 @@ func (r *chartRange) step() string {
 }
 
 // rangeOf reads the range from the address; the first where there is none.
-func rangeOf(q *query) *chartRange {
+func rangeOf(q *params) *chartRange {
 	names := make([]string, len(chartRanges))
 	for i := range chartRanges {
 		names[i] = chartRanges[i].Name

@@ -41,11 +41,11 @@ func TestLatencyChartHasGaps(t *testing.T) {
 func TestRangeIsOneOfThem(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": "1h", "1h": "1h", "24h": "24h", "7d": "7d"} {
-		q := &query{values: url.Values{"range": {value}}}
+		q := &params{values: url.Values{"range": {value}}}
 		require.Equal(t, want, rangeOf(q).Name)
 		require.NoError(t, q.err)
 	}
-	q := &query{values: url.Values{"range": {"8d"}}}
+	q := &params{values: url.Values{"range": {"8d"}}}
 	require.Equal(t, "1h", rangeOf(q).Name)
 	require.ErrorIs(t, q.err, errQuery)
 	for _, r := range chartRanges {

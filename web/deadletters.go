@@ -52,7 +52,7 @@ var facetNames = []struct{ facet, title string }{
 // deadLetterTotal is how far what matches is counted.
 const deadLetterTotal = 10_000
 
-func deadLetterQuery(q *query) (d store.DeadLetterQuery) {
+func deadLetterQuery(q *params) (d store.DeadLetterQuery) {
 	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.name("topic")), given(q.name("subscription")), given(q.name("reason")), given(q.name("outcome"))
 	d.EventID, d.EventType = given(q.text("eventId")), given(q.text("eventType"))
 	d.DeadLetteredFrom, d.DeadLetteredUntil = q.time("from"), q.time("to")

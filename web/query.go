@@ -21,25 +21,25 @@ import (
 // errQuery: a filter in the address is not one that the page knows.
 var errQuery = errors.New("not a filter of this page")
 
-// query reads a page's filters from its address, and remembers the first that is wrong.
-type query struct {
+// params reads a page's filters from its address, and remembers the first that is wrong.
+type params struct {
 	values url.Values
 	err    error
 }
 
-func queryOf(c echo.Context) *query { return &query{values: c.QueryParams()} }
+func queryOf(c echo.Context) *params { return &params{values: c.QueryParams()} }
 
 // maxFilter is as long as the longest event id, type and subject that can be accepted.
 const maxFilter = 4096
 
-func (q *query) refuse(name string) {
+func (q *params) refuse(name string) {
 	if q.err == nil {
 		q.err = fmt.Errorf("%w: %s", errQuery, name)
 	}
 }
 
 // text is any text that PostgreSQL can hold.
-func (q *query) text(name string) string {
+func (q *params) text(name string) string {
 	value := q.values.Get(name)
 	if len(value) > maxFilter || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
 		q.refuse(name)
@@ -49,10 +49,10 @@ func (q *query) text(name string) string {
 }
 
 // name is a name of a topic or an event subscription, or part of one; white space around it is a slip of the hand.
-func (q *query) name(name string) string { return strings.TrimSpace(q.text(name)) }
+func (q *params) name(name string) string { return strings.TrimSpace(q.text(name)) }
 
 // oneOf is one of some words, or none.
-func (q *query) oneOf(name string, allowed []string) string {
+func (q *params) oneOf(name string, allowed []string) string {
 	value := q.values.Get(name)
 	if value != "" && !slices.Contains(allowed, value) {
 		q.refuse(name)
@@ -61,10 +61,10 @@ func (q *query) oneOf(name string, allowed []string) string {
 	return value
 }
 
-func (q *query) set(name string) bool { return q.values.Get(name) != "" }
+func (q *params) set(name string) bool { return q.values.Get(name) != "" }
 
 // number is a whole number, or nil.
-func (q *query) number(name string) *int64 {
+func (q *params) number(name string) *int64 {
 	value := strings.TrimSpace(q.values.Get(name))
 	if value == "" {
 		return nil
@@ -81,7 +81,7 @@ func (q *query) number(name string) *int64 {
 var timeForms = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339Nano}
 
 // time is a moment in UTC, or nil.
-func (q *query) time(name string) *time.Time {
+func (q *params) time(name string) *time.Time {
 	value := strings.TrimSuffix(strings.TrimSpace(q.values.Get(name)), " UTC")
 	if value == "" {
 		return nil
@@ -102,7 +102,7 @@ const lastYear = 9999
 const pageSize = 50
 
 // turnOf reads which page of the list is asked for.
-func turnOf[K any](q *query, parse func(text string) (K, bool)) store.Turn[K] {
+func turnOf[K any](q *params, parse func(text string) (K, bool)) store.Turn[K] {
 	t := store.Turn[K]{Limit: pageSize}
 	read := func(name string) *K {
 		text := q.values.Get(name)

@@ -63,7 +63,7 @@ func letterFormOf(c echo.Context) (f letterForm, err error) {
 	if err := c.Request().ParseForm(); err != nil {
 		return f, wrongForm("the form cannot be read.")
 	}
-	q := &query{values: c.Request().PostForm}
+	q := &params{values: c.Request().PostForm}
 	f.to = store.Target{Subscription: q.name("toSubscription"), Topic: q.name("toTopic")}
 	rate := q.number("rate")
 	if which := q.oneOf("redelivered", []string{"true", "false"}); which != "" {

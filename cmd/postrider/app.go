@@ -64,8 +64,8 @@ type appOptions struct {
 	onAttempt   func(jobs.AttemptReport)
 }
 
-// app is one running service. Parts are started in the order of the fields and stopped in reverse.
-type app struct {
+// instance is one running service. Parts are started in the order of the fields and stopped in reverse.
+type instance struct {
 	pool    *pgxpool.Pool
 	store   *store.Store
 	engine  *jobs.Engine
@@ -82,11 +82,11 @@ type app struct {
 // thousands of goroutines wait for endpoints: scanning their stacks again and again took 11 % of the CPU per event.
 const gcPercent = 300
 
-func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
+func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	a := &app{failed: make(chan error, 2)} // one for each listener
+	a := &instance{failed: make(chan error, 2)} // one for each listener
 	defer func() {
 		if err != nil {
 			_ = a.stop(context.WithoutCancel(ctx))
@@ -126,7 +126,7 @@ func startApp(ctx context.Context, o appOptions) (_ *app, err error) {
 }
 
 // startTracing has what is done told to a collector, where there is one.
-func (a *app) startTracing(ctx context.Context, node string, o *appOptions) (err error) {
+func (a *instance) startTracing(ctx context.Context, node string, o *appOptions) (err error) {
 	if a.tracing, err = startTracing(ctx, node); err != nil || a.tracing == nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 	return store.CheckKey(ctx, pool, o.sealer)
 }
 
-func (a *app) startEngine(ctx context.Context, o appOptions) error {
+func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
@@ -161,7 +161,7 @@ func (a *app) startEngine(ctx context.Context, o appOptions) error {
 	return nil
 }
 
-func (a *app) listen(run context.Context, o appOptions) error {
+func (a *instance) listen(run context.Context, o appOptions) error {
 	m := &metrics{store: a.store, meter: a.store.NewMeter(), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
 		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
@@ -190,7 +190,7 @@ func (a *app) listen(run context.Context, o appOptions) error {
 	return nil
 }
 
-func (a *app) answer(run context.Context, o appOptions, handler http.Handler) {
+func (a *instance) answer(run context.Context, o appOptions, handler http.Handler) {
 	a.http = server.NewHTTPServer("", handler)
 	a.http.ErrorLog = slog.NewLogLogger(o.log.Handler(), slog.LevelWarn)
 	if o.certificate != nil {
@@ -205,7 +205,7 @@ func (a *app) answer(run context.Context, o appOptions, handler http.Handler) {
 	}
 }
 
-func (a *app) serve(listen func() error) {
+func (a *instance) serve(listen func() error) {
 	a.running.Go(func() {
 		if err := listen(); !errors.Is(err, http.ErrServerClosed) {
 			a.failed <- fmt.Errorf("serve HTTP: %w", err)
@@ -214,7 +214,7 @@ func (a *app) serve(listen func() error) {
 }
 
 // wait returns when ctx ends or the service cannot go on.
-func (a *app) wait(ctx context.Context) error {
+func (a *instance) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -224,7 +224,7 @@ func (a *app) wait(ctx context.Context) error {
 }
 
 // stop takes no new requests, lets those in progress and attempts in flight finish, records them, and closes.
-func (a *app) stop(ctx context.Context) error {
+func (a *instance) stop(ctx context.Context) error {
 	a.ready.Store(false)
 	var errs []error
 	var doors sync.WaitGroup
@@ -252,7 +252,7 @@ func (a *app) stop(ctx context.Context) error {
 // client that sends half a request must not hold up the stop.
 const httpGrace = 2 * time.Second
 
-func (a *app) stopHTTP(ctx context.Context) {
+func (a *instance) stopHTTP(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, httpGrace)
 	defer cancel()
 	if err := a.http.Shutdown(ctx); err != nil {

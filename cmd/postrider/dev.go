@@ -75,7 +75,7 @@ type dev struct {
 	options  *devCmd
 	out      *printer
 	postgres *pgdev.Server
-	app      *app
+	app      *instance
 	sink     net.Listener
 	api      net.Listener
 	secure   net.Listener // nil without --tls

@@ -35,12 +35,12 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 	db.pool.Reset()
 
 	eventually(t, "the node publishes again", func() bool {
-		status, _, err := publish(t.Context(), n.api, "kept", keptKey, cloudEvents("kept-", events))
+		status, _, err := postEvents(t.Context(), n.api, "kept", keptKey, cloudEvents("kept-", events))
 		return err == nil && status == http.StatusOK
 	})
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'lost'"))
 	require.LessOrEqual(t, one[int64](db, "SELECT min(id) FROM postrider_internal.deliveries"), last, "ids were given away again")
-	status, text, err := publish(t.Context(), n.api, "gone", goneKey, cloudEvent("too-late"))
+	status, text, err := postEvents(t.Context(), n.api, "gone", goneKey, cloudEvent("too-late"))
 	require.NoError(t, err)
 	require.Equal(t, http.StatusUnauthorized, status, text)
 

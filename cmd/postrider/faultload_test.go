@@ -284,7 +284,7 @@ func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) boo
 	if len(texts) > 1 {
 		body = "[" + strings.Join(texts, ",") + "]"
 	}
-	status, text, err := publish(ctx, api, "orders", l.key, body)
+	status, text, err := postEvents(ctx, api, "orders", l.key, body)
 	switch {
 	case err != nil || status == http.StatusServiceUnavailable:
 		return false

@@ -23,7 +23,7 @@ func TestFullDiskIsReported(t *testing.T) {
 	n := startNode(t, db, "--role", "api")
 	key := n.topic("orders")
 	publishes := func(want int) string {
-		status, text, err := publish(t.Context(), n.api, "orders", key, cloudEvent("a"))
+		status, text, err := postEvents(t.Context(), n.api, "orders", key, cloudEvent("a"))
 		require.NoError(t, err)
 		require.Equal(t, want, status, text)
 		return text
@@ -91,7 +91,7 @@ func TestDiskOfTheTablesIsFull(t *testing.T) {
 	filler := filepath.Join(disk, "filler")
 	fillDisk(t, filler)
 	eventually(t, "publishes are refused", func() bool {
-		status, text, err := publish(t.Context(), n.api, "orders", key, large)
+		status, text, err := postEvents(t.Context(), n.api, "orders", key, large)
 		require.NoError(t, err)
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "the database's disk is full; nothing was stored")
 	})

@@ -149,7 +149,7 @@ func startPublishers(t *testing.T, s *service, topic, key string, clients int) *
 			for n := 0; ; n++ {
 				id := fmt.Sprintf("c%d-%d", client, n)
 				event := cloudEvent(id)
-				status, _, err := publish(ctx, s.api, topic, key, event)
+				status, _, err := postEvents(ctx, s.api, topic, key, event)
 				if err != nil || status != http.StatusOK || p.ledger.Note(id, sha256.Sum256([]byte(event))) != nil {
 					return
 				}

@@ -64,7 +64,7 @@ func steadily(ctx context.Context, api *atomic.Pointer[string], key string) (sto
 	var publishing sync.WaitGroup
 	publishing.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			if status, _, err := publish(context.WithoutCancel(ctx), *api.Load(), "orders", key, cloudEvent(fmt.Sprint("e-", n))); err == nil && status == http.StatusOK {
+			if status, _, err := postEvents(context.WithoutCancel(ctx), *api.Load(), "orders", key, cloudEvent(fmt.Sprint("e-", n))); err == nil && status == http.StatusOK {
 				accepted++
 			}
 		}

@@ -185,7 +185,7 @@ func TestPgBouncerManyEventsAtOnce(t *testing.T) {
 			for i := range 100 {
 				id := fmt.Sprintf("c%d-%d", client, i)
 				event := cloudEvent(id)
-				if status, _, err := publish(t.Context(), n.api, "orders", key, event); err == nil && status == http.StatusOK {
+				if status, _, err := postEvents(t.Context(), n.api, "orders", key, event); err == nil && status == http.StatusOK {
 					_ = ledger.Note(id, sha256.Sum256([]byte(event)))
 				}
 			}

@@ -26,7 +26,7 @@ type lastLook struct {
 }
 
 // isReady says what is missing. What its error says as a server.NotReadyError may be shown to anybody.
-func (a *app) isReady(ctx context.Context) error {
+func (a *instance) isReady(ctx context.Context) error {
 	if !a.ready.Load() {
 		return server.NotReadyError("this node is starting or stopping")
 	}
@@ -39,7 +39,7 @@ func (a *app) isReady(ctx context.Context) error {
 	return a.looked.err
 }
 
-func (a *app) look(ctx context.Context) error {
+func (a *instance) look(ctx context.Context) error {
 	if err := a.store.Ping(ctx); err != nil {
 		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
 	}
@@ -58,7 +58,7 @@ func (a *app) look(ctx context.Context) error {
 }
 
 // missing judges what was found. A node without an engine has no heartbeat.
-func (a *app) missing(r store.Readiness, stalled time.Duration) error {
+func (a *instance) missing(r store.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")

@@ -43,8 +43,8 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 // A node that delivers has to be registered and to write heartbeats; one that does not has neither.
 func TestReadyJudgesWhatWasFound(t *testing.T) {
 	t.Parallel()
-	require.ErrorContains(t, (&app{}).isReady(t.Context()), "starting or stopping")
-	worker, api := &app{engine: &jobs.Engine{}}, &app{}
+	require.ErrorContains(t, (&instance{}).isReady(t.Context()), "starting or stopping")
+	worker, api := &instance{engine: &jobs.Engine{}}, &instance{}
 	fit := store.Readiness{KeyKnown: true, PartitionsToday: true, Registered: true, Silent: 29 * time.Second}
 	require.NoError(t, worker.missing(fit, 59*time.Second))
 	require.NoError(t, api.missing(store.Readiness{KeyKnown: true, PartitionsToday: true}, 0))

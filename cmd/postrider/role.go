@@ -23,7 +23,7 @@ func (r role) delivers() bool { return r != roleAPI }
 
 // keepPartitions is what a node without an engine needs of the clockwork: its publishes must find today's partitions
 // also when no worker has run since yesterday.
-func (a *app) keepPartitions(ctx, run context.Context, o appOptions) error {
+func (a *instance) keepPartitions(ctx, run context.Context, o appOptions) error {
 	if err := a.store.EnsurePartitions(ctx); err != nil {
 		return err
 	}

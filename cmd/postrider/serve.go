@@ -102,7 +102,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 }
 
 // announce logs where the node answers, and returns it.
-func (c *serveCmd) announce(a *app, o appOptions, base string) readyInfo {
+func (c *serveCmd) announce(a *instance, o appOptions, base string) readyInfo {
 	log := o.log.With("version", version(), "node", a.store.Node(), "role", c.Role)
 	if !c.Role.answers() {
 		log.Info("ready", "health", base+"/healthz")
@@ -191,7 +191,7 @@ func (c *serveCmd) token() string {
 	return token
 }
 
-func stopApp(a *app, within time.Duration, cause error) error {
+func stopApp(a *instance, within time.Duration, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := a.stop(ctx); err != nil && cause == nil {

@@ -187,8 +187,8 @@ func (s *service) subscribeUnder(retryPolicy, topic, name, endpoint string) {
 		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","retryPolicy":{"policy":%q}}`, endpoint, retryPolicy))
 }
 
-// publish posts one CloudEvent, or an array of them. It may be used from any goroutine.
-func publish(ctx context.Context, api, topic, key, body string) (status int, text string, err error) {
+// postEvents posts one CloudEvent, or an array of them. It may be used from any goroutine.
+func postEvents(ctx context.Context, api, topic, key, body string) (status int, text string, err error) {
 	media := "application/cloudevents+json"
 	if strings.HasPrefix(body, "[") {
 		media = "application/cloudevents-batch+json"
@@ -199,7 +199,7 @@ func publish(ctx context.Context, api, topic, key, body string) (status int, tex
 // publish requires that the events are accepted.
 func (s *service) publish(topic, key, body string) {
 	s.t.Helper()
-	status, text, err := publish(s.t.Context(), s.api, topic, key, body)
+	status, text, err := postEvents(s.t.Context(), s.api, topic, key, body)
 	require.NoError(s.t, err)
 	require.Equal(s.t, http.StatusOK, status, text)
 }
