@@ -103,38 +103,38 @@ func numbered(part string, first int) string {
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
 // commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
-func (c *committer) commit(ctx context.Context, group []*publishRequest) error {
+func (p *Publisher) commit(ctx context.Context, group []*publishRequest) error {
 	if len(group) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
-		return c.transact(ctx, conn, group, time.Now(), "BEGIN")
+	return p.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
+		return p.transact(ctx, conn, group, time.Now(), "BEGIN")
 	})
 }
 
 // commitFiltered reads the catalogue, filters and stores in one snapshot of the database: it is never stale. It costs
 // several round trips instead of one, so it is for a catalogue that changes faster than publishes commit.
-func (c *committer) commitFiltered(ctx context.Context, group []*publishRequest) error {
+func (p *Publisher) commitFiltered(ctx context.Context, group []*publishRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
+	return p.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
 		began := time.Now()
-		group, err := c.beginFiltered(ctx, conn, group)
+		group, err := p.beginFiltered(ctx, conn, group)
 		if err != nil || len(group) == 0 {
 			return err
 		}
-		return c.transact(ctx, conn, group, began)
+		return p.transact(ctx, conn, group, began)
 	})
 }
 
 // beginFiltered begins a transaction and filters by the catalogue of its snapshot.
-func (c *committer) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) ([]*publishRequest, error) {
+func (p *Publisher) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) ([]*publishRequest, error) {
 	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	catalogue, err := c.store.ReadIn(ctx, conn, c.store.Catalogue())
+	catalogue, err := p.cache.ReadIn(ctx, conn, p.cache.Catalogue())
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}
@@ -149,22 +149,22 @@ const (
 )
 
 // transact runs T1, after the statements given, in one round trip and answers the group.
-func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
+func (p *Publisher) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
 	version, found := group[0].version(), int64(0)
-	c.store.Reach(PointPublishBefore)
-	admitted := c.store.Traffic.admit(wantedBy(group))
+	p.Reach(PointPublishBefore)
+	admitted := p.traffic.admit(wantedBy(group))
 	batch := &pgx.Batch{}
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
-	batch.Queue(c.store.db.Keeping(keepPlan))
+	batch.Queue(p.db.Keeping(keepPlan))
 	var offered offeredRow
-	offers := c.store.newOffers(group, began)
+	offers := p.newOffers(group, began)
 	defer func() { offers.end(nil) }()
 	if group[0].routed { // alone in its group
-		batch.Queue(storeRouteStatement, c.store.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+		batch.Queue(storeRouteStatement, p.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
-		batch.Queue(publishStatement, c.store.publishColumns(version, group, admitted, offers)...).QueryRow(func(row pgx.Row) error {
+		batch.Queue(publishStatement, p.publishColumns(version, group, admitted, offers)...).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
 		})
 	}
@@ -172,23 +172,24 @@ func (c *committer) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 		batch.Queue(requireCatalogue, version)
 	}
 	batch.Queue("COMMIT")
-	c.store.Reach(PointPublishInside)
+	p.Reach(PointPublishInside)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
 	}
 	if found != version {
 		return errStale
 	}
-	c.store.Reach(PointPublishAfter)
+	p.Reach(PointPublishAfter)
 	took := time.Since(began)
-	c.store.stats.published(eventsIn(group), took)
-	c.store.Traffic.add(admitted)
+	p.groups.Observe(int64(eventsIn(group)))
+	p.commitTime.Observe(int64(took))
+	p.traffic.add(admitted)
 	offers.commit(&offered)
 	switch {
 	case group[0].routed:
-		c.store.pokeRoutes()
+		p.notifier.pokeRoutes()
 	case len(offered.ids) < deliveriesOf(group):
-		c.store.poke()
+		p.notifier.poke()
 	}
 	for _, req := range group {
 		req.receipt.Commit = took
@@ -217,7 +218,7 @@ func eventsIn(group []*publishRequest) (n int) {
 
 // publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription may
 // have a job at once.
-func (s *Store) publishColumns(version int64, group []*publishRequest, admitted admissions, offers *offers) []any {
+func (p *Publisher) publishColumns(version int64, group []*publishRequest, admitted admissions, offers *offers) []any {
 	e, d := newEventColumns(eventsIn(group)), newOwedColumns(deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.receipt.Events {
@@ -229,9 +230,9 @@ func (s *Store) publishColumns(version int64, group []*publishRequest, admitted 
 			}
 		}
 	}
-	p := publishedLanes(group)
+	c := publishedDestinations(group)
 	values := append([]any{version}, e.values()...)
-	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered, p.topics, p.counts, p.subscriptions, p.restKeys, p.batching, s.node)
+	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered, c.topics, c.counts, c.subscriptions, c.restKeys, c.batching, p.node)
 }
 
 type owedColumns struct {

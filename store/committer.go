@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -36,48 +34,15 @@ const (
 	optimisticTries = 2
 )
 
-// committer stores publish requests in groups: whatever waits goes into one transaction (T1). One commit then serves
-// many requests: 41k events/s against 3.5k/s with a transaction each.
-type committer struct {
-	store        *Store
-	small, large *batcher[*publishRequest]
-	keyed        *batcher[*publishRequest] // what may have been stored before: with an idempotency key, or of a topic that detects duplicates
-	waiting      *batcher[*publishRequest] // those of keyed that met somebody else who is at the same; apart, they hold up nobody
-	routes       chan struct{}
-	bytes        atomic.Int64
-	length       atomic.Int64
-}
-
-func newCommitter(s *Store) *committer {
-	return &committer{
-		store: s, small: newBatcher[*publishRequest](), large: newBatcher[*publishRequest](),
-		keyed: newBatcher[*publishRequest](), waiting: newBatcher[*publishRequest](),
-		routes: make(chan struct{}, routesAtOnce),
-	}
-}
-
-func (c *committer) run(ctx context.Context) {
-	var group sync.WaitGroup
-	for range largeAtOnce {
-		group.Go(func() { c.large.run(ctx, fitsGroup, c.flush) })
-	}
-	for range keyedAtOnce {
-		group.Go(func() { c.keyed.run(ctx, fitsKeyed, c.flush) })
-	}
-	group.Go(func() { c.waiting.run(ctx, fitsKeyed, c.flush) })
-	c.small.run(ctx, fitsGroup, c.flush)
-	group.Wait()
-}
-
 // queue is where a request waits for the next group.
-func (c *committer) queue(req *publishRequest) *batcher[*publishRequest] {
+func (p *Publisher) queue(req *publishRequest) *batcher[*publishRequest] {
 	if req.keyed {
-		return c.keyed
+		return p.keyed
 	}
 	if len(req.receipt.Events) >= largeEvents {
-		return c.large
+		return p.large
 	}
-	return c.small
+	return p.small
 }
 
 // fitsGroup measures one group: always at least one request.
@@ -92,19 +57,19 @@ func fitsGroup() func(*publishRequest) bool {
 	}
 }
 
-func (c *committer) commitOrQueue(ctx context.Context, req *publishRequest) error {
-	bytes, length := c.bytes.Add(req.bytes), c.length.Add(1)
+func (p *Publisher) commitOrQueue(ctx context.Context, req *publishRequest) error {
+	bytes, length := p.queuedBytes.Add(req.bytes), p.queuedRequests.Add(1)
 	defer func() {
-		c.bytes.Add(-req.bytes)
-		c.length.Add(-1)
+		p.queuedBytes.Add(-req.bytes)
+		p.queuedRequests.Add(-1)
 	}()
 	if bytes > maxQueuedBytes || length > maxQueuedRequests {
 		return fmt.Errorf("%w: too many publish requests wait for the database", ErrUnavailable)
 	}
 	if req.keyed = req.mayRepeat(); req.routed && !req.keyed {
-		return c.commitRoute(ctx, req)
+		return p.commitRoute(ctx, req)
 	}
-	c.queue(req).add(req)
+	p.queue(req).add(req)
 	select {
 	case err := <-req.done:
 		return err
@@ -116,20 +81,20 @@ func (c *committer) commitOrQueue(ctx context.Context, req *publishRequest) erro
 	}
 }
 
-func (c *committer) commitRoute(ctx context.Context, req *publishRequest) error {
+func (p *Publisher) commitRoute(ctx context.Context, req *publishRequest) error {
 	wait, cancel := context.WithTimeout(ctx, maxQueuedTime)
 	defer cancel()
 	select {
-	case c.routes <- struct{}{}:
-		defer func() { <-c.routes }()
+	case p.storingRoutes <- struct{}{}:
+		defer func() { <-p.storingRoutes }()
 	case <-wait.Done():
 		return fmt.Errorf("%w: the database is busy with other large requests", ErrUnavailable)
 	}
-	c.finish(ctx, []*publishRequest{req})
+	p.finish(ctx, []*publishRequest{req})
 	return <-req.done
 }
 
-func (c *committer) flush(group []*publishRequest) {
+func (p *Publisher) flush(group []*publishRequest) {
 	live := make([]*publishRequest, 0, len(group))
 	for _, req := range group {
 		switch {
@@ -141,27 +106,27 @@ func (c *committer) flush(group []*publishRequest) {
 			live = append(live, req)
 		}
 	}
-	c.finish(context.Background(), live)
+	p.finish(context.Background(), live)
 }
 
 // finish brings every request of the group to an answer, or puts it off.
-func (c *committer) finish(ctx context.Context, group []*publishRequest) {
-	defer c.putOff(group)
+func (p *Publisher) finish(ctx context.Context, group []*publishRequest) {
+	defer p.putOff(group)
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
-		group = refilter(group, c.store.Catalogue())
-		commit := c.commit
+		group = refilter(group, p.cache.Catalogue())
+		commit := p.commit
 		switch {
 		case len(group) > 0 && group[0].keyed: // then all of them are
 			commit = func(ctx context.Context, part []*publishRequest) error {
-				return c.commitKeyed(ctx, part, try >= optimisticTries)
+				return p.commitKeyed(ctx, part, try >= optimisticTries)
 			}
 		case try >= optimisticTries:
-			commit = c.commitFiltered
+			commit = p.commitFiltered
 		}
 		err = isolate(group, func(part []*publishRequest) error { return commit(ctx, part) }, refuse)
-		c.store.Noticed(err)
-		if group = unanswered(group); len(group) == 0 || !c.again(ctx, err) {
+		p.disk.Noticed(err)
+		if group = unanswered(group); len(group) == 0 || !p.again(ctx, err) {
 			break
 		}
 	}
@@ -171,9 +136,9 @@ func (c *committer) finish(ctx context.Context, group []*publishRequest) {
 }
 
 // again reports whether the same group may succeed when it is tried once more.
-func (c *committer) again(ctx context.Context, err error) bool {
+func (p *Publisher) again(ctx context.Context, err error) bool {
 	if errors.Is(err, errStale) {
-		return c.store.Reload(ctx) == nil
+		return p.cache.Reload(ctx) == nil
 	}
 	return isTransient(err)
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // StepRoutesBy makes the steps of routes small, so that a test has many of them.
-func (s *Store) StepRoutesBy(deliveries int) { s.router.limit = deliveries }
+func (s *Store) StepRoutesBy(deliveries int) { s.stepLimit = deliveries }
 
 // ReadRoutesBy makes the steps of routes small by the bytes of the bodies they read.
-func (s *Store) ReadRoutesBy(bytes int) { s.router.bytes = bytes }
+func (s *Store) ReadRoutesBy(bytes int) { s.stepBytes = bytes }
 
 // LookBackSlowly makes every look back of this store's pumps a slow one.
 func (s *Store) LookBackSlowly() { s.cutters.slow = 0 }
@@ -97,11 +97,11 @@ func (s *Store) PublishFiltered(ctx context.Context, p Publication) (err error) 
 		return err
 	}
 	req.identify(s.ids)
-	req.filter(s.Catalogue(), s.routeThreshold)
+	req.filter(s.Catalogue(), s.threshold)
 	if req.keyed = req.mayRepeat(); req.keyed {
-		err = s.committer.commitKeyed(ctx, []*publishRequest{req}, true)
+		err = s.commitKeyed(ctx, []*publishRequest{req}, true)
 	} else {
-		err = s.committer.commitFiltered(ctx, []*publishRequest{req})
+		err = s.commitFiltered(ctx, []*publishRequest{req})
 	}
 	if err != nil {
 		return err

@@ -61,32 +61,32 @@ func (req *publishRequest) key() string { return req.Topic + "\x00" + req.Idempo
 
 // commitKeyed stores what is new of a group. The rest was published before, and is answered as it was then. What has a key and events to
 // look for has a transaction of its own: where one of the two cannot be had, the other must not be kept.
-func (c *committer) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
+func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	var together []*publishRequest
 	for _, req := range unanswered(group) {
 		if !req.hasBoth() {
 			together = append(together, req)
-		} else if err := c.claimAndStore(ctx, []*publishRequest{req}, filtered); err != nil {
+		} else if err := p.claimAndStore(ctx, []*publishRequest{req}, filtered); err != nil {
 			return err
 		}
 	}
 	if len(together) == 0 {
 		return nil
 	}
-	return c.claimAndStore(ctx, together, filtered)
+	return p.claimAndStore(ctx, together, filtered)
 }
 
 // claimAndStore takes keys by the catalogue in memory, and lets requireCatalogue say whether it was the newest; filtered reads the
 // catalogue in the transaction's own snapshot instead. There, what somebody took after the snapshot is a serialisation failure, too.
 // Whatever fails so is tried again.
-func (c *committer) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
-	err := c.store.db.WithConn(ctx, func(conn *pgxpool.Conn) (err error) {
+func (p *Publisher) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
+	err := p.db.WithConn(ctx, func(conn *pgxpool.Conn) (err error) {
 		began, batch := time.Now(), &pgx.Batch{}
 		if !filtered {
 			batch.Queue("BEGIN")
-		} else if group, err = c.beginFiltered(ctx, conn, group); err != nil || len(group) == 0 {
+		} else if group, err = p.beginFiltered(ctx, conn, group); err != nil || len(group) == 0 {
 			return err
 		} else if len(group) > 1 && slices.ContainsFunc(group, (*publishRequest).hasBoth) { // since this moment
 			return errStale
@@ -95,7 +95,7 @@ func (c *committer) claimAndStore(ctx context.Context, group []*publishRequest, 
 		if err != nil {
 			return fmt.Errorf("look for what was published before: %w", err)
 		}
-		if err := c.storeClaimed(ctx, conn, claims, began); err != nil {
+		if err := p.storeClaimed(ctx, conn, claims, began); err != nil {
 			return err
 		}
 		claims.answer()
@@ -108,9 +108,9 @@ func (c *committer) claimAndStore(ctx context.Context, group []*publishRequest, 
 }
 
 // storeClaimed ends the transaction.
-func (c *committer) storeClaimed(ctx context.Context, conn *pgxpool.Conn, claims *claims, began time.Time) error {
+func (p *Publisher) storeClaimed(ctx context.Context, conn *pgxpool.Conn, claims *claims, began time.Time) error {
 	if fresh := claims.stored(); len(fresh) > 0 {
-		return c.transact(ctx, conn, fresh, began)
+		return p.transact(ctx, conn, fresh, began)
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(requireCatalogue, claims.version)
@@ -122,11 +122,11 @@ func (c *committer) storeClaimed(ctx context.Context, conn *pgxpool.Conn, claims
 }
 
 // putOff lets requests wait for whoever is at the same. Nobody looks at them afterwards: they may be in another group.
-func (c *committer) putOff(group []*publishRequest) {
+func (p *Publisher) putOff(group []*publishRequest) {
 	for _, req := range group {
 		if req.postponed {
 			req.claimed.Store(false) // its client may go away again
-			time.AfterFunc(keyPause, func() { c.waiting.add(req) })
+			time.AfterFunc(keyPause, func() { p.waiting.add(req) })
 		}
 	}
 }
@@ -196,13 +196,13 @@ func (c *claims) keyColumns(group []*publishRequest) []any {
 }
 
 // CleanIdempotencyKeys removes those whose window is over, and the events of topics that detect duplicates likewise.
-func (s *Store) CleanIdempotencyKeys(ctx context.Context) error {
+func (p *Publisher) CleanIdempotencyKeys(ctx context.Context) error {
 	for _, table := range []string{"idempotency_keys", "event_keys"} {
 		clean := `DELETE FROM postrider_internal.` + table + ` k USING (
 			SELECT topic_id, key_hash FROM postrider_internal.` + table + ` WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
 			WHERE k.topic_id = e.topic_id AND k.key_hash = e.key_hash`
 		for removed := int64(cleanStep); removed == cleanStep; {
-			tag, err := s.db.Exec(ctx, clean, cleanStep)
+			tag, err := p.db.Exec(ctx, clean, cleanStep)
 			if err != nil {
 				return fmt.Errorf("remove %s: %w", table, err)
 			}

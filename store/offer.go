@@ -11,7 +11,7 @@ import (
 
 // offers are the deliveries of one group of publishes that this node's workers attempt without fetching their jobs.
 type offers struct {
-	store     *Store
+	p         *Publisher
 	catalogue *Catalogue // that the group was filtered by
 	// reserved workers were free for the group; left of them have no delivery yet.
 	reserved, left int
@@ -21,11 +21,11 @@ type offers struct {
 }
 
 // newOffers is for a transaction that began to read the database at asOf, or later.
-func (s *Store) newOffers(group []*publishRequest, asOf time.Time) *offers {
+func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
 	deliveries := deliveriesOf(group)
-	o := &offers{store: s, catalogue: group[0].catalogue, asOf: asOf, works: make([]*Work, 0, deliveries)}
-	if s.Handoff != nil && deliveries > 0 {
-		o.reserved = s.Handoff.reserve(deliveries)
+	o := &offers{p: p, catalogue: group[0].catalogue, asOf: asOf, works: make([]*Work, 0, deliveries)}
+	if p.handoff != nil && deliveries > 0 {
+		o.reserved = p.handoff.reserve(deliveries)
 		o.left = o.reserved
 	}
 	return o
@@ -49,7 +49,7 @@ func (o *offers) offer(req *publishRequest, i int, sub *Subscription, admitted b
 // are to be loaded would otherwise wait while events are published.
 func (o *offers) work(req *publishRequest, i int, sub *Subscription) *Work {
 	e := &req.receipt.Events[i]
-	release := o.store.memory.Spare(int64(len(e.Body)))
+	release := o.p.memory.Spare(int64(len(e.Body)))
 	if release == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (o *offers) job(w *Work, now time.Time) Job {
 	return Job{
 		ID: *w.JobID, Attempt: 1, MaxAttempts: 1000, Kind: DeliverKind, Queue: DeliverQueue, Priority: 1, Metadata: []byte("{}"),
 		Args:      fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.DeliveryID, w.SubscriptionID),
-		CreatedAt: now, ScheduledAt: now, AttemptedAt: now, AttemptedBy: []string{o.store.node},
+		CreatedAt: now, ScheduledAt: now, AttemptedAt: now, AttemptedBy: []string{o.p.node},
 	}
 }
 
@@ -107,7 +107,7 @@ func (o *offers) end(jobs []LocalJob) {
 	}
 	o.works = nil
 	if o.reserved > 0 {
-		o.store.Handoff.give(o.reserved, jobs)
+		o.p.handoff.give(o.reserved, jobs)
 		o.reserved = 0
 	}
 }

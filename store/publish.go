@@ -84,24 +84,25 @@ func (req *publishRequest) answer(err error) {
 	req.done <- err
 }
 
-// Publish stores the events with a delivery and a job for each event subscription that wants them, or with a route that makes
-// them when there are very many (see Options.RouteThreshold), and answers after the commit. Errors: ErrNotFound (no such topic), ErrUnauthorized, what Parse answered, ErrPoison (PostgreSQL refuses
-// this data), ErrUnavailable (overload or outage: nothing is known to be stored, publish again).
-func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
-	req := &publishRequest{Publication: p, queued: time.Now(), done: make(chan error, 1)}
-	if err := s.admit(ctx, req); err != nil {
+// Publish stores the events with a delivery and a job for each event subscription that matches, or with a route that
+// creates them if there are very many (see PublisherOptions), and returns after the commit. Errors: ErrNotFound (no such
+// topic), ErrUnauthorized, those of Parse, ErrPoison (PostgreSQL rejects this data), ErrUnavailable (overload or outage:
+// nothing is known to be stored, publish again).
+func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Receipt, error) {
+	req := &publishRequest{Publication: publication, queued: time.Now(), done: make(chan error, 1)}
+	if err := p.admit(ctx, req); err != nil {
 		return nil, err
 	}
-	events, err := p.Parse(req.receipt.Topic)
+	events, err := publication.Parse(req.receipt.Topic)
 	if err != nil {
 		return nil, err
 	}
 	if req.receipt.Events = events; len(events) == 0 {
 		return &req.receipt, nil
 	}
-	req.identify(s.ids)
-	req.filter(s.Catalogue(), s.routeThreshold)
-	if err := s.committer.commitOrQueue(ctx, req); err != nil {
+	req.identify(p.ids)
+	req.filter(p.cache.Catalogue(), p.threshold)
+	if err := p.commitOrQueue(ctx, req); err != nil {
 		return nil, err
 	}
 	return &req.receipt, nil
@@ -109,14 +110,14 @@ func (s *Store) Publish(ctx context.Context, p Publication) (*Receipt, error) {
 
 // admit finds the topic and asks Authorize. A no is only given after looking whether the catalogue in memory is the
 // newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that look.
-func (s *Store) admit(ctx context.Context, req *publishRequest) error {
-	if err := req.admittedBy(s.Catalogue()); err == nil {
+func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
+	if err := req.admittedBy(p.cache.Catalogue()); err == nil {
 		return nil
 	}
-	if err := s.Confirm(ctx); err != nil {
+	if err := p.cache.Confirm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return req.admittedBy(s.Catalogue())
+	return req.admittedBy(p.cache.Catalogue())
 }
 
 // ErrUnauthorized: the publication's Authorize rejected the topic as it is now.

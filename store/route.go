@@ -75,12 +75,12 @@ func matchedPart(routes []*routing) string {
 const fanOutEnd = ` SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
 // routeColumns turns a request into the columns of storeRouteStatement.
-func (s *Store) routeColumns(version int64, group []*publishRequest) []any {
+func (p *Publisher) routeColumns(version int64, group []*publishRequest) []any {
 	e := newEventColumns(len(group[0].receipt.Events))
 	for i := range group[0].receipt.Events {
 		e.add(group[0], i)
 	}
-	counted := publishedLanes(group)
+	counted := publishedDestinations(group)
 	values := append([]any{version}, e.values()...)
 	return append(values, counted.topics, counted.counts, counted.subscriptions)
 }
@@ -92,34 +92,18 @@ type routeRequest struct {
 	done   chan struct{}
 }
 
-// router makes the deliveries of routes, in groups and in steps: whatever route jobs wait are worked at in one transaction.
-type router struct {
-	store *Store
-	queue *batcher[*routeRequest]
-	limit int // deliveries per step: routeStep
-	bytes int // of bodies per step: routeBytes
-}
-
-func newRouter(s *Store) *router {
-	return &router{store: s, queue: newBatcher[*routeRequest](), limit: routeStep, bytes: routeBytes}
-}
-
 // Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed, or when
 // ctx ends: then it may still be. A job that is nobody's any more makes nothing, and that is no error. ErrPoison: PostgreSQL
 // refuses this step.
-func (s *Store) Route(ctx context.Context, jobID int64) error {
+func (p *Publisher) Route(ctx context.Context, jobID int64) error {
 	req := &routeRequest{jobID: jobID, done: make(chan struct{})}
-	s.router.queue.add(req)
+	p.routes.add(req)
 	select {
 	case <-req.done:
 		return req.failed
 	case <-ctx.Done():
 		return fmt.Errorf("route events: %w", ctx.Err())
 	}
-}
-
-func (r *router) run(ctx context.Context) {
-	r.queue.run(ctx, fitsRouting, func(group []*routeRequest) { r.flush(ctx, group) })
 }
 
 func fitsRouting() func(*routeRequest) bool {
@@ -130,19 +114,19 @@ func fitsRouting() func(*routeRequest) bool {
 	}
 }
 
-// flush repeats until the step is made or the process stops. Repeating is safe: a job that is gone makes nothing.
-func (r *router) flush(ctx context.Context, group []*routeRequest) {
+// flushRoutes repeats until the step is made or the process stops. Repeating is safe: a job that is gone makes nothing.
+func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	slices.SortFunc(group, func(a, b *routeRequest) int { return int(a.jobID - b.jobID) })
 	pause := recordMinPause
 	for try := 0; ; try++ {
-		err := isolate(group, func(part []*routeRequest) error { return r.step(ctx, part, try >= optimisticTries) }, refuseRoute)
+		err := isolate(group, func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= optimisticTries) }, refuseRoute)
 		if err == nil {
 			break
 		}
-		if r.atOnce(ctx, err) {
+		if p.atOnce(ctx, err) {
 			continue
 		}
-		r.store.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
+		p.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
 		if !waitAbout(ctx, pause) {
 			return
 		}
@@ -154,9 +138,9 @@ func (r *router) flush(ctx context.Context, group []*routeRequest) {
 }
 
 // atOnce reports an error that needs no pause.
-func (r *router) atOnce(ctx context.Context, err error) bool {
+func (p *Publisher) atOnce(ctx context.Context, err error) bool {
 	if errors.Is(err, errStale) {
-		return r.store.Reload(ctx) == nil
+		return p.cache.Reload(ctx) == nil
 	}
 	return isTransient(err) && ctx.Err() == nil
 }
@@ -169,37 +153,37 @@ func refuseRoute(req *routeRequest, err error) error {
 // PointRoute is the failpoint before the commit of one step of a route job.
 const PointRoute = "route"
 
-// step makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same moment of the
+// stepRoutes makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same moment of the
 // database and is never stale.
-func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool) error {
+func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snapshot bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	var admitted admissions
 	var unfinished int
-	err := pgx.BeginTxFunc(ctx, r.store.db, isolation(snapshot), func(tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, r.store.db.Keeping(keepPlan)); err != nil {
+	err := pgx.BeginTxFunc(ctx, p.db, isolation(snapshot), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, p.db.Keeping(keepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
-		catalogue := r.store.Catalogue()
+		catalogue := p.cache.Catalogue()
 		if snapshot {
-			if catalogue, err = r.store.ReadIn(ctx, tx, catalogue); err != nil {
+			if catalogue, err = p.cache.ReadIn(ctx, tx, catalogue); err != nil {
 				return fmt.Errorf("read the catalogue: %w", err)
 			}
 		}
-		routes, err := r.readRoutes(ctx, tx, catalogue, group, max(r.limit/len(group), 1))
+		routes, err := p.readRoutes(ctx, tx, catalogue, group, max(p.stepLimit/len(group), 1))
 		if err != nil || len(routes) == 0 {
 			return err
 		}
 		for _, route := range routes {
 			if n := route.missing(); n > 0 {
-				r.store.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by hand; publish them again if they are wanted",
+				p.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by hand; publish them again if they are wanted",
 					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
 			}
 		}
-		owed := cutRoutes(routes, catalogue, r.limit)
-		admitted = r.store.Traffic.admit(subscriptionsOf(owed))
+		owed := cutRoutes(routes, catalogue, p.stepLimit)
+		admitted = p.traffic.admit(subscriptionsOf(owed))
 		var found int64
-		statement, values := fanOutStatement+fanOutEnd, append(fanOutColumns(catalogue, routes, owed, admitted), r.store.node)
+		statement, values := fanOutStatement+fanOutEnd, append(fanOutColumns(catalogue, routes, owed, admitted), p.node)
 		if matched := matchedColumns(routes); matched != nil {
 			statement, values = fanOutStatement+matchedPart(routes)+fanOutEnd, append(values, matched...)
 		}
@@ -207,16 +191,16 @@ func (r *router) step(ctx context.Context, group []*routeRequest, snapshot bool)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}
-		r.store.Reach(PointRoute)
+		p.Reach(PointRoute)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("route events: %w", err)
 	}
-	r.store.Traffic.add(admitted)
-	r.store.poke()
+	p.traffic.add(admitted)
+	p.notifier.poke()
 	if unfinished > 0 {
-		r.store.pokeRoutes()
+		p.notifier.pokeRoutes()
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ type routedDelivery struct {
 
 // readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters need
 // them.
-func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group []*routeRequest, events int) ([]*routing, error) {
+func (p *Publisher) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group []*routeRequest, events int) ([]*routing, error) {
 	const query = `SELECT id, job_id, topic_id, event_day, to_regclass('postrider_internal.events_' || to_char(event_day, 'YYYYMMDD')) IS NOT NULL AS partition, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after, by_sql,
 		event_uuids[next_event + 1 : next_event + $2] AS event_uuids FROM postrider_internal.routes WHERE job_id = ANY ($1::bigint[]) ORDER BY id`
 	jobs := make([]int64, len(group))
@@ -53,11 +53,11 @@ func (r *router) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group 
 	if len(routes) == 0 {
 		return nil, nil
 	}
-	return routes, r.readEvents(ctx, tx, c, routes)
+	return routes, p.readEvents(ctx, tx, c, routes)
 }
 
 // readEvents reads the events of routes: with their bodies only if an advanced filter may need them.
-func (r *router) readEvents(ctx context.Context, tx pgx.Tx, c *Catalogue, routes []*routing) error {
+func (p *Publisher) readEvents(ctx context.Context, tx pgx.Tx, c *Catalogue, routes []*routing) error {
 	var days []time.Time
 	var ids [][16]byte
 	for _, route := range routes {
@@ -69,7 +69,7 @@ func (r *router) readEvents(ctx context.Context, tx pgx.Tx, c *Catalogue, routes
 	var found StoredEvents
 	var err error
 	if slices.ContainsFunc(routes, func(r *routing) bool { return c.HasAdvancedFilters(r.TopicID) }) {
-		found, err = ReadStoredBodies(ctx, tx, eventsOf(routes), days, ids, r.bytes)
+		found, err = ReadStoredBodies(ctx, tx, eventsOf(routes), days, ids, p.stepBytes)
 	} else {
 		found, err = ReadStoredEvents(ctx, tx, eventsOf(routes), days, ids)
 	}
@@ -170,19 +170,19 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 		n, end := r.place()
 		jobs, ids, finished, next, after = append(jobs, r.JobID), append(ids, r.ID), append(finished, end), append(next, n), append(after, r.After)
 	}
-	d, lanes, met := newOwedColumns(len(owed)), &laneColumns{}, map[int64]bool{}
+	d, destinations, met := newOwedColumns(len(owed)), &destinationColumns{}, map[int64]bool{}
 	owners, days, since := make([]int64, len(owed)), make([]time.Time, len(owed)), make([]time.Time, len(owed))
 	for i, o := range owed {
 		owners[i], days[i], since[i] = o.route.ID, o.route.EventDay, o.route.events[o.event].PublishedAt
 		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.take(o.sub.ID), o.route.events[o.event].Bytes)
 		if !met[o.sub.ID] {
 			met[o.sub.ID] = true
-			lanes.add(o.sub.TopicID, o.sub.ID, 0, c.restKey(o.sub), o.sub.Batching())
+			destinations.add(o.sub.TopicID, o.sub.ID, 0, c.restKey(o.sub), o.sub.Batching())
 		}
 	}
 	return []any{
 		c.Version, jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted, d.bytes,
-		lanes.subscriptions, lanes.restKeys, lanes.batching,
+		destinations.subscriptions, destinations.restKeys, destinations.batching,
 	}
 }
 

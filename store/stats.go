@@ -11,8 +11,7 @@ const millisecond = int64(time.Millisecond)
 // stats counts what this node does. Each publish, attempt and wave costs a few atomic additions, and nothing else is on their way: what the
 // database counts for itself is asked for by a Meter.
 type stats struct {
-	publishEvents, publishTime *Histogram
-	recordResults, recordTime  *Histogram
+	recordResults, recordTime *Histogram
 
 	recordFailures, released atomic.Int64
 	exported, exportsGivenUp atomic.Int64
@@ -20,17 +19,9 @@ type stats struct {
 
 func newStats() *stats {
 	return &stats{
-		publishEvents: NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, groupEvents),
-		publishTime:   NewHistogram(millisecond, 2*millisecond, 5*millisecond, 10*millisecond, 25*millisecond, 50*millisecond, 100*millisecond, 250*millisecond, 1000*millisecond, 5000*millisecond),
 		recordResults: NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		recordTime:    NewHistogram(millisecond, 2*millisecond, 5*millisecond, 10*millisecond, 25*millisecond, 50*millisecond, 100*millisecond, 250*millisecond, 1000*millisecond, 5000*millisecond),
 	}
-}
-
-// published counts a group that was committed.
-func (s *stats) published(events int, took time.Duration) {
-	s.publishEvents.Observe(int64(events))
-	s.publishTime.Observe(int64(took))
 }
 
 // recorded counts a flush that was committed, however often it had to be tried.
@@ -65,12 +56,12 @@ type Stats struct {
 
 // Stats reads the counts. It asks the database nothing.
 func (s *Store) Stats() Stats {
-	n, jobs := s.stats, s.JobCounters()
+	n, jobs, publishes := s.stats, s.JobCounters(), s.PublishCounters()
 	return Stats{
-		PublishGroups: n.publishEvents.Read(), PublishTime: n.publishTime.Read(), RecordFlushes: n.recordResults.Read(), RecordTime: n.recordTime.Read(),
+		PublishGroups: publishes.Groups, PublishTime: publishes.Time, RecordFlushes: n.recordResults.Read(), RecordTime: n.recordTime.Read(),
 		RecordFailures: n.recordFailures.Load(), Promoted: jobs.Promoted, Released: n.released.Load(), Reclaimed: jobs.Reclaimed,
 		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
-		WaitingPublishes: s.committer.length.Load(), WaitingPublishBytes: s.committer.bytes.Load(), WaitingResults: int64(s.recorder.queue.len() + s.batchRecorder.queue.len()),
+		WaitingPublishes: publishes.Waiting, WaitingPublishBytes: publishes.WaitingBytes, WaitingResults: int64(s.recorder.queue.len() + s.batchRecorder.queue.len()),
 		BodyBytes: s.memory.InUse(),
 	}
 }

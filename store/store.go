@@ -53,6 +53,7 @@ type Store struct {
 	*Notifier
 	*Traffic
 	*JobRows
+	*Publisher
 
 	// Active, Wake, Handoff and Gate are those of a node that makes attempts, nil on others.
 	Active  *JobSet
@@ -70,16 +71,12 @@ type Store struct {
 	clock *Clock
 	ids   *IDs
 
-	committer *committer
-	recorder  *recorder[*recordRequest]
-	loader    *loader
-	access    *Access
-	failing   failing
-	sweeper   sweeper
-	stats     *stats
-
-	router         *router
-	routeThreshold int
+	recorder *recorder[*recordRequest]
+	loader   *loader
+	access   *Access
+	failing  failing
+	sweeper  sweeper
+	stats    *stats
 
 	batchRecorder *recorder[*batchRequest]
 	cutters       cutters
@@ -98,15 +95,12 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 64 << 20
 	}
-	if o.RouteThreshold == 0 {
-		o.RouteThreshold = routeThreshold
-	}
 	db, clock := NewDB(o.Pool), NewClock()
 	cache, err := NewCache(ctx, db, o.Sealer, clock, o.TimeScale, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{routeThreshold: o.RouteThreshold, Cache: cache, Reader: Reader{db}, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
+	s := &Store{Cache: cache, Reader: Reader{db}, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = newParts(cache, o.Node, o.Failpoint)
 	s.ids = NewIDs(s.clock)
 	s.Nodes = NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
@@ -117,14 +111,16 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.Notifier = NewNotifier(db, s.Nodes, s.Wake, o.Logger)
 	s.memory = NewMemory(o.MaxBodyBytes)
 	s.access = newAccess(db, o.Logger)
-	s.committer = newCommitter(s)
 	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
 	s.batchRecorder.lock = lockJobs
 	s.cutters.slow = slowLook
 	s.Traffic = NewTraffic(db, cache, s.Gate)
 	s.JobRows = NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
-	s.router = newRouter(s)
+	s.Publisher = NewPublisher(PublisherParts{
+		DB: db, Cache: cache, IDs: s.ids, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Memory: s.memory,
+		Disk: s.Disk,
+	}, PublisherOptions{Node: o.Node, Threshold: o.RouteThreshold, Log: o.Logger, Failpoint: o.Failpoint})
 	s.loader = newLoader(s, s.memory)
 	return s, nil
 }
@@ -142,7 +138,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.committer.run, s.recorder.run, s.batchRecorder.run, s.router.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
+	for _, loop := range []func(context.Context){s.Publisher.run, s.recorder.run, s.batchRecorder.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

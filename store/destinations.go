@@ -2,17 +2,17 @@ package store
 
 import "iter"
 
-// laneColumns are one entry for each topic (event subscription 0) and each event subscription of a publish: what it adds to
+// destinationColumns are one entry for each topic (event subscription 0) and each event subscription of a publish: what it adds to
 // their counts, and what its deliveries go by.
-type laneColumns struct {
+type destinationColumns struct {
 	topics, subscriptions, counts []int64
 	restKeys                      [][]byte
 	batching                      []bool
 }
 
-// publishedLanes are those of a group. They go by the catalogue that filtered it: it may be newer than the one in memory, and what is resting
+// publishedDestinations are those of a group. They go by the catalogue that filtered it: it may be newer than the one in memory, and what is resting
 // under a retry policy or at an endpoint that this one does not know yet would be missed.
-func publishedLanes(group []*publishRequest) *laneColumns {
+func publishedDestinations(group []*publishRequest) *destinationColumns {
 	catalogue := group[0].catalogue // that of all of them
 	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*Subscription{}
 	for _, req := range group {
@@ -24,7 +24,7 @@ func publishedLanes(group []*publishRequest) *laneColumns {
 			}
 		}
 	}
-	c := &laneColumns{}
+	c := &destinationColumns{}
 	for topic, n := range topics {
 		c.add(topic, 0, n, nil, false)
 	}
@@ -34,7 +34,7 @@ func publishedLanes(group []*publishRequest) *laneColumns {
 	return c
 }
 
-func (c *laneColumns) add(topic, subscription, count int64, restKey []byte, batching bool) {
+func (c *destinationColumns) add(topic, subscription, count int64, restKey []byte, batching bool) {
 	c.topics = append(c.topics, topic)
 	c.subscriptions = append(c.subscriptions, subscription)
 	c.counts = append(c.counts, count)
