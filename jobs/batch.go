@@ -116,7 +116,7 @@ func (a *batchAttempt) park(ctx context.Context) error {
 
 // cancel ends what a deleted event subscription is still owed: a publish that was under way may have committed after the deletion.
 func (a *batchAttempt) cancel(ctx context.Context) error {
-	if err := a.engine.store.CancelOwed(ctx, a.args.Subscription); err != nil {
+	if err := a.engine.store.CancelPending(ctx, a.args.Subscription); err != nil {
 		return err
 	}
 	return a.engine.store.EndJob(ctx, a.job)

@@ -15,7 +15,7 @@ const (
 	handshakeHeadersColumn = "handshakes.headers_sealed"
 )
 
-// sealAttributes is nil, SQL's NULL, for none. The whole list is sealed: a header's name and source may tell something, too.
+// sealAttributes is nil (NULL) for none. The whole list is sealed: a header's name may be confidential too.
 func (r records) sealAttributes(column string, list []policy.DeliveryAttribute) []byte {
 	if len(list) == 0 {
 		return nil
@@ -38,9 +38,8 @@ func (r records) openAttributes(column string, sealed []byte) (list []policy.Del
 	return list, nil
 }
 
-// keepSecrets asks what is stored as the change's own transaction sees it: the one that is replaced may have changed since it
-// was read.
-func keepSecrets(given []policy.DeliveryAttribute, existing *Subscription) ([]policy.DeliveryAttribute, error) {
+// keepAttributes replaces withheld values by the stored ones. existing was read in the transaction of the change.
+func keepAttributes(given []policy.DeliveryAttribute, existing *Subscription) ([]policy.DeliveryAttribute, error) {
 	var stored []policy.DeliveryAttribute
 	if existing != nil {
 		stored = existing.DeliveryAttributes
@@ -48,23 +47,25 @@ func keepSecrets(given []policy.DeliveryAttribute, existing *Subscription) ([]po
 	return policy.KeepSecrets(given, stored)
 }
 
-// RevealEndpoint reads an event subscription, for its endpoint's whole URL to be shown, and writes that into the audit first.
+// RevealEndpoint reads an event subscription to show its endpoint's whole URL, which the audit records first.
 // ErrNotFound.
 func (s *Subscriptions) RevealEndpoint(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.reveal(ctx, topic, name, auditEndpointShown)
 }
 
-// RevealDeliveryAttributes is the same for the values of its secret headers. ErrNotFound.
+// RevealDeliveryAttributes is RevealEndpoint for the values of secret headers.
 func (s *Subscriptions) RevealDeliveryAttributes(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.reveal(ctx, topic, name, auditAttributesShown)
 }
 
-// RevealSigningSecrets is the same for what its deliveries are signed with. ErrNotFound.
+// RevealSigningSecrets is RevealEndpoint for the secrets that sign deliveries.
 func (s *Subscriptions) RevealSigningSecrets(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.reveal(ctx, topic, name, auditSigningShown)
 }
 
-func (s *Subscriptions) reveal(ctx context.Context, topic, name string, action auditAction) (sub *Subscription, err error) {
+func (s *Subscriptions) reveal(
+	ctx context.Context, topic, name string, action auditAction,
+) (sub *Subscription, err error) {
 	err = audited(ctx, s.db, auditEntry{action: action, topic: topic, subscription: name}, func(tx pgx.Tx) error {
 		sub, err = s.subscriptionOf(ctx, tx, topic, name)
 		return err

@@ -9,7 +9,7 @@ import (
 
 const connectionColumn = "event_subscriptions.connection_sealed"
 
-// sealConnection returns what is stored of it in the open, and its secrets sealed; nil, SQL's NULL, where there are none.
+// sealConnection returns a connection's settings, and its sealed secrets; nil (NULL) for none of either.
 func (r records) sealConnection(column string, c *policy.Connection) (open *policy.Connection, sealed []byte) {
 	shown, secrets := c.Split()
 	if shown == (policy.Connection{}) {
@@ -22,7 +22,9 @@ func (r records) sealConnection(column string, c *policy.Connection) (open *poli
 	return &shown, r.sealer.Seal(column, string(text))
 }
 
-func (r records) openConnection(column string, open *policy.Connection, sealed []byte) (c policy.Connection, err error) {
+func (r records) openConnection(
+	column string, open *policy.Connection, sealed []byte,
+) (c policy.Connection, err error) {
 	if open == nil {
 		return c, nil
 	}
@@ -42,7 +44,7 @@ func (r records) openConnection(column string, open *policy.Connection, sealed [
 	return c, nil
 }
 
-// keepConnection is keepSecrets for the connection.
+// keepConnection is keepAttributes for the secrets of the connection.
 func keepConnection(given policy.Connection, existing *Subscription) (policy.Connection, error) {
 	if existing == nil {
 		return policy.KeepConnectionSecrets(given, nil)

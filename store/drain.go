@@ -27,14 +27,9 @@ SELECT id FROM postrider_internal.event_subscriptions s
  ORDER BY id`
 )
 
-// CancelOwed cancels the pending deliveries of a deleted event subscription.
-func (s *Subscriptions) CancelOwed(ctx context.Context, subscription int64) error {
-	return s.drainSubscription(ctx, subscription)
-}
-
-// drainSubscription cancels the pending deliveries of a deleted event subscription in steps. It repeats for those whose
+// CancelPending cancels the pending deliveries of a deleted event subscription in steps. It repeats for those whose
 // attempt was being recorded. What a whole pass cannot cancel is left to Drain, a minute later.
-func (s *Subscriptions) drainSubscription(ctx context.Context, id int64) error {
+func (s *Subscriptions) CancelPending(ctx context.Context, id int64) error {
 	for {
 		met, canceled, err := s.drainPass(ctx, id)
 		if err != nil {
@@ -78,7 +73,7 @@ func (s *Subscriptions) Drain(ctx context.Context) error {
 		return fmt.Errorf("look for deleted event subscriptions: %w", err)
 	}
 	for _, id := range ids {
-		if err := s.drainSubscription(ctx, id); err != nil {
+		if err := s.CancelPending(ctx, id); err != nil {
 			return err
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Expired reports whether an event subscription has come to its expirationTimeUtc.
+// Expired reports whether the event subscription's expirationTimeUtc has passed.
 func (s *Subscription) Expired(now time.Time) bool {
 	return s.ExpirationTimeUTC != nil && !now.Before(*s.ExpirationTimeUTC)
 }
 
-// readyExpiration notes whether some of a topic's event subscriptions expire: matching asks for the time only there.
+// readyExpiration notes whether event subscriptions of a topic can expire: only then matching needs the time.
 func (c *Catalogue) readyExpiration(topicID int64) {
 	delete(c.expiring, topicID)
 	if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.ExpirationTimeUTC != nil }) {
@@ -24,13 +24,13 @@ func (c *Catalogue) readyExpiration(topicID int64) {
 	}
 }
 
-// unexpired takes out who has expired.
+// unexpired removes the expired event subscriptions.
 func (c *Catalogue) unexpired(wanting []*Subscription) []*Subscription {
 	now := c.now()
 	return slices.DeleteFunc(wanting, func(s *Subscription) bool { return s.Expired(now) })
 }
 
-// anyExpired reports whether somebody is to be deleted.
+// anyExpired reports whether an event subscription is to be deleted.
 func (c *Catalogue) anyExpired() bool {
 	for topicID := range c.expiring {
 		now := c.now()
@@ -41,15 +41,16 @@ func (c *Catalogue) anyExpired() bool {
 	return false
 }
 
-// ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has come, and cancels what they are still owed, as
-// DeleteSubscription does. It asks the database only where the catalogue has one.
+// ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has passed, and cancels their pending
+// deliveries. It reads the database only if the Catalogue in memory has one.
 func (s *Subscriptions) ExpireSubscriptions(ctx context.Context) error {
 	if !s.cache.Catalogue().anyExpired() {
 		return nil
 	}
+	const where = "WHERE s.deleted_at IS NULL AND s.expiration_time_utc <= now()"
 	var expired []*Subscription
 	err := s.cache.change(ctx, func(tx pgx.Tx) (err error) {
-		if expired, err = s.querySubscriptions(ctx, tx, "WHERE s.deleted_at IS NULL AND s.expiration_time_utc <= now()"); err != nil {
+		if expired, err = s.querySubscriptions(ctx, tx, where); err != nil {
 			return err
 		}
 		for _, sub := range expired {
@@ -66,14 +67,14 @@ func (s *Subscriptions) ExpireSubscriptions(ctx context.Context) error {
 		return fmt.Errorf("delete expired event subscriptions: %w", err)
 	}
 	for _, sub := range expired {
-		if err := s.drainSubscription(ctx, sub.ID); err != nil {
+		if err := s.CancelPending(ctx, sub.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CancelReason says why the deliveries of an event subscription that is not in the catalogue are canceled.
+// CancelReason is why the deliveries of an event subscription that is not in the Catalogue are canceled.
 func (s *Subscriptions) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
 	reason := policy.ReasonEventSubscriptionDeleted
 	const query = "SELECT coalesce(postrider_internal.deletion_reason($1), $2)"

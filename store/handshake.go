@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,11 +16,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const (
-	// CallbackLifetime is how long validationUrl may be opened. Source: Microsoft, Endpoint validation with Event Grid event
-	// schema, 2024-09-25 (5 minutes until 2020).
-	CallbackLifetime = 10 * time.Minute
-)
+// CallbackLifetime is how long validationUrl may be opened. Source: Microsoft, Endpoint validation with Event Grid
+// event schema, 2024-09-25 (5 minutes until 2020).
+const CallbackLifetime = 10 * time.Minute
 
 // Handshakes makes the handshakes with endpoints and records their requests.
 type Handshakes struct {
@@ -28,19 +27,19 @@ type Handshakes struct {
 	node  string // recorded with each step
 }
 
-// EndpointValidation says whether an endpoint must answer a handshake before anything is delivered to it.
+// EndpointValidation is whether an endpoint must respond to a handshake before the first delivery.
 type EndpointValidation string
 
-// The zero value is ValidationSkip, for callers that vouch for the endpoint and say nothing.
+// The zero value means ValidationSkip.
 const (
 	ValidationRequired EndpointValidation = "required"
 	ValidationSkip     EndpointValidation = "skip"
 )
 
-// ProvisioningState is Event Grid's word for how far an event subscription is.
+// ProvisioningState is Event Grid's provisioning state of an event subscription.
 type ProvisioningState string
 
-// The states that an event subscription has here. Deleting and Canceled are Event Grid's, too: a deletion is over at once.
+// The states of an event subscription. Event Grid also has Deleting and Canceled; here a deletion takes no time.
 const (
 	ProvisioningCreating  ProvisioningState = "Creating"
 	ProvisioningUpdating  ProvisioningState = "Updating"
@@ -49,10 +48,10 @@ const (
 	ProvisioningAwaiting  ProvisioningState = "AwaitingManualAction"
 )
 
-// HandshakeState is how a handshake stands.
+// HandshakeState is the state of a handshake.
 type HandshakeState string
 
-// Pending: its next request has a job. Awaiting: somebody has to open validationUrl.
+// Pending: its next request has a job. Awaiting: validationUrl must be opened.
 const (
 	HandshakePending   HandshakeState = "pending"
 	HandshakeSucceeded HandshakeState = "succeeded"
@@ -98,7 +97,7 @@ type Handshake struct {
 	Callback          bool
 	PublicURL         string
 	State             HandshakeState
-	Tries             int // that came to an end
+	Tries             int // requests that have ended
 	Message           string
 	CallbackExpiresAt *time.Time
 	CreatedAt         time.Time
@@ -108,23 +107,24 @@ type Handshake struct {
 	Steps  []HandshakeStep
 }
 
-// HandshakeStep is one thing that happened in a handshake.
+// HandshakeStep is one request of a handshake, or another change of its state.
 type HandshakeStep struct {
 	At       time.Time
 	Sent     string // in words
-	Status   int    // 0 = no answer
+	Status   int    // 0 = no response
 	Error    string // why there was none
-	Answer   []byte // the beginning of its body
-	Verdict  string // what it was taken for, in words
+	Answer   []byte // the beginning of the response body
+	Verdict  string // how the response was understood, in words
 	Duration time.Duration
 }
 
-// ValidationURL is what completes the handshake when somebody opens it. It holds the code.
+// ValidationURL completes the handshake when it is opened. It contains the code.
 func (h *Handshake) ValidationURL() string {
-	return h.PublicURL + "/topics/" + url.PathEscape(h.Topic) + "/eventsubscriptions/" + url.PathEscape(h.Subscription) + "/validate?id=" + url.QueryEscape(h.Code)
+	return h.PublicURL + "/topics/" + url.PathEscape(h.Topic) + "/eventsubscriptions/" +
+		url.PathEscape(h.Subscription) + "/validate?id=" + url.QueryEscape(h.Code)
 }
 
-// handshakeSchema is what the handshake of event subscriptions with this delivery schema speaks.
+// handshakeSchema is the schema of the handshake for deliveries of this schema.
 func handshakeSchema(delivery event.Schema) event.Schema {
 	if delivery == event.CloudEvents {
 		return event.CloudEvents
@@ -145,10 +145,12 @@ const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purp
 	@subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection,
 	@connection_sealed, @headers)`
 
-// BeginValidation begins the handshake with the endpoint of an event subscription that is there or is to be: it is answered
-// once the first request has its job. publicURL is what validationUrl begins with. See WaitHandshake, and then PutValidated or
-// ConcludeValidation. *policy.ValidationError when a secret header is to be kept that is not there; ErrUnavailable.
-func (s *Handshakes) BeginValidation(ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string) (id int64, err error) {
+// BeginValidation begins the handshake with the endpoint of an event subscription that exists or is to be created. It
+// returns when the first request has its job. publicURL is the beginning of validationUrl. Call WaitHandshake next, and
+// then PutValidated or ConcludeValidation. *policy.ValidationError: a secret to keep does not exist. ErrUnavailable.
+func (s *Handshakes) BeginValidation(
+	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
+) (id int64, err error) {
 	args, err := s.validationArgsOf(ctx, topic, name, spec, publicURL)
 	if err != nil {
 		return 0, err
@@ -159,21 +161,22 @@ func (s *Handshakes) BeginValidation(ctx context.Context, topic *Topic, name str
 	return id, nil
 }
 
-// RepeatValidation begins a handshake with the endpoint that an event subscription has, because somebody asks for one. That is
-// audited. Once it succeeds the event subscription is validated, also where nobody waits for it. ErrUnavailable.
-func (s *Handshakes) RepeatValidation(ctx context.Context, topic *Topic, sub *Subscription, publicURL string) (id int64, err error) {
+// RepeatValidation begins a handshake with the endpoint of an event subscription because a user requested it, which the
+// audit records. Its success validates the event subscription. ErrUnavailable.
+func (s *Handshakes) RepeatValidation(
+	ctx context.Context, topic *Topic, sub *Subscription, publicURL string,
+) (id int64, err error) {
 	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
 	args["subscription_id"] = sub.ID
 	e := auditEntry{action: auditValidationAsked, topic: topic.Name, subscription: sub.Name}
-	start := func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id) }
-	err = audited(ctx, s.db, e, start)
-	if err != nil {
+	begin := func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id) }
+	if err := audited(ctx, s.db, e, begin); err != nil {
 		return 0, outage("begin a handshake", err)
 	}
 	return id, nil
 }
 
-// validationArgsOf is validationArgs with the values of secret headers that spec leaves as they are stored.
+// validationArgsOf is validationArgs with the stored values of the secret headers that the client did not send.
 func (s *Handshakes) validationArgsOf(
 	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
 ) (pgx.NamedArgs, error) {
@@ -183,7 +186,7 @@ func (s *Handshakes) validationArgsOf(
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
-		if with.DeliveryAttributes, err = keepSecrets(spec.DeliveryAttributes, existing); err != nil {
+		if with.DeliveryAttributes, err = keepAttributes(spec.DeliveryAttributes, existing); err != nil {
 			return nil, err
 		}
 	}
@@ -198,43 +201,45 @@ func (s *Handshakes) validationArgs(topic *Topic, name string, spec *Subscriptio
 	return args
 }
 
+// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL.
 func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
 	open, sealed := s.sealConnection(handshakeConnectionColumn, &spec.Connection)
 	static := slices.DeleteFunc(slices.Clone(spec.DeliveryAttributes), func(a policy.DeliveryAttribute) bool {
 		return a.Type != policy.AttributeStatic
 	})
 	return pgx.NamedArgs{
-		"connection": open, "connection_sealed": sealed, "headers": s.sealAttributes(handshakeHeadersColumn, static),
-		"purpose": purpose, "topic": topic, "subscription": name, "endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL),
-		"base_url": spec.EndpointBaseURL, "hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
-		"subscription_id": nil, "code": nil, "code_hash": nil, "callback": false, "public_url": "",
+		"purpose": purpose, "topic": topic, "subscription": name, "subscription_id": nil,
+		"endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL), "base_url": spec.EndpointBaseURL,
+		"hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
+		"code": nil, "code_hash": nil, "callback": false, "public_url": "", "connection": open,
+		"connection_sealed": sealed, "headers": s.sealAttributes(handshakeHeadersColumn, static),
 	}
 }
 
-// insertGoodbye tells the endpoint of an event subscription that it is gone.
-func (s *Handshakes) insertGoodbye(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
-	var id int64
-	if err := tx.QueryRow(ctx, beginHandshakeStatement, s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)).Scan(&id); err != nil {
-		return fmt.Errorf("tell the endpoint of the deletion: %w", err)
+// beginDeletion begins the notice to the endpoint of a deleted event subscription.
+func (s *Handshakes) beginDeletion(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
+	args := s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)
+	if _, err := tx.Exec(ctx, beginHandshakeStatement, args); err != nil {
+		return fmt.Errorf("notify the endpoint of the deletion: %w", err)
 	}
 	return nil
 }
 
-// How often WaitHandshake looks: an endpoint may answer within milliseconds, and of a hundred that do not, waiting must not cost the
-// database more than 400 looks a second.
+// How often WaitHandshake reads: an endpoint may respond within milliseconds, and waiting for a hundred that do not
+// must not cost the database more than 400 queries per second.
 const (
 	handshakePoll    = 10 * time.Millisecond
 	handshakePollMax = 250 * time.Millisecond
 )
 
-// WaitHandshake returns when the handshake is no longer pending, or after the time given at most, or with an error when ctx
-// ends.
+// WaitHandshake returns when the handshake is no longer pending, or when the time has passed. It fails when ctx ends.
 func (s *Handshakes) WaitHandshake(ctx context.Context, id int64, most time.Duration) error {
+	const query = "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1"
 	giveUp := time.NewTimer(most)
 	defer giveUp.Stop()
 	for pause := handshakePoll; ; pause = min(2*pause, handshakePollMax) {
 		var pending bool
-		if err := s.db.QueryRow(ctx, "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1", id).Scan(&pending); err != nil {
+		if err := s.db.QueryRow(ctx, query, id).Scan(&pending); err != nil {
 			return outage("wait for a handshake", err)
 		}
 		if !pending {
@@ -274,12 +279,14 @@ type handshakeRow struct {
 	HeadersSealed       []byte
 }
 
-const handshakeColumns = `SELECT id, purpose, topic, subscription, endpoint_sealed, endpoint_base_url, schema, code_sealed, callback, public_url, state, tries,
-	message, callback_expires_at, created_at, concluded_at, now() AS read_at, endpoint_hash, job_id, connection, connection_sealed,
-	headers_sealed FROM postrider_internal.handshakes `
+//go:embed handshake.sql
+var handshakeQuery string
 
-func (s *Handshakes) handshakeWhere(ctx context.Context, db querier, where string, args ...any) (*Handshake, *handshakeRow, error) {
-	rows, err := db.Query(ctx, handshakeColumns+where, args...)
+// handshakeWhere reads the handshake that meets a condition; ErrNotFound.
+func (s *Handshakes) handshakeWhere(
+	ctx context.Context, db querier, where string, args ...any,
+) (*Handshake, *handshakeRow, error) {
+	rows, err := db.Query(ctx, handshakeQuery+where, args...)
 	if err != nil {
 		return nil, nil, readError("a handshake", err)
 	}
@@ -291,7 +298,8 @@ func (s *Handshakes) handshakeWhere(ctx context.Context, db querier, where strin
 		return nil, nil, readError("a handshake", err)
 	}
 	h := &Handshake{
-		ID: r.ID, Purpose: r.Purpose, Topic: r.Topic, Subscription: r.Subscription, EndpointBaseURL: r.EndpointBaseURL, Schema: event.Schema(r.Schema),
+		ID: r.ID, Purpose: r.Purpose, Topic: r.Topic, Subscription: r.Subscription,
+		EndpointBaseURL: r.EndpointBaseURL, Schema: event.Schema(r.Schema),
 		Callback: r.Callback, PublicURL: r.PublicURL, State: HandshakeState(r.State), Tries: r.Tries, Message: r.Message,
 		CallbackExpiresAt: r.CallbackExpiresAt, CreatedAt: r.CreatedAt, ConcludedAt: r.ConcludedAt, ReadAt: r.ReadAt,
 	}
@@ -320,7 +328,8 @@ func (s *Handshakes) HandshakeOf(ctx context.Context, id int64) (*Handshake, err
 }
 
 func (s *Handshakes) readSteps(ctx context.Context, db querier, h *Handshake) error {
-	const query = `SELECT at, sent, coalesce(status, 0), coalesce(error, ''), answer, verdict, duration_us FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
+	const query = `SELECT at, sent, coalesce(status, 0), coalesce(error, ''), answer, verdict, duration_us
+		FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
 	rows, err := db.Query(ctx, query, h.ID)
 	if err != nil {
 		return readError("the steps of a handshake", err)
@@ -337,8 +346,8 @@ func (s *Handshakes) readSteps(ctx context.Context, db querier, h *Handshake) er
 	return nil
 }
 
-// LoadHandshake reads the handshake that a job is to make a request of. ErrNotFound: the job is nobody's any more, or there is
-// nothing left to ask for.
+// LoadHandshake reads the handshake that a job makes the next request of. ErrNotFound: the handshake has another job by
+// now, or has ended.
 func (s *Handshakes) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
 	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
 	return h, err

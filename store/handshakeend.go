@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// HandshakeResult is what one request of a handshake came to.
+// HandshakeResult is the result of one request of a handshake.
 type HandshakeResult struct {
 	Job       int64
 	Handshake *Handshake
@@ -20,8 +21,8 @@ type HandshakeResult struct {
 	After   time.Duration
 }
 
-// RecordHandshake writes down what a request came to, and lets the event subscription that goes by the handshake have what
-// follows: its hold ends, or stays. A job that is nobody's any more changes nothing, and that is no error.
+// RecordHandshake records the result of a request, and changes the event subscription that the handshake validates: its
+// hold ends, or stays. For a job that is gone it does nothing, without an error.
 func (s *Handshakes) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
 	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
 		_, err = s.recordHandshake(ctx, s.db, r)
@@ -52,7 +53,7 @@ func (s *Handshakes) recordHandshake(ctx context.Context, db querier, r *Handsha
 	return concluded, nil
 }
 
-// provisioned is what an event subscription is whose handshake stands so.
+// provisioned is the state of an event subscription whose handshake has this state.
 func provisioned(state HandshakeState, before ProvisioningState) ProvisioningState {
 	switch state {
 	case HandshakeSucceeded:
@@ -66,9 +67,9 @@ func provisioned(state HandshakeState, before ProvisioningState) ProvisioningSta
 	}
 }
 
-// follow lets an event subscription have what becomes of a handshake. One whose endpoint was validated before stays as it is: a
-// handshake that was asked for once more takes nothing away. The caller has locked the catalogue and then the handshake, as whoever
-// stores an event subscription with it does: so one of the two sees the other, in any order.
+// follow gives an event subscription the state of its handshake. A validated event subscription stays validated. The
+// caller has locked the catalog and then the handshake, as a transaction that stores an event subscription with the
+// handshake does: one of the two sees the other, in any order.
 func (s *Handshakes) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state HandshakeState) error {
 	if state == HandshakeSucceeded {
 		return s.validated(ctx, tx, h, false)
@@ -81,16 +82,14 @@ func (s *Handshakes) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state 
 	return nil
 }
 
-// validated: an endpoint that has shown that it wants events has shown it, also in a handshake that another one has taken the place
-// of. So the event subscription is validated whose endpoint it is now, and goes by this handshake. One that no event subscription was
-// stored with is left, unless validationUrl was opened (opened), to the put that waits for it: it may have asked for a version.
+//go:embed handshake_validated.sql
+var validatedStatement string
+
+// validated validates the event subscription whose endpoint has responded as required, even if another handshake has
+// taken the place of this one. opened: validationUrl was opened.
 func (s *Handshakes) validated(ctx context.Context, tx pgx.Tx, h *Handshake, opened bool) error {
-	const change = `UPDATE postrider_internal.event_subscriptions s SET provisioning_state = 'Succeeded', handshake_id = h.id
-		  FROM postrider_internal.topics t, postrider_internal.handshakes h
-		 WHERE h.id = $1 AND (h.subscription_id IS NOT NULL OR $6) AND t.id = s.topic_id AND t.name = $2 AND t.deleted_at IS NULL AND s.name = $3 AND s.deleted_at IS NULL AND s.endpoint_hash = $4
-		   AND (s.event_delivery_schema = 'CloudEventSchemaV1_0') = ($5::text = 'CloudEventSchemaV1_0') AND s.provisioning_state <> 'Succeeded'
-		RETURNING s.id`
-	rows, err := tx.Query(ctx, change, h.ID, h.Topic, h.Subscription, s.endpointHash(h.EndpointURL), string(h.Schema), opened)
+	hash := s.endpointHash(h.EndpointURL)
+	rows, err := tx.Query(ctx, validatedStatement, h.ID, h.Topic, h.Subscription, hash, string(h.Schema), opened)
 	if err != nil {
 		return fmt.Errorf("conclude a handshake: %w", err)
 	}
@@ -105,11 +104,12 @@ func (s *Handshakes) validated(ctx context.Context, tx pgx.Tx, h *Handshake, ope
 	return err
 }
 
-// beginValidationHold and endValidationHold are to a missing validation what a pause and a resume are. Several causes may hold
-// at once.
+// beginValidationHold and endValidationHold do for a missing validation what a pause and a resume do. Several causes
+// may hold at once.
 func beginValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error {
-	const hold = `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, not_validated_since) VALUES ($1, now())
-		ON CONFLICT (subscription_id) DO UPDATE SET not_validated_since = coalesce(st.not_validated_since, now()), updated_at = now()`
+	const hold = `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, not_validated_since)
+		VALUES ($1, now()) ON CONFLICT (subscription_id)
+		DO UPDATE SET not_validated_since = coalesce(st.not_validated_since, now()), updated_at = now()`
 	if _, err := tx.Exec(ctx, hold, subscription); err != nil {
 		return fmt.Errorf("hold deliveries until the endpoint is validated: %w", err)
 	}
@@ -117,21 +117,22 @@ func beginValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) err
 }
 
 func endValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error {
-	const release = `UPDATE postrider_internal.event_subscription_states SET not_validated_since = NULL, updated_at = now() WHERE subscription_id = $1 AND not_validated_since IS NOT NULL`
+	const release = `UPDATE postrider_internal.event_subscription_states SET not_validated_since = NULL, updated_at = now()
+		WHERE subscription_id = $1 AND not_validated_since IS NOT NULL`
 	if _, err := tx.Exec(ctx, release, subscription); err != nil {
 		return fmt.Errorf("release deliveries to a validated endpoint: %w", err)
 	}
 	return nil
 }
 
-// CompleteValidation is told that validationUrl was opened. It may come before the endpoint's answer is recorded, for some
-// endpoints open it at once; doing so twice is no error. ErrNotFound: there is no such handshake; ErrCallbackOver: it failed, or
-// its time is over.
+// CompleteValidation completes the handshake whose validationUrl was opened. Some endpoints open it at once, before
+// their response is recorded; opening it twice is no error. ErrNotFound: there is no such handshake. ErrCallbackOver:
+// it has failed or expired.
 func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code string) error {
 	const where = "WHERE code_hash = $1 AND topic = $2 AND subscription = $3 AND callback"
 	hash := s.codeHash(code)
 	if _, _, err := s.handshakeWhere(ctx, s.db, where, hash, topic, name); err != nil {
-		return err // nobody who guesses makes the catalogue wait
+		return err // a client that guesses codes does not lock the catalog
 	}
 	return s.cache.change(ctx, func(tx pgx.Tx) error {
 		h, _, err := s.handshakeWhere(ctx, tx, where+" FOR UPDATE", hash, topic, name)
@@ -149,38 +150,45 @@ func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code s
 		if err := audit(ctx, tx, auditEntry{action: auditValidated, topic: topic, subscription: name}); err != nil {
 			return err
 		}
-		s.log.Info("an endpoint was validated: its validationUrl was opened", "topic", topic, "subscription", name, "endpoint", h.EndpointBaseURL)
+		s.log.Info("an endpoint was validated: its validationUrl was opened",
+			"topic", topic, "subscription", name, "endpoint", h.EndpointBaseURL)
 		return s.validated(ctx, tx, h, true)
 	})
 }
 
 func (s *Handshakes) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) error {
 	const complete = `WITH done AS (
-		UPDATE postrider_internal.handshakes SET state = 'succeeded', message = $2, concluded_at = now() WHERE id = $1
-	) INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node) VALUES ($1, now(), 'nothing', $2, $3)`
+		UPDATE postrider_internal.handshakes SET state = 'succeeded', message = $2, concluded_at = now() WHERE id = $1)
+		INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node)
+		VALUES ($1, now(), 'nothing', $2, $3)`
 	if _, err := tx.Exec(ctx, complete, h.ID, "validated: validationUrl was opened", s.node); err != nil {
 		return fmt.Errorf("complete a handshake: %w", err)
 	}
 	return nil
 }
 
-// CleanHandshakes forgets handshakes that ended 30 days ago and that nobody goes by.
+// handshakesCleaned is how many handshakes one call of CleanHandshakes removes at most.
+const handshakesCleaned = 10_000
+
+// CleanHandshakes removes handshakes that ended 30 days ago and validate no event subscription.
 func (s *Handshakes) CleanHandshakes(ctx context.Context) error {
-	const forget = `DELETE FROM postrider_internal.handshakes h WHERE h.id IN (
-		SELECT o.id FROM postrider_internal.handshakes o WHERE o.concluded_at < now() - interval '30 days'
-		   AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.handshake_id = o.id AND s.deleted_at IS NULL) LIMIT $1 FOR UPDATE SKIP LOCKED)`
-	if _, err := s.db.Exec(ctx, forget, cleanStep); err != nil {
-		return fmt.Errorf("forget handshakes: %w", err)
+	const remove = `DELETE FROM postrider_internal.handshakes WHERE id IN (
+		SELECT h.id FROM postrider_internal.handshakes h WHERE h.concluded_at < now() - interval '30 days' AND NOT EXISTS (
+		SELECT FROM postrider_internal.event_subscriptions s WHERE s.handshake_id = h.id AND s.deleted_at IS NULL)
+		LIMIT $1 FOR UPDATE SKIP LOCKED)`
+	if _, err := s.db.Exec(ctx, remove, handshakesCleaned); err != nil {
+		return fmt.Errorf("remove old handshakes: %w", err)
 	}
 	return nil
 }
 
-// ExpireHandshakes ends the handshakes whose validationUrl was not opened in time.
+// ExpireHandshakes fails the handshakes whose validationUrl was not opened in time.
 func (s *Handshakes) ExpireHandshakes(ctx context.Context) error {
-	const look = `SELECT EXISTS (SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
+	const query = `SELECT EXISTS (
+		SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
 	var due bool
-	if err := s.db.QueryRow(ctx, look).Scan(&due); err != nil {
-		return fmt.Errorf("look for handshakes whose time is over: %w", err)
+	if err := s.db.QueryRow(ctx, query).Scan(&due); err != nil {
+		return fmt.Errorf("look for expired handshakes: %w", err)
 	}
 	if !due {
 		return nil
@@ -188,16 +196,14 @@ func (s *Handshakes) ExpireHandshakes(ctx context.Context) error {
 	return s.cache.change(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
 }
 
+//go:embed handshake_expire.sql
+var expireHandshakesStatement string
+
 func (s *Handshakes) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
-	const expire = `WITH over AS (
-		UPDATE postrider_internal.handshakes SET state = 'failed', message = $1, concluded_at = now() WHERE state = 'awaiting' AND callback_expires_at <= now() RETURNING id
-	), step AS (
-		INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node) SELECT id, now(), 'nothing', $1, $2 FROM over
-	) SELECT id FROM over`
 	message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))
-	rows, err := tx.Query(ctx, expire, message, s.node)
+	rows, err := tx.Query(ctx, expireHandshakesStatement, message, s.node)
 	if err != nil {
-		return fmt.Errorf("end handshakes whose time is over: %w", err)
+		return fmt.Errorf("fail expired handshakes: %w", err)
 	}
 	ids, err := collectIDs(rows)
 	for _, id := range ids {

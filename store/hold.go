@@ -23,9 +23,9 @@ var ErrNoProbation = errors.New("the event subscription is not on probation")
 // PointRelease is the failpoint after a pause or a probation was ended and before the response.
 const PointRelease = "release"
 
-// HoldVisibleAfter bounds the age of the holds that an attempt relies on when it begins: an older reading is repeated. A
-// response to a new hold waits as long, so that no attempt that has not seen the hold begins after the response. Reading
-// the holds again for each attempt would take two more transactions, a third of PostgreSQL's time.
+// HoldVisibleAfter bounds the age of the holds that an attempt relies on when it begins: an older reading is repeated.
+// A response to a new hold waits as long, so that no attempt that has not seen the hold begins after the response.
+// Reading the holds again for each attempt would take two more transactions, a third of PostgreSQL's time.
 const HoldVisibleAfter = 100 * time.Millisecond
 
 // Holds pauses and resumes event subscriptions, and ends their probations.
@@ -37,8 +37,8 @@ type Holds struct {
 
 // PauseSubscription holds an event subscription's deliveries until ResumeSubscription: none is attempted, none is lost.
 // The next publish on every node sees it; an attempt in progress finishes. Their time to live goes on, unless
-// stopTimeToLive: then a delivery is as old at the resume as it was at the pause. Pausing again changes only that, for the
-// whole pause; nil leaves it. ErrNotFound.
+// stopTimeToLive: then a delivery is as old at the resume as it was at the pause. Pausing again changes only that, for
+// the whole pause; nil leaves it. ErrNotFound.
 func (h *Holds) PauseSubscription(
 	ctx context.Context, topic, name string, stopTimeToLive *bool,
 ) (*Subscription, error) {
@@ -72,8 +72,8 @@ func waitUntilVisible(ctx context.Context) {
 	}
 }
 
-// ResumeSubscription ends a pause. The deliveries it held are released in steps, see Refill. It does nothing for an event
-// subscription that is not paused. ErrNotFound.
+// ResumeSubscription ends a pause. The deliveries it held are released in steps, see Refill. It does nothing for an
+// event subscription that is not paused. ErrNotFound.
 func (h *Holds) ResumeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
 	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.resume($1, $2, $3, $4)")
 	h.fail.Reach(PointRelease)
@@ -158,8 +158,9 @@ func (h *Holds) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 
 // HeldDeliveries counts the deliveries of an event subscription that are on hold.
 func (h *Holds) HeldDeliveries(ctx context.Context, subscription int64) (held int, err error) {
-	const query = `SELECT (SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL)
-		+ (SELECT coalesce(sum(members), 0) FROM postrider_internal.batches WHERE subscription_id = $1 AND hold IS NOT NULL)`
+	const query = `SELECT
+		(SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL) +
+		(SELECT coalesce(sum(members), 0) FROM postrider_internal.batches WHERE subscription_id = $1 AND hold IS NOT NULL)`
 	if err := h.db.QueryRow(ctx, query, subscription).Scan(&held); err != nil {
 		return 0, outage("count held deliveries", err)
 	}
@@ -173,7 +174,8 @@ func (h *Holds) changeHold(
 ) (sub *Subscription, err error) {
 	actor := ActorOf(ctx)
 	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, call, append(append([]any{topic, name}, args...), actor.Name, actor.Address)...); err != nil {
+		all := append(append([]any{topic, name}, args...), actor.Name, actor.Address)
+		if _, err := tx.Exec(ctx, call, all...); err != nil {
 			return err
 		}
 		sub, err = h.subscriptionOf(ctx, tx, topic, name)

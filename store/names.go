@@ -16,7 +16,8 @@ SELECT name FROM postrider_internal.event_subscriptions
  WHERE topic_id = $2 AND lower(name COLLATE "C") = lower($1 COLLATE "C") AND deleted_at IS NULL`
 )
 
-// nameFree reports, as a *FunctionError that is ErrConflict, that a name differs only in letter case from one that exists.
+// nameFree reports, as a *FunctionError that is ErrConflict, that a name differs only in letter case from one that
+// exists.
 func nameFree(ctx context.Context, db querier, kind, statement, name string, args ...any) error {
 	var existing string
 	switch err := db.QueryRow(ctx, statement, append([]any{name}, args...)...).Scan(&existing); {
@@ -25,12 +26,12 @@ func nameFree(ctx context.Context, db querier, kind, statement, name string, arg
 	case err != nil:
 		return fmt.Errorf("read the name of the %s: %w", kind, err)
 	}
-	return refusal(ErrNameTaken, "name", "%s %q cannot be created: %q exists, and names must not differ only in letter case",
-		kind, name, existing)
+	return refusal(ErrNameTaken, "name",
+		"%s %q cannot be created: %q exists, and names must not differ only in letter case", kind, name, existing)
 }
 
-// SubscriptionNameFree reports whether an event subscription that does not exist can have this name. *FunctionError, which is
-// ErrConflict: one exists whose name differs only in letter case.
+// SubscriptionNameFree reports whether an event subscription that does not exist can have this name. *FunctionError,
+// which is ErrConflict: one exists whose name differs only in letter case.
 func (s *Subscriptions) SubscriptionNameFree(ctx context.Context, topic *Topic, name string) error {
 	return subscriptionNameFree(ctx, s.db, topic.ID, name)
 }

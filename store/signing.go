@@ -15,7 +15,7 @@ import (
 
 const signingColumn = "event_subscriptions.signing_sealed"
 
-// newSigningKey makes 32 random bytes: as long as what HMAC-SHA256 makes of them.
+// newSigningKey returns 32 random bytes: the length of an HMAC-SHA256.
 func newSigningKey() []byte {
 	key := make([]byte, keyBytes)
 	_, _ = rand.Read(key) // crypto/rand.Read never fails since Go 1.24
@@ -25,7 +25,7 @@ func newSigningKey() []byte {
 // ErrNotSigned: the event subscription's deliveries are not signed.
 var ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
 
-// secretTime is now, as fine as PostgreSQL's own times: they are shown side by side.
+// secretTime is now with PostgreSQL's precision: both kinds of times are shown side by side.
 func (c *Cache) secretTime() time.Time { return c.clock.Now().Truncate(time.Microsecond) }
 
 func (r records) sealSigning(signing *policy.Signing) []byte {
@@ -33,7 +33,7 @@ func (r records) sealSigning(signing *policy.Signing) []byte {
 	return r.sealer.Seal(signingColumn, string(text))
 }
 
-// openSigning is nil where nothing is sealed.
+// openSigning is nil if nothing is sealed.
 func (r records) openSigning(sealed []byte) (*policy.Signing, error) {
 	if sealed == nil {
 		return nil, nil
@@ -49,10 +49,12 @@ func (r records) openSigning(sealed []byte) (*policy.Signing, error) {
 	return signing, nil
 }
 
-// RotateSigningSecret puts a new secret before those that an event subscription's deliveries are signed with; previous is how long
-// they go on signing. The key is made where it is nil. Other nodes know of it within a second. ErrNotFound; ErrNotSigned; a
+// RotateSigningSecret puts a new secret before those that sign an event subscription's deliveries; the previous ones go
+// on signing for a while. A nil key is generated. Other nodes use it within a second. ErrNotFound; ErrNotSigned;
 // *policy.ValidationError, see policy.Signing.Rotate.
-func (s *Subscriptions) RotateSigningSecret(ctx context.Context, topic, name string, key []byte, previous time.Duration) (sub *Subscription, err error) {
+func (s *Subscriptions) RotateSigningSecret(
+	ctx context.Context, topic, name string, key []byte, previous time.Duration,
+) (sub *Subscription, err error) {
 	if key == nil {
 		key = newSigningKey()
 	}

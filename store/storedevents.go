@@ -15,8 +15,8 @@ import (
 // AllEvents is the table of all days' events; see EventsOf.
 const AllEvents = "postrider_internal.events"
 
-// EventsOf is the table of one day's events, a partition of AllEvents. A statement whose plan is kept locks all partitions
-// of AllEvents, and an update of it opens them all.
+// EventsOf is the table of one day's events, a partition of AllEvents. A statement whose plan is kept locks all
+// partitions of AllEvents, and an update of it opens them all.
 func EventsOf(day time.Time) string { return AllEvents + "_" + day.Format("20060102") }
 
 // StoredEvent is an accepted event as event filters see it. It has a body only if ReadStoredBodies has read it.

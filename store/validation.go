@@ -8,27 +8,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// validation is what an event subscription is stored with.
+// validation is the state of the endpoint's validation that an event subscription is stored with.
 type validation struct {
 	setting   EndpointValidation
 	state     ProvisioningState
 	handshake int64 // 0 = none
 }
 
-// change is how an event subscription is put.
+// change is how an event subscription is stored.
 type change struct {
-	handshake int64 // that was made for it; 0 = none
-	patch     bool  // not all settings were stated anew
+	handshake int64 // begun for it; 0 = none
+	patch     bool  // only some settings were sent
 }
 
-// validationOf decides it. The handshake's row is locked until the commit: whoever ends the handshake either has done so, or finds
-// the event subscription that was stored with it.
-func (s *Subscriptions) validationOf(ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change) (validation, error) {
+// validationOf determines the validation. It locks the handshake's row until the commit: the transaction that concludes
+// the handshake has committed before, or finds the event subscription that is stored with it.
+func (s *Subscriptions) validationOf(
+	ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change,
+) (validation, error) {
 	switch {
 	case spec.EndpointValidation != ValidationRequired:
 		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
 	case !s.needsValidation(spec, existing, c) && (c.handshake == 0 || !existing.NotValidated()):
-		return validation{setting: ValidationRequired, state: existing.ProvisioningState, handshake: existing.HandshakeID}, nil
+		return validation{ValidationRequired, existing.ProvisioningState, existing.HandshakeID}, nil
 	case c.handshake == 0:
 		return validation{}, ErrNotValidated
 	}
@@ -42,11 +44,11 @@ func (s *Subscriptions) validationOf(ctx context.Context, tx pgx.Tx, spec *Subsc
 	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
 		return validation{}, ErrNoAnswerYet
 	}
-	return validation{setting: ValidationRequired, state: provisioned(h.State, underWay(existing)), handshake: h.ID}, nil
+	return validation{ValidationRequired, provisioned(h.State, stateWhilePending(existing)), h.ID}, nil
 }
 
-// needsValidation: an endpoint is asked once for what it is sent, and the handshake with it is gone by until it fails. Then whoever
-// states all settings asks again, and whoever changes others does not.
+// needsValidation reports whether a handshake must be begun: once for each endpoint and schema. After a failed
+// handshake a client that sends all settings needs a new one; a client that changes other settings does not.
 func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
 	switch {
 	case existing == nil, existing.EndpointValidation != ValidationRequired,
@@ -59,8 +61,8 @@ func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscr
 	return existing.NotValidated() && existing.HandshakeID == 0
 }
 
-// underWay is the state of an event subscription whose handshake is pending.
-func underWay(existing *Subscription) ProvisioningState {
+// stateWhilePending is the state of an event subscription whose handshake is pending.
+func stateWhilePending(existing *Subscription) ProvisioningState {
 	if existing == nil {
 		return ProvisioningCreating
 	}
@@ -74,16 +76,16 @@ func (s *Handshakes) validationFailed(ctx context.Context, db querier, h *Handsh
 	return &ValidationFailedError{Handshake: h}
 }
 
-// touches: most event subscriptions were never held for this, and are not now.
+// touches reports whether the event subscription is or was held for its validation. Most never are.
 func (v validation) touches(existing *Subscription) bool {
 	return v.handshake != 0 || existing != nil && existing.NotValidated()
 }
 
-// hold makes the hold what the state says.
+// hold begins or ends the hold, as the state requires.
 func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) error {
 	if v.handshake != 0 {
-		const tell = "UPDATE postrider_internal.handshakes SET subscription_id = $2 WHERE id = $1"
-		if _, err := tx.Exec(ctx, tell, v.handshake, subscription); err != nil {
+		const link = "UPDATE postrider_internal.handshakes SET subscription_id = $2 WHERE id = $1"
+		if _, err := tx.Exec(ctx, link, v.handshake, subscription); err != nil {
 			return fmt.Errorf("store an event subscription with its handshake: %w", err)
 		}
 	}
@@ -93,23 +95,26 @@ func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) err
 	return beginValidationHold(ctx, tx, subscription)
 }
 
-// stored is called when an event subscription was stored. Where a hold has begun on one that was there before, it returns once no
-// attempt begins that has not seen it. That somebody vouched for the endpoint is told.
-func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, made bool) {
+// stored is called after an event subscription was stored. If a hold has begun on an existing one, it waits until no
+// attempt begins that has not seen the hold.
+func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, created bool) {
 	if spec.EndpointValidation == ValidationSkip {
-		s.log.Info("an endpoint is not validated: endpointValidation is skip", "topic", sub.Topic, "subscription", sub.Name, "endpoint", sub.EndpointBaseURL)
+		s.log.Info("an endpoint is not validated: endpointValidation is skip",
+			"topic", sub.Topic, "subscription", sub.Name, "endpoint", sub.EndpointBaseURL)
 	}
-	if sub.NotValidated() && !made {
+	if sub.NotValidated() && !created {
 		waitUntilVisible(ctx)
 		return
 	}
 	s.fail.Reach(PointRelease)
 }
 
-// ConcludeValidation is told that the handshake with the endpoint of an event subscription, which BeginValidation has begun, was
-// waited for. One whose endpoint was validated before stays as it is, and so does one whose handshake fails
-// (*ValidationFailedError); else it goes by the new handshake. ErrNotFound; ErrConflict: it names another endpoint by now.
-func (s *Subscriptions) ConcludeValidation(ctx context.Context, topic, name string, handshake int64) (sub *Subscription, err error) {
+// ConcludeValidation stores the end of the handshake that BeginValidation has begun with the endpoint of an event
+// subscription. A validated event subscription stays validated. *ValidationFailedError: the handshake failed, and
+// nothing was changed. ErrNotFound. ErrConflict: the event subscription names another endpoint by now.
+func (s *Subscriptions) ConcludeValidation(
+	ctx context.Context, topic, name string, handshake int64,
+) (sub *Subscription, err error) {
 	err = s.cache.change(ctx, func(tx pgx.Tx) error {
 		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil {
 			return err
@@ -123,11 +128,12 @@ func (s *Subscriptions) ConcludeValidation(ctx context.Context, topic, name stri
 		case !bytes.Equal(row.EndpointHash, sub.EndpointHash) || h.Schema != handshakeSchema(sub.EventDeliverySchema):
 			return fmt.Errorf("event subscription %q of topic %q names another endpoint by now: %w", name, topic, ErrConflict)
 		}
-		by := validation{setting: sub.EndpointValidation, state: sub.ProvisioningState, handshake: handshake}
+		by := validation{sub.EndpointValidation, sub.ProvisioningState, handshake}
 		if sub.NotValidated() {
 			by.state = provisioned(h.State, ProvisioningUpdating)
 		}
-		const change = "UPDATE postrider_internal.event_subscriptions SET provisioning_state = $2, handshake_id = $3 WHERE id = $1"
+		const change = `UPDATE postrider_internal.event_subscriptions
+			SET provisioning_state = $2, handshake_id = $3 WHERE id = $1`
 		if _, err := tx.Exec(ctx, change, sub.ID, string(by.state), handshake); err != nil {
 			return fmt.Errorf("conclude a validation: %w", err)
 		}
