@@ -145,7 +145,7 @@ func (e *Engine) retain(ctx context.Context) {
 // handshakes and operations, notices for nobody, and sessions that are over.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.CleanOperations(ctx),
+		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.Operator().CleanOperations(ctx),
 			e.store.Access().CleanSessions(ctx), e.store.CleanLocks(ctx))
 	})
 }

@@ -43,7 +43,7 @@ var clockReaders = map[string]string{
 	"store/recorder.go flush":            "how long a flush took",
 	"store/handover.go Fresh":            "how old a look at the holds is",
 	"store/handover.go done":             "the database's time, carried on by what has passed since it was read",
-	"store/catalogue.go Now":             "the database's time, carried on by what has passed since it was read",
+	"store/clock.go Now":                 "the database's time, carried on by what has passed since it was read",
 	"store/catalogue.go Reload":          "the database's time, carried on by what has passed since it was read",
 	"store/confirm.go look":              "how long ago the catalogue was asked for",
 	"store/commit.go commit":             "how old a look at the holds is",

@@ -44,13 +44,13 @@ func (w *operationWorker) Timeout(*river.Job[OperationArgs]) time.Duration { ret
 // Work implements river.Worker. It stays until the next step is due and wakes whoever makes it: the poll alone would be too slow for the rate.
 func (w *operationWorker) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
 	release := w.engine.active.Add(job.ID)
-	until, more, err := w.engine.store.Operate(ctx, job.ID)
+	until, more, err := w.engine.store.Operator().Operate(ctx, job.ID)
 	release()
 	if err := w.engine.settled(job.ID, err); err != nil || !more {
 		return err
 	}
 	if pause(ctx, until); ctx.Err() == nil {
-		w.engine.store.PokeOperations(ctx)
+		w.engine.store.PokeQueue(ctx, store.OperationQueue)
 	}
 	return nil
 }

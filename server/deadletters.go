@@ -29,7 +29,7 @@ func (m *management) ListDeadLetters(ctx context.Context, r ListDeadLettersReque
 	if err := found.err(); err != nil {
 		return nil, err
 	}
-	list, err := m.store.DeadLetters().List(ctx, filter, store.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.limit+1)
+	list, err := m.store.ListDeadLetters(ctx, filter, store.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (m *management) GetDeadLetter(ctx context.Context, r GetDeadLetterRequestOb
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	}
-	l, err := m.store.DeadLetters().Get(ctx, id)
+	l, err := m.store.GetDeadLetter(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, deadLetterNotFound(r.DeadLetterId)
@@ -63,7 +63,7 @@ func (m *management) PurgeDeadLetter(ctx context.Context, r PurgeDeadLetterReque
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	}
-	purged, err := m.store.DeadLetters().Purge(ctx, id)
+	purged, err := m.store.Operator().Purge(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -85,7 +85,7 @@ func (m *management) RedeliverDeadLetter(ctx context.Context, r RedeliverDeadLet
 	if err := found.err(); err != nil {
 		return nil, err
 	}
-	delivery, err := m.store.DeadLetters().Redeliver(ctx, id, to, optional(b.Again, false))
+	delivery, err := m.store.Operator().Redeliver(ctx, id, to, optional(b.Again, false))
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +103,14 @@ func (m *management) RedeliverDeadLetters(ctx context.Context, r RedeliverDeadLe
 	if err := found.err(); err != nil {
 		return nil, err
 	}
-	letters := m.store.DeadLetters()
 	if optional(b.DryRun, false) {
 		if filter.Redelivered == nil {
 			filter.Redelivered = new(false)
 		}
-		n, err := letters.Count(ctx, filter)
+		n, err := m.store.CountDeadLetters(ctx, filter)
 		return RedeliverDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
-	id, err := letters.RedeliverAll(ctx, filter, to, rate)
+	id, err := m.store.Operator().RedeliverAll(ctx, filter, to, rate)
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +129,11 @@ func (m *management) PurgeDeadLetters(ctx context.Context, r PurgeDeadLettersReq
 	if err := found.err(); err != nil {
 		return nil, err
 	}
-	letters := m.store.DeadLetters()
 	if optional(b.DryRun, false) {
-		n, err := letters.Count(ctx, filter)
+		n, err := m.store.CountDeadLetters(ctx, filter)
 		return PurgeDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
-	id, err := letters.PurgeAll(ctx, filter, rate)
+	id, err := m.store.Operator().PurgeAll(ctx, filter, rate)
 	if err != nil {
 		return nil, err
 	}

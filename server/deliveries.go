@@ -80,7 +80,7 @@ func (m *management) ListDeliveryAttempts(ctx context.Context, r ListDeliveryAtt
 	if _, err := m.delivery(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
-	attempts, err := m.store.Operator().Attempts(ctx, r.DeliveryId, maxAttemptsShown)
+	attempts, err := m.store.Attempts(ctx, r.DeliveryId, maxAttemptsShown)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (m *management) EraseSubject(ctx context.Context, r EraseSubjectRequestObje
 }
 
 func (m *management) delivery(ctx context.Context, id int64) (Delivery, error) {
-	found, err := m.store.Operator().Delivery(ctx, id)
+	found, err := m.store.Delivery(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return Delivery{}, refuse(http.StatusNotFound, codeNotFound, "delivery %d does not exist", id)
 	}

@@ -22,7 +22,7 @@ func (m *management) ListOperations(ctx context.Context, r ListOperationsRequest
 	if place.id != uuid.Nil {
 		after = &store.Operation{OperationID: place.id, CreatedAt: place.at}
 	}
-	list, err := m.store.DeadLetters().Operations(ctx, after, page.limit+1)
+	list, err := m.store.Operations(ctx, after, page.limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (m *management) CancelOperation(ctx context.Context, r CancelOperationReque
 	if err != nil {
 		return nil, operationNotFound(r.OperationId)
 	}
-	if _, err := m.store.DeadLetters().CancelOperation(ctx, id); err != nil {
+	if _, err := m.store.Operator().CancelOperation(ctx, id); err != nil {
 		return nil, err
 	}
 	o, err := m.operation(ctx, id)
@@ -75,10 +75,10 @@ func (m *management) RedeliverEvents(ctx context.Context, r RedeliverEventsReque
 		return nil, invalid("from", "must be in the past")
 	}
 	if optional(b.DryRun, false) {
-		found, err := m.store.DeadLetters().CountEvents(ctx, r.Topic, r.Subscription, *from, until)
+		found, err := m.store.CountEvents(ctx, r.Topic, r.Subscription, *from, until)
 		return RedeliverEvents200JSONResponse(DescribeMatched(found)), noSubscription(err, r.Topic, r.Subscription)
 	}
-	id, err := m.store.DeadLetters().RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
+	id, err := m.store.Operator().RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
 	if err != nil {
 		return nil, noSubscription(err, r.Topic, r.Subscription)
 	}
@@ -96,7 +96,7 @@ func noSubscription(err error, topic, subscription string) error {
 }
 
 func (m *management) operation(ctx context.Context, id uuid.UUID) (Operation, error) {
-	o, err := m.store.DeadLetters().Operation(ctx, id)
+	o, err := m.store.Operation(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return Operation{}, operationNotFound(id.String())

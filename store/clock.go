@@ -42,3 +42,6 @@ func (m *moment) corrected(database, sent, answered time.Time) *moment {
 	}
 	return &moment{database: database, process: answered}
 }
+
+// farFuture is later than any time: no bound.
+var farFuture = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)

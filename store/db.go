@@ -112,6 +112,30 @@ func readOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) e
 	}
 }
 
+// connWait is how long ReadAlways waits for a connection of the pool.
+const connWait = time.Second
+
+// ReadAlways is Read, but opens its own connection if the pool has none free within 1 s: metrics must distinguish a
+// busy pool from an unavailable database.
+func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) error) error {
+	patience, cancel := context.WithTimeout(ctx, connWait)
+	defer cancel()
+	pooled, err := db.Acquire(patience)
+	switch {
+	case err == nil:
+		defer pooled.Release()
+		return readOver(ctx, pooled, what, read)
+	case patience.Err() == nil:
+		return readError(what, err)
+	}
+	own, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)
+	if err != nil {
+		return readError(what, err)
+	}
+	defer hangUp(own)
+	return readOver(ctx, own, what, read)
+}
+
 // endAfter sets PostgreSQL's own timeout for each statement of tx: a statement whose caller left would run on.
 func endAfter(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
 	_, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(limit.Milliseconds()))

@@ -9,13 +9,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// DeadLetters reads dead letters, redelivers and purges them, one by one and many at once. It calls the functions that people call by
-// SQL, so that there is one way to do it.
-type DeadLetters struct{ db *DB }
-
-// DeadLetters are those of the store's database.
-func (s *Store) DeadLetters() *DeadLetters { return &DeadLetters{s.db} }
-
 // DeadLetterFilter says which dead letters are meant; the zero value matches them all. Its members are the columns of postrider.dead_letters.
 type DeadLetterFilter struct {
 	Topic         *string `json:"topic,omitzero"`
@@ -37,7 +30,8 @@ type DeadLetterFilter struct {
 	DeadLetterIDs []uuid.UUID `json:"dead_letter_ids,omitzero"`
 }
 
-func (f *DeadLetterFilter) text() (string, error) {
+// Text is the filter as the functions of schema postrider take it.
+func (f *DeadLetterFilter) Text() (string, error) {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return "", fmt.Errorf("write a filter of dead letters: %w", err)
@@ -88,26 +82,26 @@ func (l *DeadLetter) Place() DeadLetterPlace {
 	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
 }
 
-// List lists the dead letters that a filter matches, the newest first, at most limit of them behind a place in the list. *FunctionError: the
+// ListDeadLetters lists the dead letters that a filter matches, the newest first, at most limit of them behind a place in the list. *FunctionError: the
 // filter cannot be used.
-func (d *DeadLetters) List(ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int) ([]DeadLetter, error) {
+func (r *Reader) ListDeadLetters(ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int) ([]DeadLetter, error) {
 	const query = deadLetterColumns + `NULL::text AS body_text, NULL::text AS last_response FROM postrider.dead_letters
 		WHERE dead_letter_id = ANY (ARRAY (SELECT postrider_internal.find_dead_letters($1, $2, $3, $4))) ORDER BY dead_lettered_at DESC, dead_letter_id DESC`
-	text, err := filter.text()
+	text, err := filter.Text()
 	if err != nil {
 		return nil, err
 	}
 	if after.DeadLetteredAt.IsZero() {
 		after.DeadLetteredAt = farFuture
 	}
-	list, err := collect[DeadLetter](ctx, d.db, query, text, after.DeadLetteredAt, after.DeadLetterID, limit)
+	list, err := collect[DeadLetter](ctx, r.db, query, text, after.DeadLetteredAt, after.DeadLetterID, limit)
 	return list, functionError(err)
 }
 
-// Get reads one dead letter; ErrNotFound.
-func (d *DeadLetters) Get(ctx context.Context, id uuid.UUID) (*DeadLetter, error) {
+// GetDeadLetter reads one dead letter; ErrNotFound.
+func (r *Reader) GetDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetter, error) {
 	const query = deadLetterColumns + `body_text, last_response FROM postrider.dead_letters WHERE dead_letter_id = $1`
-	list, err := collect[DeadLetter](ctx, d.db, query, id)
+	list, err := collect[DeadLetter](ctx, r.db, query, id)
 	if err != nil {
 		return nil, err
 	}
@@ -115,25 +109,6 @@ func (d *DeadLetters) Get(ctx context.Context, id uuid.UUID) (*DeadLetter, error
 		return nil, fmt.Errorf("dead letter %s: %w", id, ErrNotFound)
 	}
 	return &list[0], nil
-}
-
-// Target is where dead letters are redelivered to; the zero value is each one's own event subscription. Without Topic it is the dead
-// letter's, or that of the filter.
-type Target struct{ Subscription, Topic string }
-
-// Redeliver redelivers one dead letter and answers the id of its new delivery. One that was redelivered before is refused unless again.
-// *FunctionError, which is ErrNotFound, ErrConflict or ErrInvalid.
-func (d *DeadLetters) Redeliver(ctx context.Context, id uuid.UUID, to Target, again bool) (delivery int64, err error) {
-	const call = "SELECT postrider_internal.redeliver($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
-	who := ActorOf(ctx)
-	return delivery, d.call(ctx, "redeliver a dead letter", &delivery, call, id, to.Subscription, to.Topic, again, who.Name, who.Address)
-}
-
-// Purge removes one dead letter for good; false where there is none.
-func (d *DeadLetters) Purge(ctx context.Context, id uuid.UUID) (purged bool, err error) {
-	who := ActorOf(ctx)
-	err = d.call(ctx, "purge a dead letter", &purged, "SELECT postrider_internal.purge($1, $2, $3)", id, who.Name, who.Address)
-	return purged, err
 }
 
 // countPatience is how long a dry run counts. Whoever asks waits for it.
@@ -147,65 +122,17 @@ type Matched struct {
 	AtLeast     bool // counting was stopped: there may be more
 }
 
-// Count counts the dead letters that a filter matches, for 5 s and a little. *FunctionError: the filter cannot be used.
-func (d *DeadLetters) Count(ctx context.Context, filter *DeadLetterFilter) (found Matched, err error) {
-	text, err := filter.text()
+// CountDeadLetters counts the dead letters that a filter matches, for 5 s and a little. *FunctionError: the filter cannot be used.
+func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter) (found Matched, err error) {
+	text, err := filter.Text()
 	if err != nil {
 		return found, err
 	}
-	list, err := collect[Matched](ctx, d.db, "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
+	list, err := collect[Matched](ctx, r.db, "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
 	if err != nil {
 		return found, functionError(err)
 	}
 	return list[0], nil
-}
-
-// RedeliverAll begins to redeliver all dead letters that a filter matches now, and answers the operation's id. Where the filter does not speak
-// of Redelivered, those that were redelivered before are left alone. rate is how many in a second at most; 0 = as fast as it goes. *FunctionError.
-func (d *DeadLetters) RedeliverAll(ctx context.Context, filter *DeadLetterFilter, to Target, rate int) (operation uuid.UUID, err error) {
-	const call = "SELECT postrider_internal.redeliver_all($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
-	text, err := filter.text()
-	if err != nil {
-		return uuid.Nil, err
-	}
-	who := ActorOf(ctx)
-	err = d.call(ctx, "redeliver dead letters", &operation, call, text, to.Subscription, to.Topic, orNull(rate), who.Name, who.Address)
-	return operation, err
-}
-
-// PurgeAll begins to remove all dead letters that a filter matches now, and answers the operation's id. rate as for RedeliverAll. *FunctionError.
-func (d *DeadLetters) PurgeAll(ctx context.Context, filter *DeadLetterFilter, rate int) (operation uuid.UUID, err error) {
-	text, err := filter.text()
-	if err != nil {
-		return uuid.Nil, err
-	}
-	who := ActorOf(ctx)
-	err = d.call(ctx, "purge dead letters", &operation, "SELECT postrider_internal.purge_all($1, $2, $3, $4)", text, orNull(rate), who.Name, who.Address)
-	return operation, err
-}
-
-// RedeliverEvents begins to deliver a topic's past events to one of its event subscriptions, those that its filter wants: published at from or later
-// and before until, nil for now. It answers the operation's id. rate as for RedeliverAll. *FunctionError.
-func (d *DeadLetters) RedeliverEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time, rate int) (operation uuid.UUID, err error) {
-	const call = "SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, $6, $7)"
-	who := ActorOf(ctx)
-	err = d.call(ctx, "redeliver past events", &operation, call, topic, subscription, from, until, orNull(rate), who.Name, who.Address)
-	return operation, err
-}
-
-func orNull(n int) *int {
-	if n == 0 {
-		return nil
-	}
-	return &n
-}
-
-// call calls a function that answers one value.
-func (d *DeadLetters) call(ctx context.Context, doing string, answer any, query string, args ...any) error {
-	if err := d.db.QueryRow(ctx, query, args...).Scan(answer); err != nil {
-		return failed(doing, err)
-	}
-	return nil
 }
 
 // Operation is a redelivery, a purge or an erasure of many.
@@ -235,8 +162,8 @@ const operationColumns = `SELECT operation_id, kind, state, filter, topic, subsc
 	reached_at, started_by, created_at, finished_at, pending, delivered, dead_lettered, dropped, canceled FROM postrider.operations `
 
 // Operation reads one operation; ErrNotFound.
-func (d *DeadLetters) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {
-	list, err := collect[Operation](ctx, d.db, operationColumns+"WHERE operation_id = $1", id)
+func (r *Reader) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {
+	list, err := collect[Operation](ctx, r.db, operationColumns+"WHERE operation_id = $1", id)
 	if err != nil {
 		return nil, err
 	}
@@ -247,17 +174,10 @@ func (d *DeadLetters) Operation(ctx context.Context, id uuid.UUID) (*Operation, 
 }
 
 // Operations lists operations, the newest first, at most limit of them behind one of them in the list, nil for its beginning.
-func (d *DeadLetters) Operations(ctx context.Context, after *Operation, limit int) ([]Operation, error) {
+func (r *Reader) Operations(ctx context.Context, after *Operation, limit int) ([]Operation, error) {
 	const query = operationColumns + "WHERE (created_at, operation_id) < ($1, $2) ORDER BY created_at DESC, operation_id DESC LIMIT $3"
 	if after == nil {
 		after = &Operation{CreatedAt: farFuture}
 	}
-	return collect[Operation](ctx, d.db, query, after.CreatedAt, after.OperationID, limit)
-}
-
-// CancelOperation stops an operation between two steps; false where it was over already. ErrNotFound.
-func (d *DeadLetters) CancelOperation(ctx context.Context, id uuid.UUID) (canceled bool, err error) {
-	who := ActorOf(ctx)
-	err = d.call(ctx, "cancel an operation", &canceled, "SELECT postrider_internal.cancel_operation($1, $2, $3)", id, who.Name, who.Address)
-	return canceled, err
+	return collect[Operation](ctx, r.db, query, after.CreatedAt, after.OperationID, limit)
 }

@@ -42,7 +42,7 @@ func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
 	for _, r := range results {
 		require.NoError(t, b.store.Record(t.Context(), r))
 	}
-	list, err := b.store.DeadLetters().List(t.Context(), &store.DeadLetterFilter{}, store.DeadLetterPlace{}, 10_000)
+	list, err := b.store.ListDeadLetters(t.Context(), &store.DeadLetterFilter{}, store.DeadLetterPlace{}, 10_000)
 	require.NoError(t, err)
 	for i := len(list) - 1; i >= 0; i-- {
 		letters = append(letters, list[i].DeadLetterID)
@@ -68,7 +68,7 @@ func TestRedeliver(t *testing.T) {
 	before := b.count(t, "SELECT count(*) FROM postrider_internal.deliveries")
 	require.Zero(t, before)
 
-	delivery, err := b.store.DeadLetters().Redeliver(ctx, letter, store.Target{}, false)
+	delivery, err := b.store.Operator().Redeliver(ctx, letter, store.Target{}, false)
 	require.NoError(t, err)
 
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending' AND hold = 'admission' AND attempts = 0 AND redelivered_from = $2
@@ -115,17 +115,17 @@ func TestRedeliverRefuses(t *testing.T) {
 	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "all"))
 	require.Contains(t, b.refusedBy(t, call, letters[1]), `event subscription "all" of topic "orders" was deleted`)
 
-	_, err := b.store.DeadLetters().Redeliver(t.Context(), letters[1], store.Target{}, false)
+	_, err := b.store.Operator().Redeliver(t.Context(), letters[1], store.Target{}, false)
 	var refusal *store.FunctionError
 	require.ErrorAs(t, err, &refusal)
 	require.ErrorIs(t, err, store.ErrConflict)
 	require.Equal(t, "Name another one as subscription.", refusal.Hint)
-	_, err = b.store.DeadLetters().Redeliver(t.Context(), uuid.Nil, store.Target{}, false)
+	_, err = b.store.Operator().Redeliver(t.Context(), uuid.Nil, store.Target{}, false)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = b.store.DeadLetters().Redeliver(t.Context(), letters[1], store.Target{Subscription: "nobody"}, false)
+	_, err = b.store.Operator().Redeliver(t.Context(), letters[1], store.Target{Subscription: "nobody"}, false)
 	require.ErrorIs(t, err, store.ErrInvalid)
 
-	delivery, err := b.store.DeadLetters().Redeliver(t.Context(), letters[1], store.Target{Subscription: "other"}, false)
+	delivery, err := b.store.Operator().Redeliver(t.Context(), letters[1], store.Target{Subscription: "other"}, false)
 	require.NoError(t, err, "another one may be named")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'other' AND state = 'pending'", delivery))
 }
@@ -173,7 +173,7 @@ func TestRedeliverWhenTheEventIsGone(t *testing.T) {
 	letter := b.giveUp(t)[0]
 	work := func(from uuid.UUID) *store.Work {
 		t.Helper()
-		delivery, err := b.store.DeadLetters().Redeliver(t.Context(), from, store.Target{}, true)
+		delivery, err := b.store.Operator().Redeliver(t.Context(), from, store.Target{}, true)
 		require.NoError(t, err)
 		n, err := b.store.Refill(t.Context(), sub.ID, false, 10)
 		require.NoError(t, err)
@@ -249,7 +249,7 @@ func TestRedeliverTwiceAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	errs := make([]error, 5)
 	for i := range errs {
-		group.Go(func() { _, errs[i] = b.store.DeadLetters().Redeliver(t.Context(), letters[0], store.Target{}, false) })
+		group.Go(func() { _, errs[i] = b.store.Operator().Redeliver(t.Context(), letters[0], store.Target{}, false) })
 	}
 	group.Wait()
 	won := 0
@@ -359,10 +359,10 @@ func TestPurge(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	letters := b.dead(t, "orders", "e", 2)
-	purged, err := b.store.DeadLetters().Purge(t.Context(), letters[0])
+	purged, err := b.store.Operator().Purge(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.True(t, purged)
-	purged, err = b.store.DeadLetters().Purge(t.Context(), letters[0])
+	purged, err = b.store.Operator().Purge(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.False(t, purged)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
@@ -466,10 +466,10 @@ func TestDeadLetterList(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	letters := b.dead(t, "orders", "e", 5)
-	d, filter := b.store.DeadLetters(), &store.DeadLetterFilter{Topic: new("orders"), DeadLetteredFrom: new(time.Now().Add(-time.Hour))}
+	d, filter := b.store, &store.DeadLetterFilter{Topic: new("orders"), DeadLetteredFrom: new(time.Now().Add(-time.Hour))}
 	var listed []uuid.UUID
 	for place, pages := (store.DeadLetterPlace{}), 0; pages < 3; pages++ {
-		list, err := d.List(t.Context(), filter, place, 2)
+		list, err := d.ListDeadLetters(t.Context(), filter, place, 2)
 		require.NoError(t, err)
 		for i := range list {
 			listed, place = append([]uuid.UUID{list[i].DeadLetterID}, listed...), list[i].Place()
@@ -477,14 +477,14 @@ func TestDeadLetterList(t *testing.T) {
 		}
 	}
 	require.Equal(t, letters, listed)
-	one, err := d.Get(t.Context(), letters[0])
+	one, err := d.GetDeadLetter(t.Context(), letters[0])
 	require.NoError(t, err)
 	require.Contains(t, *one.BodyText, `"id":"e-0"`)
-	_, err = d.Get(t.Context(), uuid.Nil)
+	_, err = d.GetDeadLetter(t.Context(), uuid.Nil)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = d.List(t.Context(), &store.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 5001)}, store.DeadLetterPlace{}, 1)
+	_, err = d.ListDeadLetters(t.Context(), &store.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 5001)}, store.DeadLetterPlace{}, 1)
 	require.ErrorIs(t, err, store.ErrInvalid)
-	n, err := d.Count(t.Context(), &store.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
+	n, err := d.CountDeadLetters(t.Context(), &store.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
 	require.NoError(t, err)
 	require.Zero(t, n, "whoever has chosen none gets none")
 }

@@ -267,7 +267,7 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		_, _, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
 		require.ErrorIs(t, err, store.ErrConflict)
 		require.ErrorContains(t, err, id.String()+" goes by this subject and is running")
-		_, err = b.store.DeadLetters().CancelOperation(t.Context(), id)
+		_, err = b.store.Operator().CancelOperation(t.Context(), id)
 		require.NoError(t, err)
 		_, _, err = b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)

@@ -75,7 +75,7 @@ func (s *Store) ClaimExports(ctx context.Context) (claimed int, err error) {
 		}
 	}
 	if claimed > 0 {
-		s.pokeQueue(ctx, ExportQueue)
+		s.PokeQueue(ctx, ExportQueue)
 	}
 	return claimed, nil
 }

@@ -16,8 +16,6 @@ const (
 	meterKeys, meterBacklog = 10_000, 1000
 	// meterHeldLimit is how far held deliveries are counted, and dead letters that wait for their location: 100,000 take 20 to 40 ms.
 	meterHeldLimit = 100_000
-	// meterWait is how long a reading waits for a connection of the pool before it opens one of its own.
-	meterWait = time.Second
 	// Others stands for the topics and event subscriptions that are not told apart. No name has parentheses.
 	Others = "(others)"
 )
@@ -73,7 +71,7 @@ type Reading struct {
 
 // Meter reads what the database knows of the whole service, for metrics. The counts of all nodes are the same, but for when each began.
 type Meter struct {
-	store *Store
+	db    *DB
 	began time.Time
 	limit int // of counts
 
@@ -88,8 +86,8 @@ type Meter struct {
 type countKey struct{ topic, subscription, kind, detail string }
 
 // NewMeter makes a meter that counts from now on, to be exact from the beginning of this minute.
-func (s *Store) NewMeter() *Meter {
-	return &Meter{store: s, began: time.Now(), limit: meterKeys, counts: map[countKey]*Total{}}
+func NewMeter(db *DB) *Meter {
+	return &Meter{db: db, began: time.Now(), limit: meterKeys, counts: map[countKey]*Total{}}
 }
 
 // Read asks the database, or gives the last answer where that is younger than 5 s, an error included: those who come meanwhile wait for the one
@@ -110,7 +108,7 @@ func (m *Meter) Read(ctx context.Context) (*Reading, error) {
 
 func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 	r = &Reading{}
-	err = m.store.readingAnyhow(ctx, "metrics", func(tx pgx.Tx) error {
+	err = m.db.ReadAlways(ctx, "metrics", func(tx pgx.Tx) error {
 		if r.Totals, err = m.readTotals(ctx, tx); err != nil {
 			return err
 		}
@@ -136,27 +134,6 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 	}
 	r.Backlogs = fewer(r.Backlogs)
 	return r, nil
-}
-
-// readingAnyhow is reading for whoever tells others how the database is. Where the pool has no connection free it is done over one of its own:
-// that a node's connections are all busy is one thing, which the pool's own metrics tell, and that the database does not answer is another.
-func (s *Store) readingAnyhow(ctx context.Context, what string, read func(pgx.Tx) error) error {
-	patience, cancel := context.WithTimeout(ctx, meterWait)
-	defer cancel()
-	pooled, err := s.db.Acquire(patience)
-	switch {
-	case err == nil:
-		defer pooled.Release()
-		return readOver(ctx, pooled, what, read)
-	case patience.Err() == nil:
-		return readError(what, err)
-	}
-	own, err := pgx.ConnectConfig(ctx, s.db.Config().ConnConfig)
-	if err != nil {
-		return readError(what, err)
-	}
-	defer hangUp(own)
-	return readOver(ctx, own, what, read)
 }
 
 // fewer makes one of all but the largest backlogs.

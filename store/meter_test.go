@@ -39,7 +39,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	_, err := b.store.MergeRollups(t.Context())
 	require.NoError(t, err)
 
-	meter := b.store.NewMeter()
+	meter := store.NewMeter(b.store.DB())
 	store.ForgetReadings(meter)
 	counts, _ := totals(t, meter)
 	require.Empty(t, counts, "what was before the process began is not its own to count")
@@ -81,7 +81,7 @@ func TestMeterAsksSeldom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	meter := b.store.NewMeter()
+	meter := store.NewMeter(b.store.DB())
 	first, err := meter.Read(t.Context())
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 1)
@@ -99,7 +99,7 @@ func TestMeterBoundsWhatItTellsApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	meter := b.store.NewMeter()
+	meter := store.NewMeter(b.store.DB())
 	store.TellApart(meter, 3)
 	for i := range 5 {
 		b.subscription(t, "orders", fmt.Sprint("billing-", i), nil)
@@ -148,7 +148,7 @@ func TestMeterCountsNodesThatLive(t *testing.T) {
 		s, _ := newStore(t, b.url, node)
 		require.NoError(t, s.Register(t.Context(), "host"))
 	}
-	meter := b.store.NewMeter()
+	meter := store.NewMeter(b.store.DB())
 	_, r := totals(t, meter)
 	require.Equal(t, 2, r.Vitals.Nodes)
 	require.Less(t, r.Vitals.OldestBeatSeconds, 15.0)
@@ -175,13 +175,13 @@ func TestMeterReadsWhileThePoolIsBusy(t *testing.T) {
 			defer busy.Release()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			r, err := s.NewMeter().Read(ctx)
+			r, err := store.NewMeter(s.DB()).Read(ctx)
 			require.NoError(t, err)
 			require.Positive(t, r.Vitals.DatabaseBytes)
 
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			_, err = s.NewMeter().Read(gone)
+			_, err = store.NewMeter(s.DB()).Read(gone)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 	}
@@ -193,7 +193,7 @@ func TestMeterTellsOfExports(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", outside)
 	b.bury(t, sub, 2)
-	meter := b.store.NewMeter()
+	meter := store.NewMeter(b.store.DB())
 	tells := func(unexported int64, oldest float64) {
 		t.Helper()
 		store.ForgetReadings(meter)

@@ -154,10 +154,10 @@ func (l *Latency) Plus(other *Latency) *Latency {
 func (l *Latency) Distribution() Distribution {
 	d := Distribution{Bounds: make([]int64, len(latencyBounds)), Counts: l[:]}
 	for i, bound := range latencyBounds {
-		d.Bounds[i] = int64(bound) * millisecond
+		d.Bounds[i] = int64(bound) * int64(time.Millisecond)
 	}
 	for i, n := range l {
-		d.Sum += n * int64(l.within(i, 0.5)*float64(millisecond))
+		d.Sum += n * int64(l.within(i, 0.5)*float64(time.Millisecond))
 	}
 	return d
 }

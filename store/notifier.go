@@ -64,8 +64,8 @@ func (n *Notifier) pokeRoutes() {
 	n.poke()
 }
 
-// pokeQueue wakes the fetchers of a queue on all nodes. It is for queues with few jobs, because it takes a notification.
-func (n *Notifier) pokeQueue(ctx context.Context, queue string) {
+// PokeQueue wakes the fetchers of a queue on all nodes. It is for queues with few jobs, because it takes a notification.
+func (n *Notifier) PokeQueue(ctx context.Context, queue string) {
 	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || $1::text || '"}')`
 	if _, err := n.db.Exec(ctx, notify, queue); err != nil {
 		n.log.Debug("the fetchers of a queue were not woken; they poll", "queue", queue, "error", err)

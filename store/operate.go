@@ -2,25 +2,30 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 
 	"postrider/policy"
 
 	"github.com/google/uuid"
 )
 
-// ReasonRetriedByOperator is why a member leaves its batch that somebody wanted attempted now.
+// ReasonRetriedByOperator is why a member leaves its batch when an operator retries it.
 const ReasonRetriedByOperator policy.Reason = "RetriedByOperator"
 
-// Operator does what people on call do to deliveries and event subscriptions, and erases events. It calls the functions that people
-// call by SQL, so that there is one way to do it. What they refuse is a *FunctionError.
+// Operator does what an operator does to deliveries, dead letters and events. It calls the SQL functions that
+// operators call with psql, so that each action is implemented once. It returns their rejections as *FunctionError.
 type Operator struct {
-	db   *DB
-	poke func()
+	db            *DB
+	log           *slog.Logger
+	clock         *Clock
+	subscriptions *Subscriptions
+	poke          func()
 }
 
-// Operator acts on the store's database.
-func (s *Store) Operator() *Operator { return &Operator{s.db, s.poke} }
+// NewOperator returns the Operator of a database. poke wakes fetchers after deliveries became due.
+func NewOperator(db *DB, clock *Clock, subscriptions *Subscriptions, poke func(), log *slog.Logger) *Operator {
+	return &Operator{db: db, log: log, clock: clock, subscriptions: subscriptions, poke: poke}
+}
 
 // Cancel ends a pending delivery. An attempt that is under way may still reach the endpoint; nothing of it is recorded. ErrNotFound;
 // ErrConflict: it has ended.
@@ -88,40 +93,4 @@ func (o *Operator) ask(ctx context.Context, doing, function string, answers []an
 		}
 	}
 	return failed(doing, err)
-}
-
-const (
-	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at,
-       hold_until, expires_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from,
-       operation_id, dead_letter_id
-  FROM postrider.deliveries WHERE delivery_id = $1`
-
-	// attemptsQuery finds the attempts of a delivery, alone and in the batches that it was in.
-	attemptsQuery = `SELECT` + attemptColumns + `
-  FROM (SELECT * FROM postrider.delivery_attempts WHERE delivery_id = $1
-        UNION ALL
-        SELECT a.* FROM postrider_internal.batch_members m JOIN postrider.delivery_attempts a ON a.batch_id = m.batch_id
-         WHERE m.delivery_id = $1 AND a.number <= coalesce(m.left_after, a.number)) a
- ORDER BY number, late, started_at LIMIT $2`
-)
-
-// Delivery reads a delivery. ErrNotFound.
-func (o *Operator) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) {
-	found, err := collect[DeliveryLine](ctx, o.db, deliveryQuery, id)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("delivery %d: %w", id, err)
-	case len(found) == 0:
-		return nil, fmt.Errorf("delivery %d: %w", id, ErrNotFound)
-	}
-	return &found[0], nil
-}
-
-// Attempts reads the first attempts of a delivery, up to limit, those of the batches that it was in among them.
-func (o *Operator) Attempts(ctx context.Context, id int64, limit int) ([]AttemptLine, error) {
-	attempts, err := collect[AttemptLine](ctx, o.db, attemptsQuery, id, limit)
-	if err != nil {
-		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
-	}
-	return attempts, nil
 }

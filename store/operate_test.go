@@ -472,16 +472,16 @@ func TestDeliveryIsReadWithItsAttempts(t *testing.T) {
 	alone.Number = 2
 	require.NoError(t, b.store.Record(t.Context(), alone))
 
-	found, err := b.store.Operator().Delivery(t.Context(), id)
+	found, err := b.store.Delivery(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, "delivered", found.State)
 	require.Equal(t, 2, found.Attempts)
 	require.Equal(t, "e-0", *found.EventID)
-	attempts, err := b.store.Operator().Attempts(t.Context(), id, 100)
+	attempts, err := b.store.Attempts(t.Context(), id, 100)
 	require.NoError(t, err)
 	require.Len(t, attempts, 2)
 	require.Equal(t, &batch.ID, attempts[0].BatchID)
 	require.Nil(t, attempts[1].BatchID)
-	_, err = b.store.Operator().Delivery(t.Context(), 7777)
+	_, err = b.store.Delivery(t.Context(), 7777)
 	require.ErrorIs(t, err, store.ErrNotFound)
 }

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// operationStep is how many dead letters or events one transaction takes, and operationBytes how many bytes of bodies: whoever
-	// cancels waits for no more than that.
-	operationStep  = 500
-	operationBytes = 32 << 20
+	// operationStep is how many dead letters or events one transaction takes: a cancellation waits for no more.
+	operationStep = 500
 	// eraseStep is how many events one transaction erases: of each it cancels what is pending, one by one.
-	eraseStep = 200
-	// scanStep is how many dead letters, or events of a day, of all topics, a step looks at: an index for what it looks for would cost every
-	// publish. To look at so many takes some hundredths of a second, so that somebody sees how far it is.
-	scanStep         = 20_000
+	eraseStep        = 200
 	operationTimeout = 30 * time.Second
+	// stepMinPause and stepMaxPause are the waits between tries of a step while the database is unavailable.
+	stepMinPause = 50 * time.Millisecond
+	stepMaxPause = 2 * time.Second
+	// cleanOperations is how many rows one DELETE removes.
+	cleanOperations = 10_000
 	// operationOff is when a step is tried again that something stands in the way of.
 	operationOff = 10 * time.Second
 )
@@ -56,17 +56,17 @@ type stepped struct {
 // inserts the next step's job, which is a new row. A job that is nobody's any more makes nothing, and that is no error.
 //
 // It returns when the step is made, or with an error when ctx ends. What PostgreSQL refuses ends the operation as failed.
-func (s *Store) Operate(ctx context.Context, job int64) (pause time.Duration, more bool, err error) {
-	for wait := recordMinPause; ; wait = min(wait*2, recordMaxPause) {
-		pause, more, err = s.makeStep(ctx, job, nil)
+func (p *Operator) Operate(ctx context.Context, job int64) (pause time.Duration, more bool, err error) {
+	for wait := stepMinPause; ; wait = min(wait*2, stepMaxPause) {
+		pause, more, err = p.makeStep(ctx, job, nil)
 		if isPoison(err) || isInTheWay(err) {
-			s.log.Warn("a step of an operation failed", "job", job, "error", err, "sqlstate", SQLState(err))
-			pause, more, err = s.makeStep(ctx, job, err)
+			p.log.Warn("a step of an operation failed", "job", job, "error", err, "sqlstate", SQLState(err))
+			pause, more, err = p.makeStep(ctx, job, err)
 		}
 		if err == nil {
 			return pause, more, nil
 		}
-		s.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err,
+		p.log.Warn("a step of an operation could not be made, trying again", "job", job, "in", wait, "error", err,
 			"sqlstate", SQLState(err))
 		if !waitAbout(ctx, wait) {
 			return 0, false, fmt.Errorf("make a step of an operation: %w", ctx.Err())
@@ -99,10 +99,10 @@ func reason(wrong error) string {
 }
 
 // makeStep makes one step. What went wrong with it ends the operation, or is written down until the step is made.
-func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
+func (p *Operator) makeStep(ctx context.Context, job int64, wrong error) (pause time.Duration, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		o, err := beginStep(ctx, tx, job)
 		if err != nil || o == nil {
 			return err
@@ -114,7 +114,7 @@ func (s *Store) makeStep(ctx context.Context, job int64, wrong error) (pause tim
 		case wrong != nil:
 			step.failure = new("a step could not be made: " + reason(wrong))
 		case o.Kind == "redeliver_events":
-			step, err = s.stepEvents(ctx, tx, o)
+			step, err = p.stepEvents(ctx, tx, o)
 		case o.Kind == "erase_subject":
 			step, err = stepErasure(ctx, tx, o)
 		default:
@@ -177,7 +177,7 @@ func endStep(ctx context.Context, tx pgx.Tx, o *operationRow, step *stepped, pau
 // stepLetters redelivers or purges the next dead letters. The step that has none to look at is the last.
 func stepLetters(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
 	const call = "SELECT taken, done, skipped, failed, error, reached_at, reached_id, last FROM postrider_internal.step_letters($1, $2, $3, $4)"
-	row := tx.QueryRow(ctx, call, o.ID, o.most(), operationBytes, scanStep)
+	row := tx.QueryRow(ctx, call, o.ID, o.most(), pastBytes, scanStep)
 	if err := row.Scan(&step.Taken, &step.Done, &step.Skipped, &step.Failed, &step.Error, &step.ReachedAt, &step.ReachedID, &step.last); err != nil {
 		return step, fmt.Errorf("make a step over dead letters: %w", err)
 	}
@@ -193,22 +193,17 @@ func stepErasure(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped,
 	return step, nil
 }
 
-// PokeOperations wakes the fetchers of all nodes: there are few operations. Where nobody listens they poll.
-func (s *Store) PokeOperations(ctx context.Context) {
-	s.pokeQueue(ctx, OperationQueue)
-}
-
 // CleanOperations forgets operations that were over 30 days ago.
-func (s *Store) CleanOperations(ctx context.Context) error {
+func (p *Operator) CleanOperations(ctx context.Context) error {
 	const forget = `DELETE FROM postrider_internal.operations WHERE id IN (
 		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	// A redelivery that ends later than its operation is kept leaves counts of no operation.
 	const forgetOutcomes = `DELETE FROM postrider_internal.operation_outcomes e
 		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`
-	if _, err := s.db.Exec(ctx, forget, cleanStep); err != nil {
+	if _, err := p.db.Exec(ctx, forget, cleanOperations); err != nil {
 		return fmt.Errorf("forget operations: %w", err)
 	}
-	if _, err := s.db.Exec(ctx, forgetOutcomes); err != nil {
+	if _, err := p.db.Exec(ctx, forgetOutcomes); err != nil {
 		return fmt.Errorf("forget the outcomes of operations: %w", err)
 	}
 	return nil

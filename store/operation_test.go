@@ -33,7 +33,7 @@ func deadMany(t *testing.T, n int) (*bundle, []uuid.UUID) {
 // operate makes the next step of the one operation that there is.
 func (b *bundle) operate(t *testing.T) (pause time.Duration, more bool) {
 	t.Helper()
-	pause, more, err := b.store.Operate(t.Context(), int64(b.count(t, operationJob)))
+	pause, more, err := b.store.Operator().Operate(t.Context(), int64(b.count(t, operationJob)))
 	require.NoError(t, err)
 	return pause, more
 }
@@ -41,7 +41,7 @@ func (b *bundle) operate(t *testing.T) (pause time.Duration, more bool) {
 // requireOperation compares how an operation stands.
 func (b *bundle) requireOperation(t *testing.T, id uuid.UUID, want string) {
 	t.Helper()
-	o, err := b.store.DeadLetters().Operation(t.Context(), id)
+	o, err := b.store.Operation(t.Context(), id)
 	require.NoError(t, err)
 	matched := "-"
 	if o.Matched != nil {
@@ -53,7 +53,7 @@ func (b *bundle) requireOperation(t *testing.T, id uuid.UUID, want string) {
 
 func (b *bundle) redeliverAll(t *testing.T, filter *store.DeadLetterFilter, rate int) uuid.UUID {
 	t.Helper()
-	id, err := b.store.DeadLetters().RedeliverAll(t.Context(), filter, store.Target{}, rate)
+	id, err := b.store.Operator().RedeliverAll(t.Context(), filter, store.Target{}, rate)
 	require.NoError(t, err)
 	return id
 }
@@ -106,7 +106,7 @@ func TestRedeliverAllKeepsToItsRate(t *testing.T) {
 	}
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 7 done 7 skipped 0 failed 0")
-	_, err := b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{}, -1)
+	_, err := b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{}, -1)
 	require.ErrorIs(t, err, store.ErrInvalid)
 	require.ErrorContains(t, err, "rate_per_second must be 1 or more, is -1")
 }
@@ -125,27 +125,27 @@ func TestOperationsGoOn(t *testing.T) {
 	b.operate(t)
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 10 done 6 skipped 2 failed 2")
-	o, err := b.store.DeadLetters().Operation(t.Context(), id)
+	o, err := b.store.Operation(t.Context(), id)
 	require.NoError(t, err)
 	require.Regexp(t, "^the event subscription of dead letter [0-9a-f-]{36} was deleted: name another one$", *o.LastError)
 	require.Equal(t, 7, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"))
 	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 
-	id, err = b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{Topic: new("orders")}, store.Target{Subscription: "all"}, 0)
+	id, err = b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{Topic: new("orders")}, store.Target{Subscription: "all"}, 0)
 	require.NoError(t, err)
 	b.operate(t)
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 2 done 2 skipped 0 failed 0")
-	_, err = b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{Subscription: "all"}, 0)
+	_, err = b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{Subscription: "all"}, 0)
 	require.ErrorContains(t, err, "topic is required with subscription, unless filter has one")
-	_, err = b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{Subscription: "gone", Topic: "orders"}, 0)
+	_, err = b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{Subscription: "gone", Topic: "orders"}, 0)
 	require.ErrorIs(t, err, store.ErrInvalid)
 }
 
 func TestPurgeAll(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 503)
-	id, err := b.store.DeadLetters().PurgeAll(t.Context(), &store.DeadLetterFilter{SubjectPrefix: new("subject/e-1")}, 0)
+	id, err := b.store.Operator().PurgeAll(t.Context(), &store.DeadLetterFilter{SubjectPrefix: new("subject/e-1")}, 0)
 	require.NoError(t, err)
 	matched := b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subject LIKE 'subject/e-1%'")
 	b.operate(t)
@@ -155,7 +155,7 @@ func TestPurgeAll(t *testing.T) {
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.purge_all(NULL)"), "filter is required")
 
 	b.exec(t, "SELECT postrider.redeliver($1)", letters[0])
-	_, err = b.store.DeadLetters().PurgeAll(t.Context(), &store.DeadLetterFilter{}, 0)
+	_, err = b.store.Operator().PurgeAll(t.Context(), &store.DeadLetterFilter{}, 0)
 	require.NoError(t, err)
 	b.operate(t)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"), "redelivered or not")
@@ -166,7 +166,7 @@ func TestCancelOperation(t *testing.T) {
 	b, _ := deadMany(t, 4)
 	id := b.redeliverAll(t, &store.DeadLetterFilter{}, 2)
 	b.operate(t)
-	canceled, err := b.store.DeadLetters().CancelOperation(store.WithActor(t.Context(), store.Actor{Name: "ann"}), id)
+	canceled, err := b.store.Operator().CancelOperation(store.WithActor(t.Context(), store.Actor{Name: "ann"}), id)
 	require.NoError(t, err)
 	require.True(t, canceled)
 	_, more := b.operate(t)
@@ -174,11 +174,11 @@ func TestCancelOperation(t *testing.T) {
 	b.requireOperation(t, id, "redeliver canceled: matched 4 done 2 skipped 0 failed 0")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 	require.Zero(t, b.count(t, operationJobs))
-	canceled, err = b.store.DeadLetters().CancelOperation(t.Context(), id)
+	canceled, err = b.store.Operator().CancelOperation(t.Context(), id)
 	require.NoError(t, err)
 	require.False(t, canceled)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_canceled' AND actor = 'ann'"))
-	_, err = b.store.DeadLetters().CancelOperation(t.Context(), uuid.Nil)
+	_, err = b.store.Operator().CancelOperation(t.Context(), uuid.Nil)
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
@@ -201,7 +201,7 @@ func TestOperationStepsAreMadeOnce(t *testing.T) {
 		for _, s := range []*store.Store{b.store, other, b.store} {
 			for _, id := range []int64{old, job} {
 				group.Go(func() {
-					_, _, err := s.Operate(t.Context(), id)
+					_, _, err := s.Operator().Operate(t.Context(), id)
 					require.NoError(t, err)
 				})
 			}
@@ -225,7 +225,7 @@ func TestTwoOperationsAtOnce(t *testing.T) {
 				var job int64
 				require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.operations WHERE id = $1", id).Scan(&job))
 				var err error
-				_, more, err = b.store.Operate(t.Context(), job)
+				_, more, err = b.store.Operator().Operate(t.Context(), job)
 				require.NoError(t, err)
 			}
 		})
@@ -248,11 +248,11 @@ func TestOperationsAreMended(t *testing.T) {
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 1 done 1 skipped 0 failed 0")
 	require.Zero(t, b.sweep(t).Operations)
-	require.NoError(t, b.store.CleanOperations(t.Context()))
+	require.NoError(t, b.store.Operator().CleanOperations(t.Context()))
 	b.requireOperation(t, id, "redeliver done: matched 1 done 1 skipped 0 failed 0")
 	b.exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
-	require.NoError(t, b.store.CleanOperations(t.Context()))
-	_, err := b.store.DeadLetters().Operation(t.Context(), id)
+	require.NoError(t, b.store.Operator().CleanOperations(t.Context()))
+	_, err := b.store.Operation(t.Context(), id)
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
@@ -264,11 +264,11 @@ func TestOperationFails(t *testing.T) {
 	b.exec(t, "ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT nothing CHECK (redelivered_from IS NULL)")
 	var log bytes.Buffer
 	s, _ := newStoreWith(t, b.url, store.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
-	_, more, err := s.Operate(t.Context(), int64(b.count(t, operationJob)))
+	_, more, err := s.Operator().Operate(t.Context(), int64(b.count(t, operationJob)))
 	require.NoError(t, err)
 	require.False(t, more)
 	b.requireOperation(t, id, "redeliver failed: matched 1 done 0 skipped 0 failed 0")
-	o, err := b.store.DeadLetters().Operation(t.Context(), id)
+	o, err := b.store.Operation(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, "a step could not be made: the database rejected a change because it contradicts other stored data; "+
 		"the log of the node has the cause", *o.LastError)
@@ -281,12 +281,12 @@ func TestOperationsAreListed(t *testing.T) {
 	b, _ := deadMany(t, 1)
 	first := b.redeliverAll(t, &store.DeadLetterFilter{}, 0)
 	second := b.redeliverAll(t, &store.DeadLetterFilter{LastStatus: new(400)}, 5)
-	list, err := b.store.DeadLetters().Operations(t.Context(), nil, 1)
+	list, err := b.store.Operations(t.Context(), nil, 1)
 	require.NoError(t, err)
 	require.Equal(t, second, list[0].OperationID)
 	require.Equal(t, store.DeadLetterFilter{LastStatus: new(400), Redelivered: new(false)}, list[0].Filter)
 	require.Equal(t, 5, *list[0].RatePerSecond)
-	list, err = b.store.DeadLetters().Operations(t.Context(), &list[0], 5)
+	list, err = b.store.Operations(t.Context(), &list[0], 5)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, first, list[0].OperationID)
@@ -311,7 +311,7 @@ func TestRedeliverEvents(t *testing.T) {
 		sub := b.subscription(t, "orders", "late", filtered(t, filter))
 		from := time.Now().AddDate(0, 0, -10)
 
-		id, err := b.store.DeadLetters().RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
+		id, err := b.store.Operator().RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
 		require.NoError(t, err)
 		b.publish(t, "orders", "after", 12) // owed by its own publish
 		steps := 1
@@ -328,7 +328,7 @@ func TestRedeliverEvents(t *testing.T) {
 		require.Equal(t, 4, n)
 
 		// A second time it finds what the first one has stored again on its own day alone.
-		id, err = b.store.DeadLetters().RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
+		id, err = b.store.Operator().RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
 		require.NoError(t, err)
 		for more := true; more; {
 			_, more = b.operate(t)
@@ -357,13 +357,13 @@ func TestRedeliverEventsRefuses(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.operations"))
 
 	b.publish(t, "orders", "e", 1)
-	id, err := b.store.DeadLetters().RedeliverEvents(t.Context(), "orders", "all", time.Unix(0, 0), nil, 0)
+	id, err := b.store.Operator().RedeliverEvents(t.Context(), "orders", "all", time.Unix(0, 0), nil, 0)
 	require.NoError(t, err)
 	require.NoError(t, b.store.DeleteSubscription(context.WithoutCancel(t.Context()), "orders", "all"))
 	_, more := b.operate(t)
 	require.False(t, more)
 	b.requireOperation(t, id, "redeliver_events failed: matched - done 0 skipped 0 failed 0")
-	o, err := b.store.DeadLetters().Operation(t.Context(), id)
+	o, err := b.store.Operation(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, "the event subscription was deleted", *o.LastError)
 }
@@ -401,7 +401,7 @@ func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
 		id := uuid.MustParse(fmt.Sprintf("%012x7%03x%016x", base.Add(at.id).UnixMilli(), event[2], uint64(1)<<63))
 		b.exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id, base.Add(at.published), event)
 	}
-	_, err := b.store.DeadLetters().RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)), 0)
+	_, err := b.store.Operator().RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)), 0)
 	require.NoError(t, err)
 	for more := true; more; {
 		_, more = b.operate(t)
@@ -431,7 +431,7 @@ func TestCountsOfDeadLettersAreBounded(t *testing.T) {
 	b := setup(t)
 	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
 		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings WHERE name = 'statement_timeout' $$`)
-	found, err := b.store.DeadLetters().Count(t.Context(), &store.DeadLetterFilter{})
+	found, err := b.store.CountDeadLetters(t.Context(), &store.DeadLetterFilter{})
 	require.NoError(t, err)
 	require.Equal(t, store.Matched{Matched: 10_000, AtLeast: true}, found)
 }

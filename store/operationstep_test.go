@@ -35,13 +35,13 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 1)
 	b.exec(t, manyLetters, 45_000)
-	id, err := b.store.DeadLetters().PurgeAll(t.Context(), &store.DeadLetterFilter{Subject: new("rare")}, 0)
+	id, err := b.store.Operator().PurgeAll(t.Context(), &store.DeadLetterFilter{Subject: new("rare")}, 0)
 	require.NoError(t, err)
 	var reached []time.Time
 	for more, steps := true, 0; more; steps++ {
 		require.Less(t, steps, 5)
 		_, more = b.operate(t)
-		o, err := b.store.DeadLetters().Operation(t.Context(), id)
+		o, err := b.store.Operation(t.Context(), id)
 		require.NoError(t, err)
 		reached = append(reached, *o.ReachedAt)
 	}
@@ -51,7 +51,7 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	require.Equal(t, 45_000, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 
 	// What is named by its event or its event subscription is found at once: an index has it.
-	id, err = b.store.DeadLetters().PurgeAll(t.Context(), &store.DeadLetterFilter{DeadLetterIDs: letters}, 0)
+	id, err = b.store.Operator().PurgeAll(t.Context(), &store.DeadLetterFilter{DeadLetterIDs: letters}, 0)
 	require.NoError(t, err)
 	_, more := b.operate(t)
 	require.True(t, more)
@@ -67,7 +67,7 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	require.Equal(t, "25000 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters(
 		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)), 'infinity', '1 hour')`))
 	require.Contains(t, b.refusedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`), "counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
-	found, err := b.store.DeadLetters().Count(t.Context(), &store.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
+	found, err := b.store.CountDeadLetters(t.Context(), &store.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
 	require.NoError(t, err)
 	require.Equal(t, store.Matched{Matched: 44_999}, found)
 }
@@ -84,7 +84,7 @@ func TestOperationsOfMoreThanWereCounted(t *testing.T) {
 	b.operate(t)
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 5 done 2 skipped 0 failed 0")
-	o, err := b.store.DeadLetters().Operation(t.Context(), id)
+	o, err := b.store.Operation(t.Context(), id)
 	require.NoError(t, err)
 	require.True(t, o.MatchedAtLeast)
 }
@@ -105,10 +105,10 @@ func TestCountEvents(t *testing.T) {
 	b.subscription(t, "orders", "advanced", filtered(t, `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`))
 	from := time.Now().AddDate(0, 0, -10)
 	for _, name := range []string{"basic", "advanced"} {
-		found, err := b.store.DeadLetters().CountEvents(t.Context(), "orders", name, from, nil)
+		found, err := b.store.CountEvents(t.Context(), "orders", name, from, nil)
 		require.NoError(t, err)
 		require.Equal(t, store.Matched{Matched: 4}, found, name)
-		found, err = b.store.DeadLetters().CountEvents(t.Context(), "orders", name, time.Now().AddDate(0, 0, -1), nil)
+		found, err = b.store.CountEvents(t.Context(), "orders", name, time.Now().AddDate(0, 0, -1), nil)
 		require.NoError(t, err)
 		require.Equal(t, store.Matched{Matched: 2}, found, name)
 	}
@@ -119,9 +119,9 @@ func TestCountEvents(t *testing.T) {
 	require.Contains(t, b.refusedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"), "there are at least 12 such events")
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('orders', '-infinity')"), "published_from is required")
-	_, err := b.store.DeadLetters().CountEvents(t.Context(), "orders", "none", from, nil)
+	_, err := b.store.CountEvents(t.Context(), "orders", "none", from, nil)
 	require.ErrorIs(t, err, store.ErrInvalid)
-	_, err = b.store.DeadLetters().CountEvents(t.Context(), "orders", "basic", time.Now().Add(time.Hour), nil)
+	_, err = b.store.CountEvents(t.Context(), "orders", "basic", time.Now().Add(time.Hour), nil)
 	require.ErrorContains(t, err, "published_from must be before")
 }
 
@@ -177,7 +177,7 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 	const running = "SELECT count(*) FROM postrider.operations WHERE state = 'running'"
 	for steps := 0; b.count(t, running) > 0; steps++ {
 		require.Less(t, steps, 50, "they wait for each other")
-		_, _, err := b.store.Operate(t.Context(), int64(b.count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
+		_, _, err := b.store.Operator().Operate(t.Context(), int64(b.count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1203, b.count(t, "SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
@@ -192,7 +192,7 @@ func TestCancelErasure(t *testing.T) {
 	_, id, err := b.store.Operator().EraseSubject(t.Context(), "orders", "people/anna")
 	require.NoError(t, err)
 	b.operate(t)
-	_, err = b.store.DeadLetters().CancelOperation(t.Context(), *id)
+	_, err = b.store.Operator().CancelOperation(t.Context(), *id)
 	require.NoError(t, err)
 	require.Equal(t, `{"erased": true}`, b.text(t, "SELECT filter::text FROM postrider.operations"))
 	require.Equal(t, 1003, b.count(t, "SELECT count(*) FROM postrider.events WHERE subject = 'people/anna'"))
@@ -216,7 +216,7 @@ func TestErasureWaitsForAnExport(t *testing.T) {
 	pause, more := b.operate(t)
 	require.True(t, more)
 	require.Equal(t, 10*time.Second, pause)
-	o, err := b.store.DeadLetters().Operation(t.Context(), *id)
+	o, err := b.store.Operation(t.Context(), *id)
 	require.NoError(t, err)
 	require.Contains(t, *o.LastError, "is being exported")
 	require.NotContains(t, *o.LastError, "SQLSTATE", "people read it")

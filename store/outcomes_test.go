@@ -15,7 +15,7 @@ import (
 // outcomes is what became of an operation's redeliveries.
 func (b *bundle) outcomes(t *testing.T, id uuid.UUID) string {
 	t.Helper()
-	o, err := b.store.DeadLetters().Operation(t.Context(), id)
+	o, err := b.store.Operation(t.Context(), id)
 	require.NoError(t, err)
 	if o.Pending == nil {
 		return "none"
@@ -71,7 +71,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
 	_, err = b.store.MergeRollups(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, b.store.CleanOperations(t.Context()))
+	require.NoError(t, b.store.Operator().CleanOperations(t.Context()))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.operation_outcomes"))
 }
 
@@ -81,7 +81,7 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 4)
 	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
-	id, err := b.store.DeadLetters().RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
+	id, err := b.store.Operator().RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	for more := true; more; {
 		_, more = b.operate(t)
@@ -92,7 +92,7 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
 
-	purge, err := b.store.DeadLetters().PurgeAll(t.Context(), &store.DeadLetterFilter{}, 0)
+	purge, err := b.store.Operator().PurgeAll(t.Context(), &store.DeadLetterFilter{}, 0)
 	require.NoError(t, err)
 	require.Equal(t, "none", b.outcomes(t, purge))
 }

@@ -13,7 +13,7 @@ import (
 // outlook is what the view and the lists promise of one pending delivery.
 func (b *bundle) outlook(t *testing.T, id int64) store.DeliveryLine {
 	t.Helper()
-	shown, err := b.store.Operator().Delivery(t.Context(), id)
+	shown, err := b.store.Delivery(t.Context(), id)
 	require.NoError(t, err)
 	page, err := b.store.ReadDeliveries(t.Context(), store.DeliveryFilter{State: "pending"}, store.Turn[store.DeliveryPlace]{Limit: 50})
 	require.NoError(t, err)

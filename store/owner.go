@@ -59,7 +59,7 @@ SELECT (SELECT count(*) FROM lost), (SELECT count(*) FROM followed)`, "{whose}",
 		return 0, fmt.Errorf("reclaim %s jobs: %w", o.kind, err)
 	}
 	if followed > 0 {
-		q.notifier.pokeQueue(ctx, o.queue)
+		q.notifier.PokeQueue(ctx, o.queue)
 	}
 	return gone, nil
 }

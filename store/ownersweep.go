@@ -31,7 +31,7 @@ SELECT count(*) FROM followed`)
 		return 0, fmt.Errorf("give %s their job again: %w", o.table, err)
 	}
 	if n > 0 {
-		s.pokeQueue(ctx, o.queue)
+		s.PokeQueue(ctx, o.queue)
 	}
 	return n, nil
 }

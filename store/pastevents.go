@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +15,11 @@ import (
 )
 
 const (
+	// scanStep is how many dead letters, or events of a day, of all topics, a step scans: an index would cost every publish.
+	// Scanning so many takes some hundredths of a second, so that the progress is visible.
+	scanStep = 20_000
+	// pastBytes is how many bytes of bodies one step reads.
+	pastBytes = 32 << 20
 	// idSlack is how far an event's id may be from its time of publishing, amply. That is when the event is stored, and the id is made before: where
 	// the database is slow, up to two minutes. Both are the database's time; a machine that was put to sleep carries it on wrongly until it reads it again,
 	// within a second.
@@ -71,60 +75,6 @@ func (p *past) pass(found *scanned, read, most int) (end bool) {
 	return end
 }
 
-// stepEvents redelivers the next past events that the event subscription's filter wants, of one day. The last day's end is the operation's.
-func (s *Store) stepEvents(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
-	sub, gone, err := s.targetOf(ctx, tx, *o.TargetID)
-	if err != nil || gone != "" {
-		step.failure = &gone
-		return step, err
-	}
-	place := past{TopicID: sub.TopicID, From: *o.PublishedFrom, Until: *o.PublishedUntil, Day: o.ReachedAt.UTC(), After: o.ReachedID}
-	found, err := place.scan(ctx, tx, o.most())
-	if err != nil {
-		return step, err
-	}
-	read := 0
-	if len(found.ids) > 0 {
-		if step, read, err = s.redeliverPast(ctx, tx, o, sub, place.Day, found.ids); err != nil {
-			return step, err
-		}
-	}
-	step.Taken = int(step.Done) // the rate is that of deliveries
-	step.last = place.pass(&found, read, o.most())
-	step.ReachedAt, step.ReachedID = nullTime(place.Day), &place.After
-	return step, nil
-}
-
-// targetOf finds the event subscription that events are redelivered to; else gone is why there is none.
-func (s *Store) targetOf(ctx context.Context, tx pgx.Tx, id int64) (sub *Subscription, gone string, err error) {
-	sub, err = s.LockSubscription(ctx, tx, id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, "the event subscription was deleted", nil
-	case err != nil:
-		return nil, "", err
-	case sub.Expired(s.Now()):
-		return nil, "the event subscription has expired", nil
-	}
-	return sub, "", nil
-}
-
-// redeliverPast makes deliveries of those events that are wanted, and says how many it has read.
-func (s *Store) redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, sub *Subscription, day time.Time, ids [][16]byte) (step stepped, read int, err error) {
-	wanted, sizes, read, err := wantedPast(ctx, tx, sub.Topic, &sub.Filter, day, ids)
-	if err != nil {
-		return step, 0, err
-	}
-	const call = "SELECT postrider_internal.redeliver_past($1, $2, $3, $4, $5)"
-	if len(wanted) > 0 {
-		if err := tx.QueryRow(ctx, call, wanted, sizes, day, sub.ID, o.ID).Scan(&step.Done); err != nil {
-			return step, 0, fmt.Errorf("redeliver past events: %w", err)
-		}
-	}
-	step.Skipped = int64(read) - step.Done
-	return step, read, nil
-}
-
 // wantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read. Bodies
 // are read only for advanced filters, up to a limit.
 func wantedPast(
@@ -132,7 +82,7 @@ func wantedPast(
 ) (wanted [][16]byte, sizes []int32, read int, err error) {
 	var found StoredEvents
 	if match.Advanced() {
-		found, err = ReadStoredBodies(ctx, tx, AllEvents, []time.Time{day}, ids, operationBytes)
+		found, err = ReadStoredBodies(ctx, tx, AllEvents, []time.Time{day}, ids, pastBytes)
 	} else {
 		found, err = ReadStoredEvents(ctx, tx, AllEvents, []time.Time{day}, ids)
 	}
@@ -152,9 +102,9 @@ func wantedPast(
 
 // CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is asked of every event.
 // *FunctionError.
-func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (found Matched, err error) {
+func (r *Reader) CountEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (found Matched, err error) {
 	began := time.Now()
-	place, match, err := d.pastOf(ctx, topic, subscription, from, until)
+	place, match, err := r.pastOf(ctx, topic, subscription, from, until)
 	if err != nil {
 		return found, err
 	}
@@ -162,7 +112,7 @@ func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription strin
 		if found.AtLeast = time.Since(began) > countPatience; found.AtLeast {
 			break
 		}
-		n, last, err := d.countNext(ctx, topic, place, match)
+		n, last, err := r.countNext(ctx, topic, place, match)
 		if err != nil {
 			return found, readError("past events", err)
 		}
@@ -172,8 +122,8 @@ func (d *DeadLetters) CountEvents(ctx context.Context, topic, subscription strin
 }
 
 // countNext counts among the next events of a day, and moves the place on.
-func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, match *filter.Filter) (n int64, end bool, err error) {
-	err = pgx.BeginTxFunc(ctx, d.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+func (r *Reader) countNext(ctx context.Context, topic string, place *past, match *filter.Filter) (n int64, end bool, err error) {
+	err = pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := endAfter(ctx, tx, collectTime); err != nil {
 			return err
 		}
@@ -196,12 +146,12 @@ func (d *DeadLetters) countNext(ctx context.Context, topic string, place *past, 
 }
 
 // pastOf is where a redelivery of past events would begin, and the filter that would choose.
-func (d *DeadLetters) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*past, *filter.Filter, error) {
+func (r *Reader) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*past, *filter.Filter, error) {
 	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter FROM postrider_internal.past_events($1, $2, $3, $4) p
 		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
 	place, match := &past{}, &filter.Filter{}
 	var text []byte
-	if err := d.db.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+	if err := r.db.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
 		return nil, nil, failed("count past events", err)
 	}
 	if err := json.Unmarshal(text, match); err != nil {

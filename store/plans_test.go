@@ -198,7 +198,7 @@ func deliveriesOfATimeReadLittle(t *testing.T, url string) {
 		"of a state":   {To: &from, State: "delivered"},
 		"of a pending": {From: &from, State: "pending"},
 	} {
-		page, err := store.ReaderOf(pool).ReadDeliveries(t.Context(), f, store.Turn[store.DeliveryPlace]{Limit: 50})
+		page, err := store.NewReader(store.NewDB(pool), store.NewClock()).ReadDeliveries(t.Context(), f, store.Turn[store.DeliveryPlace]{Limit: 50})
 		require.NoError(t, err, name)
 		require.NotEmpty(t, page.Rows, name)
 		most := 500.0 // a page has 51

@@ -6,16 +6,16 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Reader reads what REST lists and pages of the dashboard show. It needs no encryption key.
+// Reader reads what the REST API's lists, the dashboard's pages and the metrics show. It needs no encryption key.
 type Reader struct {
-	db *DB
+	db    *DB
+	clock *Clock
 }
 
-// ReaderOf returns a Reader of a database.
-func ReaderOf(pool *pgxpool.Pool) *Reader { return &Reader{NewDB(pool)} }
+// NewReader returns a Reader of a database.
+func NewReader(db *DB, clock *Clock) *Reader { return &Reader{db, clock} }
 
 // Turn says which page of a list that runs from the newest to the oldest: the rows older than Before, or those newer than After. At
 // most one of them is set; neither is the newest page.

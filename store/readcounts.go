@@ -129,8 +129,8 @@ type counted struct {
 
 // ReadCounts reads what was counted in the span, which is a whole number of steps, up to now. A step is some minutes; from an hour on whole
 // hours.
-func (s *Store) ReadCounts(ctx context.Context, f CountsFilter, span, step time.Duration) (c *Counts, err error) {
-	err = s.db.Read(ctx, "counts", func(tx pgx.Tx) error {
+func (r *Reader) ReadCounts(ctx context.Context, f CountsFilter, span, step time.Duration) (c *Counts, err error) {
+	err = r.db.Read(ctx, "counts", func(tx pgx.Tx) error {
 		c, err = readCounts(ctx, tx, f, span, step)
 		return err
 	})

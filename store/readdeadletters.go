@@ -113,9 +113,9 @@ func (q *DeadLetterQuery) end(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs
 }
 
 // ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadDeadLetters(ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace]) (d *DeadLetterPage, err error) {
+func (r *Reader) ReadDeadLetters(ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace]) (d *DeadLetterPage, err error) {
 	d = &DeadLetterPage{Facets: map[string][]Facet{}}
-	err = s.db.Read(ctx, "dead letters", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "dead letters", func(tx pgx.Tx) error {
 		if err := d.list(ctx, tx, q, t); err != nil {
 			return err
 		}
@@ -163,13 +163,13 @@ func (d *DeadLetterPage) count(ctx context.Context, tx pgx.Tx, q DeadLetterQuery
 }
 
 // ReadDeadLetter reads one dead letter; ErrNotFound.
-func (s *Store) ReadDeadLetter(ctx context.Context, id uuid.UUID) (d *DeadLetterRow, err error) {
+func (r *Reader) ReadDeadLetter(ctx context.Context, id uuid.UUID) (d *DeadLetterRow, err error) {
 	const query = deadLetterColumns + `body_text, last_response, body_error,
        NOT EXISTS (SELECT FROM postrider.event_subscriptions s WHERE s.topic = l.topic AND s.subscription = l.subscription) AS subscription_gone,
        NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = l.system_id) AS event_gone,
        ` + redeliveredFromKind + `
   FROM postrider.dead_letters l WHERE dead_letter_id = @id`
-	err = s.db.Read(ctx, "a dead letter", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "a dead letter", func(tx pgx.Tx) error {
 		d, err = rowOf[DeadLetterRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)})
 		return err
 	})

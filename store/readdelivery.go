@@ -136,3 +136,39 @@ func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error
 	slices.SortStableFunc(d.Course, func(a, b AttemptLine) int { return a.StartedAt.Compare(b.StartedAt) })
 	return err
 }
+
+const (
+	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at,
+       hold_until, expires_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from,
+       operation_id, dead_letter_id
+  FROM postrider.deliveries WHERE delivery_id = $1`
+
+	// attemptsQuery finds the attempts of a delivery, alone and in the batches that it was in.
+	attemptsQuery = `SELECT` + attemptColumns + `
+  FROM (SELECT * FROM postrider.delivery_attempts WHERE delivery_id = $1
+        UNION ALL
+        SELECT a.* FROM postrider_internal.batch_members m JOIN postrider.delivery_attempts a ON a.batch_id = m.batch_id
+         WHERE m.delivery_id = $1 AND a.number <= coalesce(m.left_after, a.number)) a
+ ORDER BY number, late, started_at LIMIT $2`
+)
+
+// Delivery reads a delivery. ErrNotFound.
+func (r *Reader) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) {
+	found, err := collect[DeliveryLine](ctx, r.db, deliveryQuery, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("delivery %d: %w", id, err)
+	case len(found) == 0:
+		return nil, fmt.Errorf("delivery %d: %w", id, ErrNotFound)
+	}
+	return &found[0], nil
+}
+
+// Attempts reads the first attempts of a delivery, up to limit, those of the batches that it was in among them.
+func (r *Reader) Attempts(ctx context.Context, id int64, limit int) ([]AttemptLine, error) {
+	attempts, err := collect[AttemptLine](ctx, r.db, attemptsQuery, id, limit)
+	if err != nil {
+		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
+	}
+	return attempts, nil
+}

@@ -47,9 +47,9 @@ type Jobs struct {
 }
 
 // ReadJobs reads a page of jobs, the newest first. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadJobs(ctx context.Context, f JobFilter, t Turn[int64]) (j *Jobs, err error) {
+func (r *Reader) ReadJobs(ctx context.Context, f JobFilter, t Turn[int64]) (j *Jobs, err error) {
 	j = &Jobs{}
-	err = s.db.Read(ctx, "jobs", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "jobs", func(tx pgx.Tx) error {
 		if j.States, err = rowsOf[Counted](ctx, tx, jobStates, pgx.NamedArgs{"limit": countLimit}); err != nil {
 			return err
 		}

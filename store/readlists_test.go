@@ -182,7 +182,7 @@ func TestListOfTheAudit(t *testing.T) {
 	b.exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_made', 'bills', NULL, '{}')")
 	read := func(ctx context.Context, f store.AuditFilter) (list []store.AuditLine, pages int) {
 		_, pages = walk(t, 500, func(l store.AuditLine) int64 { list = append(list, l); return l.AuditID }, func(turn store.Turn[int64]) (store.Page[store.AuditLine], *int64) {
-			page, err := store.ReaderOf(b.pool).ReadAudit(ctx, f, turn)
+			page, err := store.NewReader(store.NewDB(b.pool), store.NewClock()).ReadAudit(ctx, f, turn)
 			require.NoError(t, err)
 			return page.Page, page.LookedTo
 		})

@@ -84,10 +84,10 @@ type Overview struct {
 }
 
 // ReadOverview reads how things stand, and what was counted in a span as ReadCounts does. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadOverview(ctx context.Context, span, step time.Duration) (o *Overview, err error) {
+func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (o *Overview, err error) {
 	const holds = 50
 	o = &Overview{}
-	err = s.db.Read(ctx, "the overview", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "the overview", func(tx pgx.Tx) error {
 		standing, err := rowOf[Standing](ctx, tx, standingStatement, pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
 		if err != nil {
 			return err

@@ -84,8 +84,8 @@ const problemHoursFrom = 6 * time.Hour
 
 // ReadProblems groups what attempts met in the span by event subscription and outcome, what failed last first, at most 100. ErrTooSlow,
 // ErrUnavailable.
-func (s *Store) ReadProblems(ctx context.Context, topic string, span time.Duration) (list []Problem, err error) {
-	err = s.db.Read(ctx, "problems", func(tx pgx.Tx) error {
+func (r *Reader) ReadProblems(ctx context.Context, topic string, span time.Duration) (list []Problem, err error) {
+	err = r.db.Read(ctx, "problems", func(tx pgx.Tx) error {
 		source, grain := problemMinutes, 0
 		if span >= problemHoursFrom {
 			source, grain = problemHours, 59

@@ -51,9 +51,9 @@ SELECT c.relname::text AS name, pg_total_relation_size(c.oid) AS bytes, c.reltup
 )
 
 // ReadStorage reads how much space is taken by what. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadStorage(ctx context.Context) (st *Storage, err error) {
+func (r *Reader) ReadStorage(ctx context.Context) (st *Storage, err error) {
 	st = &Storage{}
-	err = s.db.Read(ctx, "storage", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "storage", func(tx pgx.Tx) error {
 		if st.Partitions, err = rowsOf[Partition](ctx, tx, partitionLines, nil); err != nil {
 			return err
 		}

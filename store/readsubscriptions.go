@@ -66,7 +66,7 @@ SELECT p.topic, p.subscription, p.endpoint_base_url, p.endpoint_kind, p.event_de
   FROM page p JOIN hour h USING (topic, subscription) ORDER BY p.topic %[1]s, p.subscription %[1]s`
 
 // ReadSubscriptions reads a page of event subscriptions by topic and name: of Turn, Before goes on behind a name. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadSubscriptions(ctx context.Context, f SubscriptionsFilter, t Turn[SubscriptionKey]) (page Page[SubscriptionLine], err error) {
+func (r *Reader) ReadSubscriptions(ctx context.Context, f SubscriptionsFilter, t Turn[SubscriptionKey]) (page Page[SubscriptionLine], err error) {
 	order, compare := "ASC", ">"
 	if t.After != nil {
 		order, compare = "DESC", "<"
@@ -75,7 +75,7 @@ func (s *Store) ReadSubscriptions(ctx context.Context, f SubscriptionsFilter, t 
 	if key := t.cursor(); key != nil {
 		args["cursor_topic"], args["cursor_name"] = key.Topic, key.Subscription
 	}
-	err = s.db.Read(ctx, "event subscriptions", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "event subscriptions", func(tx pgx.Tx) error {
 		rows, err := rowsOf[SubscriptionLine](ctx, tx, fmt.Sprintf(subscriptionLines, order, compare), args)
 		page = pageOf(rows, t)
 		return err
@@ -120,11 +120,11 @@ SELECT (SELECT count(*)::int FROM (SELECT FROM postrider_internal.deliveries d W
 
 // ReadSubscriptionCourse reads what became of an event subscription that exists, and what was counted in a span as ReadCounts does. ErrTooSlow,
 // ErrUnavailable.
-func (s *Store) ReadSubscriptionCourse(ctx context.Context, sub *Subscription, span, step time.Duration) (c *SubscriptionCourse, err error) {
+func (r *Reader) ReadSubscriptionCourse(ctx context.Context, sub *Subscription, span, step time.Duration) (c *SubscriptionCourse, err error) {
 	c = &SubscriptionCourse{}
 	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
 	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
-	err = s.db.Read(ctx, "an event subscription", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "an event subscription", func(tx pgx.Tx) error {
 		if c.Range, err = readCounts(ctx, tx, counts, span, step); err != nil {
 			return err
 		}

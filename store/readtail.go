@@ -38,7 +38,7 @@ type TailFilter struct {
 
 // Tail follows what is published and attempted. It is for one reader at a time.
 type Tail struct {
-	reader Reader
+	reader *Reader
 	filter TailFilter
 	began  time.Time
 	since  time.Time
@@ -77,11 +77,11 @@ SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' 
 )
 
 // NewTail begins with what happens from now on.
-func (s *Store) NewTail(f TailFilter) *Tail {
-	return newTail(s.Reader, f, s.Now())
+func (r *Reader) NewTail(f TailFilter) *Tail {
+	return newTail(r, f, r.clock.Now())
 }
 
-func newTail(r Reader, f TailFilter, began time.Time) *Tail {
+func newTail(r *Reader, f TailFilter, began time.Time) *Tail {
 	return &Tail{reader: r, filter: f, began: began, since: began, seen: map[string]bool{}}
 }
 
@@ -91,8 +91,8 @@ func (t *Tail) Mark() string {
 }
 
 // ResumeTail goes on at a mark. It does not know what the tail has returned before: lines may come again, in the same Place. ErrInvalid.
-func (s *Store) ResumeTail(f TailFilter, mark string) (*Tail, error) {
-	t := newTail(s.Reader, f, time.Time{})
+func (r *Reader) ResumeTail(f TailFilter, mark string) (*Tail, error) {
+	t := newTail(r, f, time.Time{})
 	var began, since int64
 	var day string
 	if _, err := fmt.Sscanf(mark, "%d %d %d %s", &began, &since, &t.blocks, &day); err != nil {

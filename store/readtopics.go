@@ -48,12 +48,12 @@ SELECT p.*, coalesce(s.published, 0) AS published, coalesce(s.owed, 0) AS owed, 
  ORDER BY p.topic %[1]s`
 
 // ReadTopics reads a page of topics by name, of which name is a part: of Turn, Before goes on behind a name. ErrTooSlow, ErrUnavailable.
-func (s *Store) ReadTopics(ctx context.Context, name string, t Turn[string]) (page Page[TopicLine], err error) {
+func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (page Page[TopicLine], err error) {
 	order, compare := "ASC", ">"
 	if t.After != nil {
 		order, compare = "DESC", "<"
 	}
-	err = s.db.Read(ctx, "topics", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "topics", func(tx pgx.Tx) error {
 		rows, err := rowsOf[TopicLine](ctx, tx, fmt.Sprintf(topicLines, order, compare), t.args(pgx.NamedArgs{"name": given(name), "only": nil}))
 		page = pageOf(rows, t)
 		return err
@@ -68,9 +68,9 @@ type TopicCourse struct {
 }
 
 // ReadTopicCourse reads one topic, and what was counted in a span as ReadCounts does; ErrNotFound.
-func (s *Store) ReadTopicCourse(ctx context.Context, name string, span, step time.Duration) (c *TopicCourse, err error) {
+func (r *Reader) ReadTopicCourse(ctx context.Context, name string, span, step time.Duration) (c *TopicCourse, err error) {
 	c = &TopicCourse{}
-	err = s.db.Read(ctx, "a topic", func(tx pgx.Tx) error {
+	err = r.db.Read(ctx, "a topic", func(tx pgx.Tx) error {
 		line, err := rowOf[TopicLine](ctx, tx, fmt.Sprintf(topicLines, "ASC", ">"), pgx.NamedArgs{"only": name, "name": nil, "cursor": nil, "limit": 1})
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Readiness is what a node needs of the database before it can be of use.
+// Readiness is what a node needs of the database before it can serve requests.
 type Readiness struct {
 	// KeyKnown: what is sealed there was sealed with this process's key.
 	KeyKnown bool
@@ -17,7 +17,7 @@ type Readiness struct {
 	// Silent is how long ago this node wrote its last heartbeat; a node that delivers nothing has none, and Registered is false.
 	Silent     time.Duration
 	Registered bool
-	// DiskFull: PostgreSQL can store nothing more.
+	// DiskFull: PostgreSQL can store nothing more. The caller knows that, see Disk.
 	DiskFull bool
 }
 
@@ -26,17 +26,16 @@ SELECT EXISTS (SELECT FROM postrider_internal.encryption_keys WHERE key_id = $1)
        to_regclass('postrider_internal.events_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NOT NULL,
        coalesce((SELECT postrider_internal.seconds(clock_timestamp() - beat_at)::float8 FROM postrider_internal.nodes WHERE id = $2), -1)`
 
-// Readiness asks the database.
-func (s *Store) Readiness(ctx context.Context) (r Readiness, err error) {
+// Readiness reads what a node with this name, which seals with this key, needs.
+func (r *Reader) Readiness(ctx context.Context, keyID, node string) (found Readiness, err error) {
 	var silent float64
-	if err := s.db.QueryRow(ctx, readinessStatement, s.sealer.KeyID(), s.node).Scan(&r.KeyKnown, &r.PartitionsToday, &silent); err != nil {
-		return r, fmt.Errorf("ask the database: %w", err)
+	if err := r.db.QueryRow(ctx, readinessStatement, keyID, node).Scan(&found.KeyKnown, &found.PartitionsToday, &silent); err != nil {
+		return found, fmt.Errorf("ask the database: %w", err)
 	}
-	r.DiskFull = s.DiskFull()
-	if r.Registered = silent >= 0; r.Registered {
-		r.Silent = time.Duration(silent * float64(time.Second))
+	if found.Registered = silent >= 0; found.Registered {
+		found.Silent = time.Duration(silent * float64(time.Second))
 	}
-	return r, nil
+	return found, nil
 }
 
 // overdueStatement looks for one delivery or batch that has been due for half a minute. A job that another transaction has locked, such as a
@@ -53,4 +52,12 @@ func Overdue(ctx context.Context, pool *pgxpool.Pool) (overdue bool, err error) 
 		return false, fmt.Errorf("look for overdue deliveries: %w", err)
 	}
 	return overdue, nil
+}
+
+// Ping sends a trivial query.
+func (r *Reader) Ping(ctx context.Context) error {
+	if err := r.db.Ping(ctx); err != nil {
+		return fmt.Errorf("ask the database: %w", err)
+	}
+	return nil
 }

@@ -128,9 +128,6 @@ func (s *Store) released(subscription int64, n, limit int) {
 	}
 }
 
-// farFuture is later than any time of ours: no bound.
-var farFuture = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
-
 // claimStatement takes the oldest held delivery of those that share a probation as its probe. The probation's row is the
 // lock: of several nodes one finds the time come and no probe under way. A probe that went away without an answer (its time to
 // live had passed, it was canceled, its node died) has no job any more: the next one is taken.

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -40,7 +39,7 @@ type Options struct {
 
 // Store is the product's memory. Its methods may be called from any goroutine. Publish, Load, Record and Route need Run.
 type Store struct {
-	Reader
+	*Reader
 	*Disk
 	Failpoint
 	*Cache
@@ -74,6 +73,7 @@ type Store struct {
 	recorder *recorder[*recordRequest]
 	loader   *loader
 	access   *Access
+	operator *Operator
 	failing  failing
 	sweeper  sweeper
 	stats    *stats
@@ -100,9 +100,10 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Cache: cache, Reader: Reader{db}, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
+	s := &Store{Cache: cache, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = newParts(cache, o.Node, o.Failpoint)
 	s.ids = NewIDs(s.clock)
+	s.Reader = NewReader(db, clock)
 	s.Nodes = NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
 	if o.MaxWorkers > 0 {
 		s.Active, s.Wake = NewJobSet(), NewWake()
@@ -110,6 +111,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Notifier = NewNotifier(db, s.Nodes, s.Wake, o.Logger)
 	s.memory = NewMemory(o.MaxBodyBytes)
+	s.operator = NewOperator(db, clock, s.Subscriptions, s.Notifier.poke, o.Logger)
 	s.access = newAccess(db, o.Logger)
 	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
 	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
@@ -128,8 +130,14 @@ func New(ctx context.Context, o Options) (*Store, error) {
 // Now is the database's time.
 func (s *Store) Now() time.Time { return s.clock.Now() }
 
+// Operator acts on the store's database.
+func (s *Store) Operator() *Operator { return s.operator }
+
 // Node is the name of this process in the lease and in recorded attempts.
 func (s *Store) Node() string { return s.node }
+
+// DB is the database.
+func (s *Store) DB() *DB { return s.db }
 
 // Pool is the connection pool, for River's client, for health checks and for what is read without a store.
 func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
@@ -143,12 +151,4 @@ func (s *Store) Run(ctx context.Context) {
 	}
 	group.Wait()
 	s.Nodes.close()
-}
-
-// Ping asks the database for a trivial answer: readiness.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.db.Ping(ctx); err != nil {
-		return fmt.Errorf("ask the database: %w", err)
-	}
-	return nil
 }

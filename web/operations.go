@@ -52,7 +52,7 @@ func (p *pages) operations(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.DeadLetters().Operations(ctx, after, pageSize+1)
+	list, err := p.store.Operations(ctx, after, pageSize+1)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (p *pages) operation(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	o, err := p.store.DeadLetters().Operation(ctx, id)
+	o, err := p.store.Operation(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href strin
 		return "", store.ErrNotFound
 	}
 	done := "over"
-	canceled, err := p.store.DeadLetters().CancelOperation(ctx, id)
+	canceled, err := p.store.Operator().CancelOperation(ctx, id)
 	if canceled {
 		done = "stopped"
 	}

@@ -126,7 +126,7 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
-	_, err := b.store.DeadLetters().RedeliverAll(t.Context(), &store.DeadLetterFilter{Topic: ptr("orders")}, store.Target{}, 0)
+	_, err := b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{Topic: ptr("orders")}, store.Target{}, 0)
 	require.NoError(t, err)
 	b.eventually(t, 2, "SELECT dead_lettered FROM postrider.operations")
 	page := b.page(t, "/ui/operations/"+b.value(t, "SELECT operation_id FROM postrider.operations"))

@@ -23,7 +23,7 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	if err != nil {
 		return "", err
 	}
-	delivery, err := p.store.DeadLetters().Redeliver(ctx, id, form.to, c.FormValue("again") != "")
+	delivery, err := p.store.Operator().Redeliver(ctx, id, form.to, c.FormValue("again") != "")
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
@@ -41,7 +41,7 @@ func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err 
 	if err != nil {
 		return "", store.ErrNotFound
 	}
-	purged, err := p.store.DeadLetters().Purge(ctx, id)
+	purged, err := p.store.Operator().Purge(ctx, id)
 	if err == nil && !purged {
 		err = store.ErrNotFound
 	}
@@ -147,7 +147,7 @@ func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, view
 	bounded, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	f.Redelivered = nil // both are told
-	found, err := p.store.DeadLetters().Count(bounded, &f)
+	found, err := p.store.CountDeadLetters(bounded, &f)
 	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, store.ErrTooSlow, err)
 	}
@@ -160,7 +160,7 @@ func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string,
 	if err != nil {
 		return "", err
 	}
-	id, err := p.store.DeadLetters().RedeliverAll(ctx, &f, form.to, form.rate)
+	id, err := p.store.Operator().RedeliverAll(ctx, &f, form.to, form.rate)
 	return operationPath(id) + "?done=started", err
 }
 
@@ -169,7 +169,7 @@ func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err
 	if err != nil {
 		return "", err
 	}
-	id, err := p.store.DeadLetters().PurgeAll(ctx, &f, form.rate)
+	id, err := p.store.Operator().PurgeAll(ctx, &f, form.rate)
 	return operationPath(id) + "?done=started", err
 }
 

@@ -75,6 +75,7 @@ type instance struct {
 	running sync.WaitGroup
 	ready   atomic.Bool
 	looked  lastLook
+	keyID   string
 	failed  chan error
 }
 
@@ -86,7 +87,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	a := &instance{failed: make(chan error, 2)} // one for each listener
+	a := &instance{keyID: o.sealer.KeyID(), failed: make(chan error, 2)} // one for each listener
 	defer func() {
 		if err != nil {
 			_ = a.stop(context.WithoutCancel(ctx))
@@ -162,7 +163,7 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 }
 
 func (a *instance) listen(run context.Context, o appOptions) error {
-	m := &metrics{store: a.store, meter: a.store.NewMeter(), engine: a.engine, role: o.role, log: o.log}
+	m := &metrics{store: a.store, meter: store.NewMeter(a.store.DB()), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
 		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,

@@ -43,13 +43,14 @@ func (a *instance) look(ctx context.Context) error {
 	if err := a.store.Ping(ctx); err != nil {
 		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
 	}
-	r, err := a.store.Readiness(ctx)
+	r, err := a.store.Readiness(ctx, a.keyID, a.store.Node())
 	if err != nil {
 		if schema := requireSchema(ctx, a.pool); schema != nil {
 			return fmt.Errorf("%w: %w", server.NotReadyError("the database's schema is missing, or older than this program: run postrider migrate up"), schema)
 		}
 		return err
 	}
+	r.DiskFull = a.store.DiskFull()
 	stalled := time.Duration(0)
 	if a.engine != nil {
 		stalled = a.engine.Stalled()
