@@ -25,6 +25,16 @@ CREATE TYPE postrider_internal.taken_delivery AS (
     due             timestamptz
 );
 
+-- How one delivery ends; error and excerpt are of its last attempt, for a dead letter.
+CREATE TYPE postrider_internal.delivery_end AS (
+    delivery_id    bigint,
+    state          text,
+    reason         text,
+    dead_letter_id uuid,
+    error          text,
+    excerpt        bytea
+);
+
 -- +goose StatementBegin
 -- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and its result waits in its
 -- node's memory until this one ends. So a transaction that calls one and then idles for 5 s is ended by PostgreSQL, unless its session has a shorter limit.
@@ -103,49 +113,76 @@ BEGIN
     END IF;
 END $$;
 
--- Ends a delivery whose token was taken, as the recording of an attempt does: its row becomes one of history, and is counted. Answers the
--- dead letter's id, where it becomes one.
-CREATE FUNCTION postrider_internal.end_delivery(delivery bigint, state text, reason text) RETURNS uuid LANGUAGE plpgsql AS $$
+-- How a delivery ends: its row becomes one of the history and is counted, and a dead letter copies its event. The
+-- caller has fenced the deliveries: in its transaction their job rows are deleted, or their own rows are locked. The
+-- recorder has the same parts in its own statement: this call would add 0.2 ms to the 0.4 ms that one result takes.
+CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
+    LANGUAGE plpgsql AS $$
 DECLARE
-    letter uuid := CASE state WHEN 'dead_lettered' THEN postrider_internal.new_uuid() END;
+    ended bigint;
+    failed bigint;
 BEGIN
-    WITH finished AS (
-        DELETE FROM postrider_internal.deliveries d WHERE d.id = delivery RETURNING d.*
-    ), history AS (
-        INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-               first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
-        SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status, batch_id, owed_since,
-               first_attempt_at, last_attempt_at, now(), end_delivery.state, end_delivery.reason, last_outcome, redelivered_from, operation_id, letter
-          FROM finished
-    ), rolled AS (
-        INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT (topic_id + subscription_id) % 8,
-               ARRAY [ROW (date_trunc('minute', now()), topic_id, subscription_id, end_delivery.state, end_delivery.reason, NULL, 1,
-                      operation_id)::postrider_internal.rollup_entry]
-          FROM finished
-    )
-    INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
-           last_outcome, last_status, last_error, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_day, event_id, event_type,
-           subject, source, data_version, schema, traceparent, tracestate, retry_policy, redelivered_from, export_state, export_due_at, export_give_up_at, export_attempts, body)
-    SELECT letter, now(), f.id, f.subscription_id, f.topic_id, t.name, s.name, s.endpoint_base_url, end_delivery.reason, f.attempts,
-           f.last_outcome, f.last_status, a.error, a.response_excerpt, f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, f.event_day, e.event_id, e.event_type,
-           e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate, s.retry_policy, f.redelivered_from,
-           CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up, CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
+WITH finished AS (
+    DELETE FROM postrider_internal.deliveries d USING unnest(ends) e
+     WHERE d.id = e.delivery_id AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM unnest(ends) u))
+    RETURNING d.*, e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
+              (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)
+                  AS retry_policy
+), history AS (
+    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
+           attempts, reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state,
+           reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
+    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts,
+           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, now(), state, reason,
+           last_outcome, redelivered_from, operation_id, dead_letter_id
+      FROM finished
+), ends_counted AS (
+    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+    SELECT (topic_id + subscription_id) % 8,
+           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, state, detail, NULL, count,
+                          operation_id)::postrider_internal.rollup_entry)
+      FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
+                   CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
+                        ELSE coalesce(reason, '') END AS detail
+              FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
+     GROUP BY 1
+), dead_letters AS (
+    -- A dead letter outlives its event, and so copies it. One that is to be exported is due some time after its last
+    -- attempt, or after now if none was made.
+    INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
+           subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, last_error, last_response,
+           first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_day, event_id,
+           event_type, subject, source, data_version, schema, traceparent, tracestate, retry_policy, redelivered_from,
+           export_state, export_due_at, export_give_up_at, export_attempts, body)
+    SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name,
+           s.name, s.endpoint_base_url, f.reason, f.attempts, f.last_outcome, f.last_status, f.error, f.excerpt,
+           f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, f.event_day,
+           e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate,
+           f.retry_policy, f.redelivered_from,
+           CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up,
+           CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
       FROM finished f
-      JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
-      JOIN postrider_internal.topics t ON t.id = f.topic_id
-      JOIN postrider_internal.events e ON e.id = f.event_uuid AND e.day = f.event_day AND e.erased_at IS NULL
-      LEFT JOIN LATERAL postrider_internal.last_attempt(f.id, f.attempts) a ON true
-      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay AS due_at, p.dead_letter_give_up AS give_up
-                           FROM postrider_internal.retry_policies p WHERE p.name = s.retry_policy AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')) x ON true
-     WHERE letter IS NOT NULL;
-    IF letter IS NOT NULL AND NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('the event of delivery %s is gone', delivery), CONSTRAINT = 'event_gone',
-            HINT = 'A dead letter holds its event, and there is none. postrider.cancel() ends the delivery.';
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.event_subscriptions s
+                          WHERE s.id = f.subscription_id LIMIT 1) s
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e
+                          WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
+      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay AS due_at,
+                                p.dead_letter_give_up AS give_up
+                           FROM postrider_internal.retry_policies p
+                          WHERE p.name = f.retry_policy
+                            AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')
+                          LIMIT 1) x ON true
+     WHERE f.state = 'dead_lettered'
+)
+SELECT count(*), count(*) FILTER (WHERE f.state IN ('dead_lettered', 'dropped')) INTO ended, failed FROM finished f;
+    IF failed > 0 THEN
+        PERFORM postrider_internal.note_ends(ARRAY (SELECT u.delivery_id FROM unnest(ends) u));
     END IF;
-    PERFORM postrider_internal.note_ends(ARRAY [delivery]);
-    RETURN letter;
+    RETURN ended;
 END $$;
+COMMENT ON FUNCTION postrider_internal.end_deliveries IS
+    'Ends deliveries that the caller has fenced: history, counts, dead letters, notices. Returns how many there were.';
 
 -- An event subscription whose expiration time had come has expired, whoever deleted it.
 CREATE FUNCTION postrider_internal.deletion_reason(subscription bigint) RETURNS text LANGUAGE sql STABLE AS $$
@@ -183,28 +220,17 @@ WITH pending AS MATERIALIZED (
      UNION ALL
     SELECT d.id, d.job_id, d.batch_id
       FROM ended_batches e JOIN postrider_internal.deliveries d ON d.batch_id = e.id
-), finished AS (
-    DELETE FROM postrider_internal.deliveries d USING ending e
-     WHERE d.id = e.id AND d.job_id IS NOT DISTINCT FROM e.job_id AND d.batch_id IS NOT DISTINCT FROM e.batch_id
-    RETURNING d.*
-), history AS (
-    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts,
-           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state, reason,
-           last_outcome, redelivered_from, operation_id)
-    SELECT f.id, (now() AT TIME ZONE 'UTC')::date, f.subscription_id, f.topic_id, f.event_uuid, f.event_day, f.attempts,
-           f.reruns, f.last_status, f.batch_id, f.owed_since, f.first_attempt_at, f.last_attempt_at, now(), 'canceled',
-           (SELECT postrider_internal.deletion_reason(subscription)), f.last_outcome, f.redelivered_from, f.operation_id
-      FROM finished f
-), rolled AS (
-    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (c.topic_id + c.subscription_id) % 8,
-           array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'canceled', c.reason, NULL, c.count,
-                          c.operation_id)::postrider_internal.rollup_entry)
-      FROM (SELECT f.topic_id, f.subscription_id, (SELECT postrider_internal.deletion_reason(subscription)) AS reason,
-                   f.operation_id, count(*) FROM finished f GROUP BY 1, 2, 4) c
-     GROUP BY 1
+), locked AS MATERIALIZED (
+    SELECT d.id
+      FROM ending e JOIN postrider_internal.deliveries d ON d.id = e.id
+       AND d.job_id IS NOT DISTINCT FROM e.job_id AND d.batch_id IS NOT DISTINCT FROM e.batch_id
+     ORDER BY d.id FOR UPDATE OF d
+), ended AS MATERIALIZED (
+    SELECT postrider_internal.end_deliveries(array_agg(
+               ROW (l.id, 'canceled', r.reason, NULL, NULL, NULL)::postrider_internal.delivery_end)) AS count
+      FROM locked l, postrider_internal.deletion_reason(subscription) AS r(reason)
 )
-SELECT coalesce(max(p.id), 0), count(*), (SELECT count(*) FROM finished) FROM pending p $$;
+SELECT coalesce(max(p.id), 0), count(*), (SELECT e.count FROM ended e) FROM pending p $$;
 COMMENT ON FUNCTION postrider_internal.deletion_reason IS
     'Why deliveries of a deleted event subscription are canceled; NULL = there is no such event subscription.';
 COMMENT ON FUNCTION postrider_internal.cancel_pending IS
@@ -224,9 +250,24 @@ CREATE FUNCTION postrider_internal.end_by_hand(delivery bigint, state text, reas
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery);
     letter uuid;
+    error text;
+    response bytea;
 BEGIN
+    IF state = 'dead_lettered' THEN
+        PERFORM FROM postrider_internal.deliveries d
+           JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day AND e.erased_at IS NULL
+          WHERE d.id = t.id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'event_gone',
+                MESSAGE = format('the event of delivery %s is gone', delivery),
+                HINT = 'A dead letter holds its event, and there is none. postrider.cancel() ends the delivery.';
+        END IF;
+        letter := postrider_internal.new_uuid();
+        SELECT a.error, a.response_excerpt INTO error, response FROM postrider_internal.last_attempt(t.id, t.attempts) a;
+    END IF;
     PERFORM postrider_internal.take_token(t, state, reason);
-    letter := postrider_internal.end_delivery(t.id, state, reason);
+    PERFORM postrider_internal.end_deliveries(
+        ARRAY [ROW (t.id, state, reason, letter, error, response)::postrider_internal.delivery_end]);
     IF action IS NOT NULL THEN
         PERFORM postrider_internal.note_audit(actor, address, action, t.topic, t.subscription, jsonb_build_object('deliveryId', t.id, 'deadLetterId', letter));
     END IF;
@@ -519,10 +560,11 @@ DROP FUNCTION postrider_internal.cancel_pending(bigint, bigint, integer);
 DROP FUNCTION postrider_internal.deletion_reason(bigint);
 DROP FUNCTION postrider_internal.end_by_hand(bigint, text, text, text, text, text);
 DROP FUNCTION postrider_internal.last_attempt(bigint, integer);
-DROP FUNCTION postrider_internal.end_delivery(bigint, text, text);
+DROP FUNCTION postrider_internal.end_deliveries(postrider_internal.delivery_end[]);
 DROP FUNCTION postrider_internal.take_token(postrider_internal.taken_delivery, text, text);
 DROP FUNCTION postrider_internal.take_delivery(bigint);
 DROP FUNCTION postrider_internal.refuse_delivery(bigint);
 DROP FUNCTION postrider_internal.commit_soon();
+DROP TYPE postrider_internal.delivery_end;
 DROP TYPE postrider_internal.taken_delivery;
 DROP INDEX postrider_internal.dead_letters_event_idx;
