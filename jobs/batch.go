@@ -108,10 +108,10 @@ func (a *batchAttempt) park(ctx context.Context) error {
 	if a.batchID == 0 {
 		return a.engine.store.HoldOpen(ctx, a.args.Subscription, a.job, store.HoldAdmission)
 	}
-	return a.engine.store.RecordBatch(context.Background(), store.BatchResult{Result: store.Result{
+	return a.engine.store.Record(context.Background(), store.Result{
 		JobToken: a.job, BatchID: a.batchID, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
 		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
-	}})
+	})
 }
 
 // cancel ends what a deleted event subscription is still owed: a publish that was under way may have committed after the deletion.
@@ -319,11 +319,12 @@ func (a *batchAttempt) conclude(started time.Time, met answer, size int) error {
 	}
 	verdicts = a.judgeMembersAges(judged, verdicts)
 	verdict, apart := together(verdicts)
-	result := store.BatchResult{Result: a.attempted(verdict, started, met), Bytes: size, Fates: a.fates(verdicts, apart)}
-	if err := a.engine.store.RecordBatch(context.Background(), result); err != nil {
+	result := a.attempted(verdict, started, met)
+	result.Bytes, result.Fates = size, a.fates(verdicts, apart)
+	if err := a.engine.store.Record(context.Background(), result); err != nil {
 		return err
 	}
-	a.report(&result.Result, met, now, false)
+	a.report(&result, met, now, false)
 	return nil
 }
 
@@ -373,7 +374,9 @@ func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met 
 }
 
 func (a *batchAttempt) record(verdict policy.Verdict, fates []store.Fate) error {
-	return a.engine.store.RecordBatch(context.Background(), store.BatchResult{Result: a.named(a.result(verdict)), Fates: fates})
+	result := a.named(a.result(verdict))
+	result.Fates = fates
+	return a.engine.store.Record(context.Background(), result)
 }
 
 func (a *batchAttempt) named(r store.Result) store.Result {

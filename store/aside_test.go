@@ -58,6 +58,7 @@ func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 		state  string
 	}{
 		"cancels":            {"SELECT postrider.cancel($1)", 1, true, "canceled"},
+		"locks a job":        {"SELECT FROM postrider_internal.river_job WHERE (args ->> 'd')::bigint = $1 FOR UPDATE", 1, true, "delivered"},
 		"cancels, but no":    {"SELECT postrider.cancel($1)", 1, false, "delivered"},
 		"locks a row":        {"SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE", 1, true, "delivered"},
 		"gives three up":     {"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, true, "dead_lettered"},

@@ -89,10 +89,10 @@ func eventIDs(batch *store.Batch) []string {
 	return ids
 }
 
-func batchResult(batch *store.Batch, sub *store.Subscription, verdict policy.Verdict, fates ...store.Fate) store.BatchResult {
+func batchResult(batch *store.Batch, sub *store.Subscription, verdict policy.Verdict, fates ...store.Fate) store.Result {
 	r := result(0, batch.Job, sub, verdict)
-	r.BatchID, r.Events, r.Number = batch.ID, len(batch.Members), batch.Attempts+1
-	return store.BatchResult{Result: r, Bytes: 100, Fates: fates}
+	r.BatchID, r.Events, r.Number, r.Bytes, r.Fates = batch.ID, len(batch.Members), batch.Attempts+1, 100, fates
+	return r
 }
 
 // sized publishes one event of each size given.
@@ -339,7 +339,7 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 
 	_, err = b.store.LoadBatch(t.Context(), sub, before.Job, false)
 	require.ErrorIs(t, err, store.ErrNotFound, "the old token opens nothing")
-	err = b.store.RecordBatch(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
+	err = b.store.Record(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"), "a node that was thought dead records nothing")
 	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
@@ -361,7 +361,7 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 			b, sub := batchSetup(t, 10, 64)
 			b.publish(t, "orders", "e", 5)
 			batch := b.cutOne(t, sub)
-			require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batch, sub, row.verdict)))
+			require.NoError(t, b.store.Record(t.Context(), batchResult(batch, sub, row.verdict)))
 			require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' AND batch_id = $1 AND "+row.delivery, batch.ID))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1", batch.ID))
@@ -383,7 +383,7 @@ func TestMembersLeaveARetriedBatch(t *testing.T) {
 		{DeliveryID: batch.Members[1].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: early}},
 		{DeliveryID: batch.Members[2].DeliveryID, Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded}},
 	}
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: late}, fates...)))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: late}, fates...)))
 
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND state = 'pending' AND next_attempt_at = $1 AND attempts = 1", late))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NULL AND event_id = 'e-1' AND next_attempt_at = $1 AND attempts = 1", early))
@@ -405,7 +405,7 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	gone := []store.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded}}}
 	leave := batchResult(batch, sub, policy.Verdict{Action: store.Leave}, gone...)
 	leave.Number, leave.Bytes, leave.Status, leave.Outcome = 0, 0, 0, ""
-	require.NoError(t, b.store.RecordBatch(t.Context(), leave))
+	require.NoError(t, b.store.Record(t.Context(), leave))
 
 	again, err := b.store.LoadBatch(t.Context(), sub, batch.Job, false)
 	require.NoError(t, err)
@@ -419,7 +419,7 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	gone[0].DeliveryID = batch.Members[1].DeliveryID
 	leave.Fates = gone
-	require.ErrorIs(t, b.store.RecordBatch(t.Context(), leave), store.ErrNotFound)
+	require.ErrorIs(t, b.store.Record(t.Context(), leave), store.ErrNotFound)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"), "without the token nobody leaves")
 }
 
@@ -432,7 +432,7 @@ func TestBigBatchIsRecordedInOneStatement(t *testing.T) {
 	batch := b.cutOne(t, sub)
 	require.Len(t, batch.Members, 5000)
 	began := time.Now()
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, 5000, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
 	require.Less(t, time.Since(began), 10*time.Second)
 	t.Log("5,000 members cut and recorded; recording took", time.Since(began))

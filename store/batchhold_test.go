@@ -19,7 +19,7 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	batch := b.cutOne(t, sub)
 	hold := batchResult(batch, sub, policy.Verdict{Action: store.Hold, Reason: store.HoldPaused})
 	hold.Number, hold.Reruns, hold.Bytes = 0, 3, 0
-	require.NoError(t, b.store.RecordBatch(t.Context(), hold))
+	require.NoError(t, b.store.Record(t.Context(), hold))
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused' AND attempts = 0"))
 	require.Equal(t, 3, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
@@ -43,7 +43,7 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	for _, batch := range b.cutAll(t, sub) {
 		hold := batchResult(batch, sub, policy.Verdict{Action: store.Hold, Reason: store.HoldPaused})
 		hold.Number, hold.Bytes = 0, 0
-		require.NoError(t, b.store.RecordBatch(t.Context(), hold))
+		require.NoError(t, b.store.Record(t.Context(), hold))
 	}
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour' WHERE id = "+firstDelivery)
 	n, err := b.store.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
@@ -79,7 +79,7 @@ func TestPromoteParksBatchesThatFindNoRoom(t *testing.T) {
 	b, sub := batchSetup(t, 3, 64)
 	b.publish(t, "orders", "e", 9)
 	for _, batch := range b.cutAll(t, sub) {
-		require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+		require.NoError(t, b.store.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}
 	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
 	due, err := b.store.Promote(t.Context(), store.Room{SubscriptionID: sub.ID, Jobs: 4})
@@ -104,7 +104,7 @@ func TestTrafficCountsTheEventsOfBatches(t *testing.T) {
 	require.Equal(t, 10, queued())
 	batches := b.cutAll(t, sub)
 	require.Equal(t, 10, queued())
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	require.Equal(t, 10-len(batches[0].Members), queued(), "what waits for its retry is in nobody's way")
 }
 
@@ -116,13 +116,13 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	b.publish(t, "orders", "held", 3)
 	held := batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: store.Hold, Reason: store.HoldPaused})
 	held.Number = 0
-	require.NoError(t, b.store.RecordBatch(t.Context(), held))
+	require.NoError(t, b.store.Record(t.Context(), held))
 	b.publish(t, "orders", "open", 2)
 	require.NoError(t, b.store.DeleteSubscription(t.Context(), "orders", "all"))
 	require.Equal(t, 8, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
 	require.Equal(t, 8, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
-	err := b.store.RecordBatch(t.Context(), batchResult(running, sub, policy.Verdict{Action: policy.Delivered}))
+	err := b.store.Record(t.Context(), batchResult(running, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 

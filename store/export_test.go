@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -32,16 +31,10 @@ type KeptStatement struct{ SQL, Settings string }
 
 // KeptStatements are all of them.
 func KeptStatements() map[string]KeptStatement {
-	all := map[string]KeptStatement{
+	return map[string]KeptStatement{
 		"fetch": {fetchStatement, inOrder}, "load": {loadStatement, keepPlan}, "publish": {publishStatement, keepPlan}, "store and route": {storeRouteStatement, keepPlan},
-		"bind": {bindStatement, keepPlan}, "record batches": {recordBatchStatement, keepPlan}, "batch": {batchStatement, keepPlan}, "members": {membersStatement, keepPlan}, "end jobs": {endJobStatement, keepPlan},
+		"bind": {bindStatement, keepPlan}, "record": {recordStatement, keepPlan}, "record ends": {recordEndsStatement, keepPlan}, "batch": {batchStatement, keepPlan}, "members": {membersStatement, keepPlan}, "end jobs": {endJobStatement, keepPlan},
 	}
-	for goesOn, row := range recordStatements {
-		for letters, statement := range row {
-			all[fmt.Sprintf("record %d %d", goesOn, letters)] = KeptStatement{statement, keepPlan}
-		}
-	}
-	return all
 }
 
 // FixRoom says how many jobs of an event subscription may be queued, in place of a gate. Call it before Run.

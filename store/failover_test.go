@@ -61,11 +61,11 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	kept := cut(t, b.store, sub, pump)
 	require.Equal(t, lost.ID, kept.ID)
 	delivered := policy.Verdict{Action: policy.Delivered}
-	require.ErrorIs(t, b.store.RecordBatch(t.Context(), batchResult(lost, sub, delivered)), store.ErrNotFound)
+	require.ErrorIs(t, b.store.Record(t.Context(), batchResult(lost, sub, delivered)), store.ErrNotFound)
 	leave := batchResult(lost, sub, policy.Verdict{Action: store.Leave}, store.Fate{DeliveryID: kept.Members[0].DeliveryID, Verdict: delivered})
-	require.ErrorIs(t, b.store.RecordBatch(t.Context(), leave), store.ErrNotFound)
+	require.ErrorIs(t, b.store.Record(t.Context(), leave), store.ErrNotFound)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(kept, sub, delivered)))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(kept, sub, delivered)))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 }
 

@@ -4,23 +4,24 @@ import (
 	"context"
 	"fmt"
 
-	"postrider/policy"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"postrider/policy"
 )
 
-// queueNotices notes, in the transaction that records a group, whom of it T3 has dead-lettered or dropped. It is a statement of its own
-// after T3's, which is long enough for those who tell nobody.
-func (r *recorder[T]) queueNotices(batch *pgx.Batch, group []T) {
-	const note = `SELECT postrider_internal.note_ends($1::bigint[] || ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
+// queueNotices notes, in the transaction that records a group, the deliveries that T3 has dead-lettered or dropped, for
+// event subscriptions of the system topic. It is a separate statement: most systems have no such event subscription.
+func (r *recorder) queueNotices(batch *pgx.Batch, group []*recording) {
+	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
+		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
 	catalogue := r.store.Catalogue()
 	if !catalogue.someoneIsTold() {
 		return
 	}
 	deliveries, batches := []int64{}, []int64{}
 	for _, req := range group {
-		if catalogue.tellsOf(req.single().SubscriptionID) {
+		if catalogue.tellsOf(req.SubscriptionID) {
 			deliveries, batches = req.failures(deliveries, batches)
 		}
 	}
@@ -31,20 +32,17 @@ func (r *recorder[T]) queueNotices(batch *pgx.Batch, group []T) {
 
 func fails(v policy.VerdictAction) bool { return v == policy.DeadLetter || v == policy.Drop }
 
-func (q *recordRequest) failures(deliveries, batches []int64) (more, moreBatches []int64) {
-	if fails(q.Verdict.Action) {
-		deliveries = append(deliveries, q.DeliveryID)
+// failures appends the deliveries that the result may dead-letter or drop, or the batch of which it may end all.
+func (q *recording) failures(deliveries, batches []int64) (moreDeliveries, moreBatches []int64) {
+	switch {
+	case fails(q.Verdict.Action) && q.BatchID != 0:
+		return deliveries, append(batches, q.BatchID)
+	case fails(q.Verdict.Action):
+		return append(deliveries, q.DeliveryID), batches
 	}
-	return deliveries, batches
-}
-
-func (q *batchRequest) failures(deliveries, batches []int64) (more, moreBatches []int64) {
-	if fails(q.Verdict.Action) {
-		return deliveries, append(batches, q.BatchID) // with those that have a fate of their own
-	}
-	for _, fate := range q.fates {
-		if fails(fate.Verdict.Action) {
-			deliveries = append(deliveries, fate.DeliveryID)
+	for i := range q.Fates {
+		if fails(q.Fates[i].Verdict.Action) {
+			deliveries = append(deliveries, q.Fates[i].DeliveryID)
 		}
 	}
 	return deliveries, batches
@@ -56,7 +54,8 @@ func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *
 	if reason == "" { // the file was written, without these
 		reason = r.Unfit[letters[0]]
 	}
-	if _, err := tx.Exec(ctx, "SELECT postrider_internal.note_exports_given_up($1::uuid[], $2)", letters, nullText(reason).String); err != nil {
+	const note = "SELECT postrider_internal.note_exports_given_up($1::uuid[], $2)"
+	if _, err := tx.Exec(ctx, note, letters, nullText(reason).String); err != nil {
 		return fmt.Errorf("note that an export was given up: %w", err)
 	}
 	return nil

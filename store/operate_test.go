@@ -255,7 +255,7 @@ func (b *bundle) waitingBatch(t *testing.T, sub *store.Subscription, n int, verd
 	t.Helper()
 	b.publish(t, "orders", "e", n)
 	batch := b.cutOne(t, sub)
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batch, sub, verdict)))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(batch, sub, verdict)))
 	return batch
 }
 
@@ -316,7 +316,7 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 			recorded := make(chan error, 1)
 			go func() {
 				fate := store.Fate{DeliveryID: id, Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
-				recorded <- b.store.RecordBatch(context.Background(), batchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
+				recorded <- b.store.Record(context.Background(), batchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
 			}()
 			require.Eventually(t, func() bool {
 				return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0 ||

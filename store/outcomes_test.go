@@ -80,7 +80,7 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 4)
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
 	id, err := b.store.Operator().RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	for more := true; more; {
@@ -89,7 +89,7 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	require.Equal(t, "pending 4 delivered 0 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
 	_, err = b.store.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
 
 	purge, err := b.store.Operator().PurgeAll(t.Context(), &store.DeadLetterFilter{}, 0)

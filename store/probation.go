@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // queueRests looks for the probations of a group of deliveries. There are hardly ever any.
@@ -176,64 +175,6 @@ const (
 		WHERE rest_key = $1`
 	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
 )
-
-// recordWith records a group and what it says of endpoints' health, if anything, in one transaction. Only results whose job row
-// was there count: a node that was thought dead does not testify.
-func (r *recorder[T]) recordWith(ctx context.Context, group []T, found []*evidence) error {
-	r.store.Reach(PointRecordInside)
-	if len(found) == 0 {
-		return r.recordAlone(ctx, group)
-	}
-	return pgx.BeginFunc(ctx, r.store.db, func(tx pgx.Tx) error {
-		var gone []int64
-		standings, now := map[string]*standing{}, time.Time{}
-		batch := &pgx.Batch{}
-		r.queueGroup(batch, group, &gone)
-		queueStandings(batch, found, standings, &now)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return err
-		}
-		r.tell(group, gone)
-		heard := slices.DeleteFunc(found, func(e *evidence) bool { return !slices.Contains(gone, e.jobID) })
-		weigh(standings, heard, now)
-		if err := r.store.writeStandings(ctx, tx, standings); err != nil {
-			return err
-		}
-		r.store.failing.forget(heard, standings)
-		return nil
-	})
-}
-
-// recordAlone records a group that says nothing of anybody's health, in one round trip.
-func (r *recorder[T]) recordAlone(ctx context.Context, group []T) error {
-	var gone []int64
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN")
-	r.queueGroup(batch, group, &gone)
-	batch.Queue("COMMIT")
-	if err := r.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() }); err != nil {
-		return err
-	}
-	r.tell(group, gone)
-	return nil
-}
-
-func (r *recorder[T]) queueGroup(batch *pgx.Batch, group []T, gone *[]int64) {
-	if r.settings != "" {
-		batch.Queue(r.settings)
-	}
-	if r.lock != "" {
-		batch.Queue(r.lock, column(group, func(q T) int64 { return q.single().JobID }))
-	}
-	batch.Queue(r.statement(group), r.columns(r.store.node, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(gone) })
-	r.queueNotices(batch, group)
-}
-
-func (r *recorder[T]) tell(group []T, gone []int64) {
-	for _, req := range group {
-		req.told(gone)
-	}
-}
 
 // queueStandings locks the rows concerned, and makes those that a failure may need.
 func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*standing, now *time.Time) {

@@ -1,155 +1,117 @@
 package store
 
 import (
-	"context"
-	"fmt"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/policy"
 )
 
-// recordStatement is T3. The job row is the token: whatever follows is joined to gone, so that only the statement that
-// deletes the row records the attempt, moves the delivery on and inserts the successor. A node that was thought dead
-// and comes back deletes nothing, and so changes nothing.
-//
-// A successor is a new row, never the same one moved to a later time: River marks a finished run completed by its id,
-// and it would mark the next run instead (199 of 200 events were lost so in a test).
-//
-// Planning is a third of what the whole statement takes, most of it for parts that most groups do not need: goesOn are those
-// of retries and holds, letters is that of dead letters.
-func recordStatement(goesOn, letters bool) string {
-	statement := recordedFence
-	if goesOn {
-		statement += recordedMoves
-	}
-	statement += recordedEnds
-	if letters {
-		statement += `, letters AS (` + recordedLetters + `)`
-	}
-	return statement + ` SELECT coalesce(array_agg(id), '{}') FROM gone`
-}
-
-const (
-	recordedFence = `
-WITH input AS (
-    SELECT r.*, r.owner_id AS delivery_id FROM (` + resultInput + `) r
-), gone AS (
-    DELETE FROM postrider_internal.river_job j USING input WHERE j.id = ANY ($1::bigint[]) AND j.id = input.job_id AND j.created_at = input.job_made RETURNING j.id
-), result AS MATERIALIZED (
-    SELECT input.*, CASE verdict WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
-           CASE verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered' WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' END AS state
-      FROM input JOIN gone ON gone.id = input.job_id
-), attempts AS (` + recordedAttempts + "delivery_id, NULL" + recordedAttemptsFrom + `
-), rolled_attempts AS (` + rolledAttempts + `)`
-
-	recordedMoves = `, moved_on AS (
-    UPDATE postrider_internal.deliveries d
-       SET attempts = r.number, skipped_marks = r.skipped_marks, last_status = r.status, last_outcome = r.outcome, job_id = r.next_job,
-           first_attempt_at = coalesce(d.first_attempt_at, r.started_at), last_attempt_at = r.started_at, next_attempt_at = r.next_at, not_before = r.not_before,
-           last_hold = NULL
-      FROM result r
-     WHERE d.id = r.delivery_id AND r.next_job IS NOT NULL AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE next_job IS NOT NULL))
-), successors AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT next_job, CASE WHEN next_at` + elseScheduled + `,
-           jsonb_build_object('d', delivery_id, 's', subscription_id, 'n', number + 1), 'deliver', 'deliveries', 1, 1000, next_at
-      FROM result WHERE next_job IS NOT NULL
-), parked AS (
-    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = r.reason, held_reruns = r.reruns, next_attempt_at = coalesce(r.next_at, d.next_attempt_at)
-      FROM result r
-     WHERE d.id = r.delivery_id AND r.verdict = 'hold' AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE verdict = 'hold'))
-)`
-
-	recordedEnds = `, finished AS (
-    DELETE FROM postrider_internal.deliveries d USING result r
-     WHERE d.id = r.delivery_id AND r.next_job IS NULL AND r.state IS NOT NULL
-       AND d.id = ANY (ARRAY (SELECT delivery_id FROM result WHERE next_job IS NULL AND state IS NOT NULL))` + endedColumns + `
-), history AS (` + recordedHistory + `
-), rolled_ends AS (` + rolledEnds + "state, " + endedDetail + rolledEndsFrom + `)`
+// T3, for any group of results and for the most frequent ones: see record.sql. $1 is the node, $2 the time scale.
+var (
+	recordStatement     = withResults(sqlFile("record.sql"))
+	recordEndsStatement = withResults(sqlFile("record.sql", "other"))
 )
 
-// recordStatements are the four, by what a group needs.
-var recordStatements = [2][2]string{
-	{recordStatement(false, false), recordStatement(false, true)},
-	{recordStatement(true, false), recordStatement(true, true)},
+func withResults(statement string) string {
+	return strings.NewReplacer(
+		"@node", "$1::text", "@time_scale", "$2::float8",
+		"@results", resultColumns.table("r", 3), "@fates", fateColumns.table("f", 3+len(resultColumns)),
+	).Replace(statement)
 }
 
-// recordStatementFor is the shortest one that records the group.
-func recordStatementFor(group []*recordRequest) string {
-	var goesOn, letters int
+// recordStatementFor is the shorter statement if it records the group.
+func recordStatementFor(group []*recording) string {
 	for _, req := range group {
+		if req.BatchID != 0 {
+			return recordStatement
+		}
 		switch req.Verdict.Action {
-		case policy.DeadLetter:
-			letters = 1
-		case policy.Retry, Hold:
-			goesOn = 1
 		case policy.Delivered, policy.Drop, Cancel:
+		default:
+			return recordStatement
 		}
 	}
-	return recordStatements[goesOn][letters]
+	return recordEndsStatement
 }
 
-func (r *recorder[T]) write(group []T) error {
-	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
-	defer cancel()
-	var found []*evidence
+// recordArgs are the parameters of recordStatement.
+func (r *recorder) recordArgs(group []*recording) []any {
+	var fates []fateRow
 	for _, req := range group {
-		if e := r.store.evidenceOf(&req.single().Result); e != nil {
-			found = append(found, e)
+		for i := range req.Fates {
+			fates = append(fates, fateRow{req.JobID, &req.Fates[i], req.deadLetters[i]})
 		}
 	}
-	if err := r.recordWith(ctx, group, found); err != nil {
-		return fmt.Errorf("record %d results: %w", len(group), err)
-	}
-	for _, req := range group {
-		// A retry that is due within the poll interval is worth a wake-up.
-		if req.single().Verdict.Action == policy.Retry {
-			r.store.poke()
-			break
-		}
-	}
-	return nil
+	args := make([]any, 0, 2+len(resultColumns)+len(fateColumns))
+	return fateColumns.append(resultColumns.append(append(args, r.store.node, r.timeScale), group), fates)
 }
 
-// resultColumns turns the group into one array per column, in the order of recordStatement's parameters.
-func resultColumns(node string, group []*recordRequest) []any {
-	return []any{
-		column(group, func(q *recordRequest) int64 { return q.JobID }),
-		column(group, func(q *recordRequest) int64 { return q.owner() }),
-		column(group, func(q *recordRequest) int64 { return q.SubscriptionID }),
-		column(group, func(q *recordRequest) string { return q.RetryPolicy }),
-		column(group, func(q *recordRequest) int { return q.Number }),
-		column(group, func(q *recordRequest) int { return q.Reruns }),
-		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.StartedAt) }),
-		column(group, func(q *recordRequest) int64 { return q.Duration.Microseconds() }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.DNS.Microseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.Connect.Microseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.TLS.Microseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Timings.FirstByte.Microseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(int64(q.Status)) }),
-		column(group, func(q *recordRequest) pgtype.Text { return nullText(string(q.Outcome)) }),
-		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.Error) }),
-		column(group, func(q *recordRequest) []byte { return q.ResponseHeaders }),
-		column(group, func(q *recordRequest) []byte { return q.ResponseExcerpt }),
-		column(group, func(q *recordRequest) string { return string(q.Verdict.Action) }),
-		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.Verdict.At) }),
-		column(group, func(q *recordRequest) int { return q.Verdict.SkippedMarks }),
-		column(group, func(q *recordRequest) pgtype.Text { return nullText(string(q.Verdict.Reason)) }),
-		column(group, func(q *recordRequest) string { return q.Verdict.Why.String() }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.Step.Milliseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.Floor.Milliseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.Jitter.Milliseconds()) }),
-		column(group, func(q *recordRequest) pgtype.Int8 { return nullInt(q.Verdict.Why.RetryAfter.Milliseconds()) }),
-		column(group, func(q *recordRequest) pgtype.UUID {
-			return pgtype.UUID{Bytes: q.deadLetterID, Valid: q.Verdict.Action == policy.DeadLetter}
-		}),
-		node,
-		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.DueAt) }),
-		column(group, func(q *recordRequest) pgtype.Text { return nullText(q.LastHold) }),
-		column(group, func(q *recordRequest) time.Time { return q.JobMade }),
-		column(group, func(q *recordRequest) pgtype.Timestamptz { return nullTime(q.Verdict.NotBefore) }),
-		column(group, func(q *recordRequest) []byte { return q.RequestHeaders }),
-	}
+// resultColumns are the columns of a result.
+var resultColumns = parameters[*recording]{
+	param("job_id", "bigint", func(q *recording) int64 { return q.JobID }),
+	param("job_made", "timestamptz", func(q *recording) time.Time { return q.JobMade }),
+	param("delivery_id", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.DeliveryID) }),
+	param("batch_id", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.BatchID) }),
+	param("subscription_id", "bigint", func(q *recording) int64 { return q.SubscriptionID }),
+	param("retry_policy", "text", func(q *recording) string { return q.RetryPolicy }),
+	param("number", "int", func(q *recording) int { return q.Number }),
+	param("reruns", "int", func(q *recording) int { return q.Reruns }),
+	param("due_at", "timestamptz", func(q *recording) pgtype.Timestamptz { return nullTime(q.DueAt) }),
+	param("last_hold", "text", func(q *recording) pgtype.Text { return nullText(q.LastHold) }),
+	param("bytes", "bigint", func(q *recording) pgtype.Int8 { return nullInt(int64(q.Bytes)) }),
+
+	param("started_at", "timestamptz", func(q *recording) pgtype.Timestamptz { return nullTime(q.StartedAt) }),
+	param("duration_us", "bigint", func(q *recording) int64 { return q.Duration.Microseconds() }),
+	param("dns_us", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Timings.DNS.Microseconds()) }),
+	param("connect_us", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Timings.Connect.Microseconds()) }),
+	param("tls_us", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Timings.TLS.Microseconds()) }),
+	param("first_byte_us", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Timings.FirstByte.Microseconds()) }),
+	param("status", "int", func(q *recording) pgtype.Int8 { return nullInt(int64(q.Status)) }),
+	param("outcome", "text", func(q *recording) pgtype.Text { return nullText(string(q.Outcome)) }),
+	param("error", "text", func(q *recording) pgtype.Text { return nullText(q.Error) }),
+	param("request_headers", "bytea", func(q *recording) []byte { return q.RequestHeaders }),
+	param("headers", "bytea", func(q *recording) []byte { return q.ResponseHeaders }),
+	param("excerpt", "bytea", func(q *recording) []byte { return q.ResponseExcerpt }),
+
+	param("verdict", "text", func(q *recording) string { return string(q.Verdict.Action) }),
+	param("reason", "text", func(q *recording) pgtype.Text { return nullText(string(q.Verdict.Reason)) }),
+	param("next_at", "timestamptz", func(q *recording) pgtype.Timestamptz { return nullTime(q.Verdict.At) }),
+	param("not_before", "timestamptz", func(q *recording) pgtype.Timestamptz { return nullTime(q.Verdict.NotBefore) }),
+	param("skipped_marks", "int", func(q *recording) int { return q.Verdict.SkippedMarks }),
+	param("rule", "text", func(q *recording) string { return q.Verdict.Why.String() }),
+	param("step_ms", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Verdict.Why.Step.Milliseconds()) }),
+	param("floor_ms", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Verdict.Why.Floor.Milliseconds()) }),
+	param("jitter_ms", "bigint", func(q *recording) pgtype.Int8 { return nullInt(q.Verdict.Why.Jitter.Milliseconds()) }),
+	param("retry_after_ms", "bigint", func(q *recording) pgtype.Int8 {
+		return nullInt(q.Verdict.Why.RetryAfter.Milliseconds())
+	}),
+}
+
+// fateRow is the verdict on one delivery of the result that this job's row is the token of.
+type fateRow struct {
+	jobID int64
+	*Fate
+	deadLetter uuid.UUID
+}
+
+// fateColumns are the columns of a fate.
+var fateColumns = parameters[fateRow]{
+	param("job_id", "bigint", func(f fateRow) int64 { return f.jobID }),
+	param("delivery_id", "bigint", func(f fateRow) int64 { return f.DeliveryID }),
+	param("verdict", "text", func(f fateRow) string { return string(f.Verdict.Action) }),
+	param("next_at", "timestamptz", func(f fateRow) pgtype.Timestamptz { return nullTime(f.Verdict.At) }),
+	param("not_before", "timestamptz", func(f fateRow) pgtype.Timestamptz { return nullTime(f.Verdict.NotBefore) }),
+	param("reason", "text", func(f fateRow) pgtype.Text {
+		if f.Verdict.Action == policy.Retry && f.Verdict.Reason == "" {
+			return nullText(string(ReasonOwnTime))
+		}
+		return nullText(string(f.Verdict.Reason))
+	}),
+	param("dead_letter_id", "uuid", func(f fateRow) pgtype.UUID {
+		return pgtype.UUID{Bytes: f.deadLetter, Valid: f.deadLetter != uuid.UUID{}}
+	}),
 }

@@ -61,7 +61,7 @@ func (s *Store) Stats() Stats {
 		PublishGroups: publishes.Groups, PublishTime: publishes.Time, RecordFlushes: n.recordResults.Read(), RecordTime: n.recordTime.Read(),
 		RecordFailures: n.recordFailures.Load(), Promoted: jobs.Promoted, Released: n.released.Load(), Reclaimed: jobs.Reclaimed,
 		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
-		WaitingPublishes: publishes.Waiting, WaitingPublishBytes: publishes.WaitingBytes, WaitingResults: int64(s.recorder.queue.len() + s.batchRecorder.queue.len()),
+		WaitingPublishes: publishes.Waiting, WaitingPublishBytes: publishes.WaitingBytes, WaitingResults: int64(s.recorder.queue.len()),
 		BodyBytes: s.memory.InUse(),
 	}
 }

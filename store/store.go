@@ -70,7 +70,7 @@ type Store struct {
 	clock *Clock
 	ids   *IDs
 
-	recorder *recorder[*recordRequest]
+	recorder *recorder
 	loader   *loader
 	access   *Access
 	operator *Operator
@@ -78,8 +78,7 @@ type Store struct {
 	sweeper  sweeper
 	stats    *stats
 
-	batchRecorder *recorder[*batchRequest]
-	cutters       cutters
+	cutters cutters
 
 	deadLeft atomic.Int64 // jobs, by the last vacuum
 }
@@ -113,9 +112,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.memory = NewMemory(o.MaxBodyBytes)
 	s.operator = NewOperator(db, clock, s.Subscriptions, s.Notifier.poke, o.Logger)
 	s.access = newAccess(db, o.Logger)
-	s.recorder = newRecorder(s, fitsFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, recordStatementFor), resultColumns)
-	s.batchRecorder = newRecorder(s, fitsBatchFlush, s.db.Keeping(keepPlanBriefly), scaledStatement(o.TimeScale, func([]*batchRequest) string { return recordBatchStatement }), batchColumns)
-	s.batchRecorder.lock = lockJobs
+	s.recorder = newRecorder(s, o.TimeScale)
 	s.cutters.slow = slowLook
 	s.Traffic = NewTraffic(db, cache, s.Gate)
 	s.JobRows = NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
@@ -146,7 +143,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.Publisher.run, s.recorder.run, s.batchRecorder.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
+	for _, loop := range []func(context.Context){s.Publisher.run, s.recorder.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

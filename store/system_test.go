@@ -150,7 +150,7 @@ func TestEndsOfNoticesAreNotTold(t *testing.T) {
 	})
 	b.publish(t, store.SystemTopic, "batched", 2)
 	batch := b.cutOne(t, batched)
-	require.NoError(t, b.store.RecordBatch(t.Context(), batchResult(batch, batched, gaveUp)))
+	require.NoError(t, b.store.Record(t.Context(), batchResult(batch, batched, gaveUp)))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
 	// As functions that people call end deliveries: in a transaction of their own.
 	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
@@ -174,8 +174,8 @@ func TestMembersOfBatchesAreTold(t *testing.T) {
 	batch := b.cutOne(t, sub)
 	failed := batchResult(batch, sub, gaveUp)
 	failed.Fates = []store.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
-	require.NoError(t, b.store.RecordBatch(t.Context(), failed))
-	require.ErrorIs(t, b.store.RecordBatch(t.Context(), failed), store.ErrNotFound)
+	require.NoError(t, b.store.Record(t.Context(), failed))
+	require.ErrorIs(t, b.store.Record(t.Context(), failed), store.ErrNotFound)
 	types := map[string]int{}
 	for _, n := range b.tell(t) {
 		types[n.Type]++
@@ -186,7 +186,7 @@ func TestMembersOfBatchesAreTold(t *testing.T) {
 	batch = b.cutOne(t, sub)
 	retried := batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	retried.Fates = []store.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
-	require.NoError(t, b.store.RecordBatch(t.Context(), retried))
+	require.NoError(t, b.store.Record(t.Context(), retried))
 	require.Len(t, b.tell(t), 4, "who leaves a batch that goes on")
 }
 

@@ -200,13 +200,11 @@ func (t *Traffic) released(subscription int64, n, limit int) {
 	}
 }
 
-// finished counts the jobs that are recorded and gone.
-func (t *Traffic) finished(results ...*recordRequest) {
+// finished counts n deliveries of an event subscription whose jobs are gone.
+func (t *Traffic) finished(subscription int64, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, req := range results {
-		t.since[req.SubscriptionID] -= req.deliveries()
-	}
+	t.since[subscription] -= n
 }
 
 func (t *Traffic) run(ctx context.Context) {
