@@ -50,26 +50,37 @@ type Status struct {
 // a release, and each keeps the release before it working.
 func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverVersion }
 
-// Up brings the database to the newest schema: schema, River's tables, ours, roles. It is safe to call from many
-// processes at once; one works and the others wait. It needs two connections, and works through PgBouncer in
-// transaction mode as well. Where the roles cannot be created, it writes the statements for an administrator to notices
+// Up brings the database to the newest schema: schema, River's tables, ours, roles. It rejects a database to which
+// another text of an embedded migration was applied. It is safe to call from many processes at once; one works and the
+// others wait. It needs two connections, and works through PgBouncer in transaction mode as well. Where the roles cannot be created, it writes the statements for an administrator to notices
 // and goes on. When another session delays it, it names that session there.
 func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	if err := checkServer(ctx, pool); err != nil {
 		return err
 	}
 	return alone(ctx, pool, notices, func() error {
-		if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
-			return fmt.Errorf("create schema %s: %w", Schema, err)
-		}
-		if err := upRiver(ctx, pool); err != nil {
-			return err
-		}
-		if err := upOurs(ctx, pool); err != nil {
+		if err := upSchema(ctx, pool); err != nil {
 			return err
 		}
 		return ensureRoles(ctx, pool, notices)
 	})
+}
+
+// upSchema applies River's migrations, then ours.
+func upSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+Schema); err != nil {
+		return fmt.Errorf("create schema %s: %w", Schema, err)
+	}
+	if _, err := pool.Exec(ctx, createChecksums); err != nil {
+		return fmt.Errorf("create table %s: %w", checksumTable, err)
+	}
+	if err := checkApplied(ctx, pool); err != nil {
+		return err
+	}
+	if err := upRiver(ctx, pool); err != nil {
+		return err
+	}
+	return upOurs(ctx, pool)
 }
 
 const (
@@ -188,7 +199,16 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider("", db, files, goose.WithStore(versions), goose.WithSlog(quiet()))
+	extended, ok := versions.(database.StoreExtender)
+	if !ok {
+		return nil, errors.New("goose cannot look for its own table")
+	}
+	known, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	store := &versionStore{extended, known}
+	return goose.NewProvider("", db, files, goose.WithStore(store), goose.WithSlog(quiet()))
 }
 
 // ReadStatus tells how far the database is migrated. It changes nothing.

@@ -206,3 +206,45 @@ func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, <-migrated)
 }
+
+// A migration is not changed after a database has it.
+func TestUpRejectsAChangedMigration(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	status, err := migrations.ReadStatus(t.Context(), pool)
+	require.NoError(t, err)
+	sums := texts(t, pool, "SELECT sha256 FROM postrider_internal.migration_checksums")
+	require.Len(t, sums, int(status.Target))
+	require.NoError(t, migrations.Down(t.Context(), pool, status.Target-1))
+	require.Len(t, texts(t, pool, "SELECT sha256 FROM postrider_internal.migration_checksums"), int(status.Target)-1)
+
+	for _, row := range []struct{ change, then string }{
+		{"UPDATE postrider_internal.migration_checksums SET sha256 = 'abc' WHERE version = 2", "abc"},
+		{"DELETE FROM postrider_internal.migration_checksums WHERE version = 2", "unknown"},
+	} {
+		_, err = pool.Exec(t.Context(), row.change)
+		require.NoError(t, err)
+		err = migrations.Up(t.Context(), pool, io.Discard)
+		require.ErrorContains(t, err, "migration 00002_")
+		require.ErrorContains(t, err, "SHA-256 then "+row.then)
+		require.ErrorContains(t, err, "run the release of postrider that created this database")
+		after, err := migrations.ReadStatus(t.Context(), pool)
+		require.NoError(t, err)
+		require.Equal(t, status.Target-1, after.Current, "nothing was applied")
+	}
+}
+
+// A newer release migrated the database first: its migrations are no reason to reject it.
+func TestUpAcceptsLaterMigrations(t *testing.T) {
+	t.Parallel()
+	pool := open(t, pgdev.NewDatabase(t))
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);
+		INSERT INTO postrider_internal.migration_checksums (version, file, sha256) VALUES (9999, '09999_later.sql', 'abc')`)
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
+	status, err := migrations.ReadStatus(t.Context(), pool)
+	require.NoError(t, err)
+	require.EqualValues(t, 9999, status.Current)
+}
