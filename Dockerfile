@@ -9,7 +9,8 @@ COPY . .
 # said: --build-arg VERSION=1.0.0 --build-arg REVISION=$(git rev-parse HEAD).
 ARG VERSION=""
 ARG REVISION=""
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.release=${VERSION} -X main.revision=${REVISION}" -o /postrider ./cmd/postrider
+RUN PACKAGE=postrider/cmd/postrider/version && CGO_ENABLED=0 go build -trimpath \
+    -ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}" -o /postrider ./cmd/postrider
 RUN mkdir -p /state/dead
 
 FROM postgres:17-bookworm AS dev

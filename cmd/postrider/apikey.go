@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/server"
 	"postrider/store"
 )
@@ -19,7 +20,7 @@ type apikeyCmd struct {
 
 type apikeyCreateCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name          string `arg:"" help:"Name of the key; the audit calls whoever sends it key:NAME."`
 	Scope         string `required:"" enum:"publish,read,operate,admin" help:"What it opens: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
 	Topic         string `help:"With scope publish: the one topic that it publishes to (default: every topic)." placeholder:"TOPIC"`
@@ -45,7 +46,7 @@ func (c *apikeyCreateCmd) Run(ctx context.Context) error {
 		}
 		described := server.DescribeAPIKey(made)
 		described.Key = &key
-		return c.print(described, func(w io.Writer) {
+		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintf(w, "API key %s was made: %s. It is shown this once:\n%s\n", made.Name, opens(made), key)
 		})
 	})
@@ -65,7 +66,7 @@ func opens(k *store.APIKey) string {
 
 type apikeyListCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 }
 
 // Help is shown by apikey list --help.
@@ -82,7 +83,7 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 		for i := range list {
 			described[i] = server.DescribeAPIKey(&list[i])
 		}
-		return c.print(described, func(w io.Writer) {
+		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tMADE BY")
 			for i := range list {
 				k := &list[i]
@@ -123,7 +124,7 @@ func momentOr(otherwise string, t *time.Time) string {
 
 type apikeyShowCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the key."`
 }
 
@@ -137,8 +138,8 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.print(server.DescribeAPIKey(k), func(w io.Writer) {
-			printNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt, "made by", k.CreatedBy,
+		return c.Print(server.DescribeAPIKey(k), func(w io.Writer) {
+			terminal.PrintNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt, "made by", k.CreatedBy,
 				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked", momentOr("-", k.RevokedAt))
 		})
 	})
@@ -146,7 +147,7 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 
 type apikeyRevokeCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the key."`
 }
 
@@ -162,6 +163,6 @@ func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.did(func() (any, error) { return server.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.", k.Name, momentOr("", k.RevokedAt))
+		return c.Done(func() (any, error) { return server.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.", k.Name, momentOr("", k.RevokedAt))
 	})
 }

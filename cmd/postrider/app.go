@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/cmd/postrider/version"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
@@ -103,7 +104,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	s := store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version(), TimeScale: o.timeScale}
+	s := store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale}
 	if o.role.delivers() {
 		s.MaxWorkers = o.maxWorkers
 	}
@@ -148,7 +149,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
 		Store: a.store, Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
-		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
+		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version.Number(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
 		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
 	})

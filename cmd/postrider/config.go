@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
@@ -25,7 +26,7 @@ type databaseFlags struct {
 
 func (f databaseFlags) require() error {
 	if f.DatabaseURL == "" {
-		return usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
+		return terminal.Usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func (f filterFlags) limits() (filter.Limits, error) {
 		{"--max-filter-string", f.MaxFilterString, 10_000},
 	} {
 		if flag.value < 1 || flag.value > flag.most {
-			return filter.Limits{}, usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
+			return filter.Limits{}, terminal.Usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
 		}
 	}
 	return filter.Limits{MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString}, nil
@@ -96,7 +97,7 @@ func (f retentionFlags) retention() (store.Retention, error) {
 		{"--keep-keys-days", f.KeepKeysDays},
 	} {
 		if flag.value < 0 || flag.value > most {
-			return store.Retention{}, usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
+			return store.Retention{}, terminal.Usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
 		}
 	}
 	return store.Retention{
@@ -114,9 +115,9 @@ type headerFlags struct {
 func (f headerFlags) limits() (policy.HeaderLimits, error) {
 	switch {
 	case f.MaxDeliveryHeaders < 1 || f.MaxDeliveryHeaders > 100:
-		return policy.HeaderLimits{}, usagef("--max-delivery-headers %d: must be 1 to 100", f.MaxDeliveryHeaders)
+		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-headers %d: must be 1 to 100", f.MaxDeliveryHeaders)
 	case f.MaxDeliveryHeaderBytes < 1 || f.MaxDeliveryHeaderBytes > 65_536:
-		return policy.HeaderLimits{}, usagef("--max-delivery-header-bytes %d: must be 1 to 65536", f.MaxDeliveryHeaderBytes)
+		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-header-bytes %d: must be 1 to 65536", f.MaxDeliveryHeaderBytes)
 	}
 	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}, nil
 }
@@ -133,11 +134,11 @@ func (f webhookFlags) parse() (publicURL string, err error) {
 	u, err := url.Parse(f.PublicURL)
 	switch {
 	case f.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != ""):
-		return "", usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
+		return "", terminal.Usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
 	case f.WebhookOrigin == "" || strings.ContainsFunc(f.WebhookOrigin, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)
+		return "", terminal.Usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)
 	case f.WebhookRequestRate < 0:
-		return "", usagef("--webhook-request-rate %d: must not be negative", f.WebhookRequestRate)
+		return "", terminal.Usagef("--webhook-request-rate %d: must not be negative", f.WebhookRequestRate)
 	}
 	return strings.TrimRight(f.PublicURL, "/"), nil
 }
@@ -147,7 +148,7 @@ func parsePrefixes(flag string, values []string) ([]netip.Prefix, error) {
 	for _, value := range values {
 		prefix, err := netip.ParsePrefix(value)
 		if err != nil {
-			return nil, usagef("%s %q: not an address range such as 10.0.0.0/8", flag, value)
+			return nil, terminal.Usagef("%s %q: not an address range such as 10.0.0.0/8", flag, value)
 		}
 		prefixes = append(prefixes, prefix)
 	}

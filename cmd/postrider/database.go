@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/migrations"
 	"postrider/store"
 )
@@ -23,7 +24,7 @@ func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.
 	}
 	pool, err := open(ctx, f.DatabaseURL, maxConns)
 	if err != nil {
-		return nil, usagef("POSTRIDER_DATABASE_URL: %v", err)
+		return nil, terminal.Usagef("POSTRIDER_DATABASE_URL: %v", err)
 	}
 	if err = awaitDatabase(ctx, pool, log); err == nil {
 		err = f.checkPooler(ctx, pool)
@@ -64,9 +65,9 @@ func poolerRefusal(err error, switchedOn bool) error {
 		return nil
 	}
 	if switchedOn {
-		return usagef("POSTRIDER_DATABASE_URL: PgBouncer says: %s; take that parameter out of the URL", pgErr.Message)
+		return terminal.Usagef("POSTRIDER_DATABASE_URL: PgBouncer says: %s; take that parameter out of the URL", pgErr.Message)
 	}
-	return usagef("POSTRIDER_DATABASE_URL leads to PgBouncer (%s): set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself", pgErr.Message)
+	return terminal.Usagef("POSTRIDER_DATABASE_URL leads to PgBouncer (%s): set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself", pgErr.Message)
 }
 
 // checkPooler finds a pooler that swallows settings instead of refusing them.
@@ -79,7 +80,7 @@ func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) erro
 		return err
 	}
 	if dropped {
-		return usagef("POSTRIDER_DATABASE_URL leads to a connection pooler that drops the session's settings: set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself")
+		return terminal.Usagef("POSTRIDER_DATABASE_URL leads to a connection pooler that drops the session's settings: set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself")
 	}
 	return nil
 }
@@ -105,4 +106,42 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("the database's schema is at version %d (River's at %d) and this build needs %d (%d): run `postrider migrate up` first", status.Current, status.River, status.Target, migrations.RiverVersion)
 	}
 	return nil
+}
+
+// withPool does something with a database that has the schema. It does not wait for one that is starting, as serve does.
+func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error {
+	if err := f.require(); err != nil {
+		return err
+	}
+	open := store.OpenPool
+	if f.PgBouncer {
+		open = store.OpenPoolThroughPgBouncer
+	}
+	pool, err := open(ctx, f.DatabaseURL, 2)
+	if err != nil {
+		return terminal.Usagef("POSTRIDER_DATABASE_URL: %v", err)
+	}
+	defer pool.Close()
+	if err := pool.Ping(ctx); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	if err := requireSchema(ctx, pool); err != nil {
+		return err
+	}
+	return do(pool)
+}
+
+// asVerb is for verbs that change the database themselves: of the person who runs one, only the database's URL is known.
+func asVerb(ctx context.Context) context.Context {
+	return store.WithActor(ctx, store.Actor{Name: "cli"})
+}
+
+// access does something about who may use the service, in a database that may have no running one.
+func (f databaseFlags) access(ctx context.Context, do func(context.Context, *store.Access) error) error {
+	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), store.AccessOf(pool)) })
+	var no *store.FunctionError
+	if errors.As(err, &no) && errors.Is(err, store.ErrInvalid) {
+		return terminal.Usagef("%s", no.Message)
+	}
+	return err
 }

@@ -2,6 +2,10 @@ package main
 
 import "postrider/policy"
 
+import (
+	"postrider/cmd/postrider/terminal"
+)
+
 // deadLetterFlags say where dead letters may be written to outside of the database. Nobody who may change an event subscription can have a node
 // write elsewhere, or show its cloud credentials to a server of his own. The nodes of one database should agree.
 type deadLetterFlags struct {
@@ -13,13 +17,13 @@ func (f deadLetterFlags) locations() (found policy.ExportLocations, err error) {
 	for _, raw := range f.DeadLetterLocation {
 		location, err := policy.ParseLocation(raw)
 		if err != nil {
-			return found, usagef("--dead-letter-location %q: %v", raw, err)
+			return found, terminal.Usagef("--dead-letter-location %q: %v", raw, err)
 		}
 		found.Allowed = append(found.Allowed, location)
 	}
 	for _, raw := range f.DeadLetterContainer {
 		if err := found.AddContainer(raw); err != nil {
-			return found, usagef("--dead-letter-container %q: %v", raw, err)
+			return found, terminal.Usagef("--dead-letter-container %q: %v", raw, err)
 		}
 	}
 	return found, nil

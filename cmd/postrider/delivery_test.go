@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
 )
 
 // What people on call do, by the verbs that they have: the audit has each, with who did it and from where.
@@ -26,7 +28,7 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 		require.Equal(t, code, r.code, "%s %s", r.stdout, r.stderr)
 		return r.stdout + r.stderr
 	}
-	asJSON := func(args ...string) (o object) {
+	asJSON := func(args ...string) (o rest.Object) {
 		t.Helper()
 		require.NoError(t, json.Unmarshal([]byte(run(0, append(args, "-o", "json")...)), &o))
 		return o
@@ -47,7 +49,7 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 	require.Contains(t, run(1, "subscription", "release", "orders", "none"), `topic "orders" has no event subscription "none"`)
 
 	n.subscribe("orders", "audited", "http://127.0.0.1:1/")
-	require.Equal(t, "paused", valueAt(asJSON("subscription", "pause", "orders", "audited"), "hold.reason"))
+	require.Equal(t, "paused", rest.ValueAt(asJSON("subscription", "pause", "orders", "audited"), "hold.reason"))
 	resumed := asJSON("subscription", "resume", "orders", "audited")
 	require.JSONEq(t, n.manage(http.StatusOK, http.MethodGet, "/v1/topics/orders/subscriptions/audited", ""), mustJSON(t, resumed))
 	require.Equal(t, resumed, asJSON("subscription", "release", "orders", "audited"), "releasing what is not on probation is nothing")

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"postrider/bench"
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/local"
+	"postrider/cmd/postrider/terminal"
 	"postrider/jobs"
 	"postrider/pgdev"
 	"postrider/policy"
@@ -24,11 +27,8 @@ import (
 // serve refuses it, and dev uses it on loopback only.
 const devAccessKey = "cG9zdHJpZGVyLWRldi1rZXktbm90LWEtc2VjcmV0ISE="
 
-// devAdminToken and devEncryptionKey are as public as devAccessKey.
-const (
-	devAdminToken    = "postrider-dev-admin" //nolint:gosec // public on purpose, loopback only
-	devEncryptionKey = "postrider-dev-key-not-a-secret!!"
-)
+// devEncryptionKey is as public as devAccessKey.
+const devEncryptionKey = "postrider-dev-key-not-a-secret!!"
 
 const (
 	devDatabase    = "postrider"
@@ -73,22 +73,22 @@ Examples:
 // dev is what one `postrider dev` runs.
 type dev struct {
 	options  *devCmd
-	out      *printer
+	out      *terminal.Printer
 	postgres *pgdev.Server
 	app      *instance
 	sink     net.Listener
 	api      net.Listener
 	secure   net.Listener // nil without --tls
-	ready    readyInfo
+	ready    local.ReadyInfo
 }
 
 // Run executes dev until ctx ends.
 func (c *devCmd) Run(ctx context.Context) error {
 	if c.TimeScale < 1 || c.TimeScale > maxTimeScale {
-		return usagef("--time-scale must be between 1 and %d, a day in a second, not %d", maxTimeScale, c.TimeScale)
+		return terminal.Usagef("--time-scale must be between 1 and %d, a day in a second, not %d", maxTimeScale, c.TimeScale)
 	}
-	d := &dev{options: c, out: newPrinter(os.Stdout)}
-	defer d.out.close()
+	d := &dev{options: c, out: terminal.NewPrinter(os.Stdout)}
+	defer d.out.Close()
 	err := d.start(ctx)
 	if err == nil {
 		err = d.app.wait(ctx)
@@ -96,7 +96,7 @@ func (c *devCmd) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = nil // Ctrl-C while something was starting is no failure
 	}
-	d.out.line("Stopping …")
+	d.out.Line("Stopping …")
 	return errors.Join(err, d.stop())
 }
 
@@ -118,7 +118,7 @@ func (d *dev) start(ctx context.Context) error {
 		return fmt.Errorf("set up the demo topic: %w", err)
 	}
 	d.greet()
-	if err := writeReadyFile(d.options.ReadyFile, d.ready); err != nil {
+	if err := local.WriteReadyFile(d.options.ReadyFile, d.ready); err != nil {
 		return err
 	}
 	return demo.publishOne(ctx)
@@ -139,28 +139,28 @@ func (d *dev) startPostgres(ctx context.Context) error {
 	if d.options.Keep != "" {
 		kept = "kept in " + server.Dir()
 	}
-	d.out.row("PostgreSQL", fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
+	d.out.Row("PostgreSQL", fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
 	return nil
 }
 
 func (d *dev) startListeners(ctx context.Context) error {
 	var err error
-	if d.api, err = listenOrFree(ctx, d.options.Listen, d.out); err != nil {
+	if d.api, err = local.ListenOrFree(ctx, d.options.Listen, d.out); err != nil {
 		return err
 	}
-	if d.sink, err = listenOrFree(ctx, d.options.SinkListen, d.out); err != nil {
+	if d.sink, err = local.ListenOrFree(ctx, d.options.SinkListen, d.out); err != nil {
 		return err
 	}
 	if d.options.TLS {
-		if d.secure, err = listenOrFree(ctx, d.options.TLSListen, d.out); err != nil {
+		if d.secure, err = local.ListenOrFree(ctx, d.options.TLSListen, d.out); err != nil {
 			return err
 		}
-		d.ready.APITLS = "https://" + reachable(d.secure.Addr())
+		d.ready.APITLS = "https://" + local.Reachable(d.secure.Addr())
 	}
-	d.ready.API, d.ready.Sink = "http://"+reachable(d.api.Addr()), "http://"+reachable(d.sink.Addr())
+	d.ready.API, d.ready.Sink = "http://"+local.Reachable(d.api.Addr()), "http://"+local.Reachable(d.sink.Addr())
 	go func() {
 		if err := serveSink(ctx, d.sink, bench.NewDemoSink(nil)); err != nil {
-			d.out.line("The demo endpoint stopped: " + err.Error())
+			d.out.Line("The demo endpoint stopped: " + err.Error())
 		}
 	}()
 	return nil
@@ -193,7 +193,7 @@ func (d *dev) startService(ctx context.Context) error {
 		stopTimeout: devStopTimeout, log: log, logAttempts: jobs.LogNone, // dev prints them itself
 		defaultValidation: validation,
 		deadLetters:       deadLetters,
-		openUI:            local, openMetrics: local, devKey: devAccessKey, allowDev: local, onPublish: d.out.published, onAttempt: d.out.attempted,
+		openUI:            local, openMetrics: local, devKey: devAccessKey, allowDev: local, onPublish: d.published, onAttempt: d.attempted,
 	})
 	return err
 }
@@ -247,29 +247,10 @@ func (d *dev) stop() error {
 	return errors.Join(errs...)
 }
 
-// listenOrFree listens on the address, or on a free port of the same host when the port is taken, and says so.
-func listenOrFree(ctx context.Context, address string, out io.Writer) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err == nil {
-		return listener, nil
-	}
-	host, port, splitErr := net.SplitHostPort(address)
-	if splitErr != nil {
-		return nil, usagef("%q is no address such as 127.0.0.1:7480", address)
-	}
-	free, freeErr := config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-	if freeErr != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
-	}
-	fmt.Fprintf(out, "Port %s is taken; using %d instead.\n", port, free.Addr().(*net.TCPAddr).Port)
-	return free, nil
-}
-
 // devSecrets are well known on loopback. Whoever else can reach the port must not know them from our documentation.
 func devSecrets(local bool) (adminToken, topicKey string) {
 	if local {
-		return devAdminToken, devAccessKey
+		return rest.DevAdminToken, devAccessKey
 	}
 	return newSecret(), newSecret()
 }
@@ -277,13 +258,4 @@ func devSecrets(local bool) (adminToken, topicKey string) {
 func isLoopback(a net.Addr) bool {
 	addr, ok := a.(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()
-}
-
-// reachable is the address to call a listener by from this machine.
-func reachable(a net.Addr) string {
-	addr, ok := a.(*net.TCPAddr)
-	if ok && addr.IP.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", fmt.Sprint(addr.Port))
-	}
-	return a.String()
 }

@@ -18,13 +18,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/local"
 )
 
 // devRun is one `postrider dev`.
 type devRun struct {
 	service
 	file string // the ready file
-	info readyInfo
+	info local.ReadyInfo
 	db   *database
 	data string // PostgreSQL's data folder
 }
@@ -112,11 +115,11 @@ func TestDevValidatesWhenItIsToldTo(t *testing.T) {
 	requireValidation(t, startDev(t, "--validate"), "required Succeeded", 1)
 }
 
-func requireReadyInfo(t *testing.T, info readyInfo) {
+func requireReadyInfo(t *testing.T, info local.ReadyInfo) {
 	t.Helper()
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, info.API)
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, info.Sink)
-	require.Equal(t, devAdminToken, info.AdminToken)
+	require.Equal(t, rest.DevAdminToken, info.AdminToken)
 	require.Equal(t, devAccessKey, info.TopicKey)
 	for _, page := range []string{info.API + "/ui/", info.API + "/readyz", info.API + "/openapi.yaml", info.API + "/openapi", info.Sink + "/ok"} {
 		status, text, err := call(t.Context(), http.MethodGet, page, "")
@@ -354,15 +357,15 @@ func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
 		require.Equal(t, local, isLoopback(&net.TCPAddr{IP: net.ParseIP(address)}), address)
 	}
 	token, key := devSecrets(true)
-	require.Equal(t, []string{devAdminToken, devAccessKey}, []string{token, key})
+	require.Equal(t, []string{rest.DevAdminToken, devAccessKey}, []string{token, key})
 	token, key = devSecrets(false)
-	require.NotEqual(t, devAdminToken, token)
+	require.NotEqual(t, rest.DevAdminToken, token)
 	require.NotEqual(t, devAccessKey, key)
 	require.GreaterOrEqual(t, len(token), 43)
 	require.GreaterOrEqual(t, len(key), 43)
 	again, _ := devSecrets(false)
 	require.NotEqual(t, token, again)
-	require.Equal(t, "127.0.0.1:7480", reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}), "an address that can be called")
+	require.Equal(t, "127.0.0.1:7480", local.Reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}), "an address that can be called")
 }
 
 // A page of another site whose name leads to 127.0.0.1 knows the published secrets of dev, and reaches nothing all the same.
@@ -375,7 +378,7 @@ func TestDevAcceptsLocalHostsOnly(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), method, d.info.API+path, strings.NewReader(body))
 		require.NoError(t, err)
 		r.Host = host
-		r.Header.Set("Authorization", "Bearer "+devAdminToken)
+		r.Header.Set("Authorization", "Bearer "+rest.DevAdminToken)
 		r.Header.Set("Content-Type", "application/json")
 		response, err := caller.Do(r)
 		require.NoError(t, err)

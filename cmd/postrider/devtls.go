@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"postrider/cmd/postrider/local"
 )
 
 // How long dev's certificates last, and how long before their end new ones are made. Clients refuse server certificates of
@@ -138,10 +140,10 @@ func issue(template *x509.Certificate, ca *tls.Certificate, certFile, keyFile st
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
-	if err := replaceFile(keyFile, 0o600, keyPEM); err != nil {
+	if err := local.ReplaceFile(keyFile, 0o600, keyPEM); err != nil {
 		return made, err
 	}
-	if err := replaceFile(certFile, 0o644, certPEM); err != nil {
+	if err := local.ReplaceFile(certFile, 0o644, certPEM); err != nil {
 		return made, err
 	}
 	return tls.X509KeyPair(certPEM, keyPEM)

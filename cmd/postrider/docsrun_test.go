@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
 )
 
 // readers is what those who type the pages have: `postrider dev`, and a service as in production on another database of the same server,
@@ -49,7 +51,7 @@ func (r *readers) urlOf(t *testing.T, name string) string {
 func (r *readers) environment(t *testing.T, page, dir string) []string {
 	t.Helper()
 	api, token, db, key := r.node.api, testAdminToken, r.pages.url, testEncryptionKey
-	if strings.Contains(page, devAdminToken) {
+	if strings.Contains(page, rest.DevAdminToken) {
 		api, token, db, key = r.dev.info.API, r.dev.info.AdminToken, r.dev.info.DatabaseURL, ""
 	}
 	binaries := one[string](r.dev.db, "SELECT setting FROM pg_config WHERE name = 'BINDIR'")

@@ -9,13 +9,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/migrations"
 	"postrider/store"
 )
 
 type doctorCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	encryptionFlags
 	egressFlags
 	MaxConns int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
@@ -83,7 +84,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	for _, url := range c.Endpoint {
 		judgeEgress(ctx, &found, url, out)
 	}
-	if err := c.print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
+	if err := c.Print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
 		return err
 	}
 	if found.count("fail") > 0 {
@@ -94,9 +95,9 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 
 func printFindings(w io.Writer, found findings) {
 	for _, f := range found {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, oneLine(f.Says))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, terminal.OneLine(f.Says))
 		if f.Remedy != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", oneLine(f.Remedy))
+			fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
 		}
 	}
 	fmt.Fprintf(w, "(%d ok, %d to watch, %d to mend)\n", found.count("ok"), found.count("warn"), found.count("fail"))

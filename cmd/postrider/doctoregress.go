@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
 )
 
@@ -76,9 +77,9 @@ func judgeConnection(ctx context.Context, found *findings, u *url.URL, open []ne
 	case err != nil:
 		found.warn(check, fmt.Sprintf("%s may be called, but does not answer from here: %v", host, err), "look at the endpoint, and at firewalls on the way from this machine")
 	case state != nil:
-		found.ok(check, "%s may be called and answers in %s with %s, certificate until %s (%s)", host, took, tls.VersionName(state.Version), certificateEnd(state.PeerCertificates), plural(len(open), "address"))
+		found.ok(check, "%s may be called and answers in %s with %s, certificate until %s (%s)", host, took, tls.VersionName(state.Version), certificateEnd(state.PeerCertificates), terminal.Plural(len(open), "address"))
 	default:
-		found.ok(check, "%s may be called and answers in %s (%s)", host, took, plural(len(open), "address"))
+		found.ok(check, "%s may be called and answers in %s (%s)", host, took, terminal.Plural(len(open), "address"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/store"
 )
 
@@ -33,7 +34,7 @@ func judgeServer(found *findings, seen *store.Checkup, now time.Time) {
 		found.ok("version", "PostgreSQL %s", s.Version)
 	}
 	if s.InReplica || s.ReadOnly {
-		found.fail("writes", "this server or database takes no writes: "+either(s.InReplica, "it is a standby", "default_transaction_read_only is on"), "lead POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)")
+		found.fail("writes", "this server or database takes no writes: "+terminal.Either(s.InReplica, "it is a standby", "default_transaction_read_only is on"), "lead POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)")
 	}
 	judgeDurability(found, seen)
 	if difference := s.Clock.Sub(now).Abs(); difference > clockTolerance {
@@ -197,7 +198,7 @@ func judgePartitions(found *findings, seen *store.Checkup) {
 		case p.Ahead == 0:
 			found.fail("partitions", p.Table+" has none for tomorrow: from midnight UTC on nothing can be stored", remedy)
 		case p.Ahead < store.PartitionsAhead-2:
-			found.warn("partitions", fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, plural(p.Ahead, "day"), store.PartitionsAhead), remedy)
+			found.warn("partitions", fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, terminal.Plural(p.Ahead, "day"), store.PartitionsAhead), remedy)
 		}
 		if p.Default {
 			found.warn("partitions", p.Table+" has a default partition, which is none of ours", "rows in it keep new days from being attached: move them, and detach it")
@@ -222,7 +223,7 @@ func judgeConnections(found *findings, seen *store.Checkup, each int) {
 	others := max(seen.Server.Connections-seen.Server.OwnConnections, 0)
 	nodes := max(len(seen.Nodes), 1)
 	want := nodes * (each + 1)
-	says := fmt.Sprintf("%s of up to %d connections, and %d of others now, of %d", plural(nodes, "node"), each+1, others, room)
+	says := fmt.Sprintf("%s of up to %d connections, and %d of others now, of %d", terminal.Plural(nodes, "node"), each+1, others, room)
 	if want+others+spareConnections > room {
 		found.warn("connections", says, "raise max_connections, lower --max-conns, run fewer nodes, or put PgBouncer between")
 	} else {
@@ -242,7 +243,7 @@ func judgeNodes(found *findings, seen *store.Checkup) {
 		if n.Silent > silentNode {
 			silent++
 			found.warn("nodes", fmt.Sprintf("%s has given no sign of life for %s", n.Name, n.Silent.Round(time.Second)),
-				either(silent < len(seen.Nodes), "the others take its attempts over; if it still runs, look at its way to the database", "start postrider serve, or look at its way to the database"))
+				terminal.Either(silent < len(seen.Nodes), "the others take its attempts over; if it still runs, look at its way to the database", "start postrider serve, or look at its way to the database"))
 		}
 	}
 	switch {
@@ -252,7 +253,7 @@ func judgeNodes(found *findings, seen *store.Checkup) {
 		found.ok("nodes", "%d alive, of one version", len(seen.Nodes))
 	}
 	if finds > 0 {
-		found.warn("sweeper", fmt.Sprintf("it has mended %s since the nodes began: deliveries, batches or jobs that had come apart", plural(finds, "row")), "nothing was lost; somebody changed the tables by hand, or it is a mistake of ours: please report it with the nodes' logs")
+		found.warn("sweeper", fmt.Sprintf("it has mended %s since the nodes began: deliveries, batches or jobs that had come apart", terminal.Plural(finds, "row")), "nothing was lost; somebody changed the tables by hand, or it is a mistake of ours: please report it with the nodes' logs")
 	} else if len(seen.Nodes) > 0 {
 		found.ok("sweeper", "it found nothing to mend")
 	}

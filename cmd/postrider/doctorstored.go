@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -34,17 +35,17 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	for i, one := range judgeHosts(ctx, stored.Hosts, out) {
 		h := stored.Hosts[i]
 		for _, f := range one {
-			found.warn(check, fmt.Sprintf("of %s, such as %s: %s", plural(h.Subscriptions, "event subscription"), h.Example, f.Says), f.Remedy+"; if the service has other flags, give them here too")
+			found.warn(check, fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Says), f.Remedy+"; if the service has other flags, give them here too")
 		}
 		if len(one) == 0 {
 			good++
 		}
 	}
 	if good > 0 {
-		found.ok(check, "%s of stored endpoints may be called%s", plural(good, "host"), either(out.proxy == nil, "", " as far as their URLs go: where their names lead, the proxy decides"))
+		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"), terminal.Either(out.proxy == nil, "", " as far as their URLs go: where their names lead, the proxy decides"))
 	}
 	if left := stored.All - len(stored.Hosts); left > 0 {
-		found.warn(check, fmt.Sprintf("%s of stored endpoints, those of the fewest event subscriptions, were not looked at", plural(left, "further host")), "judge one of them with --endpoint")
+		found.warn(check, fmt.Sprintf("%s of stored endpoints, those of the fewest event subscriptions, were not looked at", terminal.Plural(left, "further host")), "judge one of them with --endpoint")
 	}
 }
 
@@ -89,7 +90,7 @@ func judgeAddresses(ctx context.Context, found *findings, endpoint string, out e
 		return u, nil, false
 	}
 	if len(refused) > 0 {
-		found.warn(check, fmt.Sprintf("%s: of %s, %s", host, plural(len(addresses), "address"), strings.Join(refused, "; ")), "attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
+		found.warn(check, fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), strings.Join(refused, "; ")), "attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
 	}
 	return u, open, true
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"net/netip"
 	"net/url"
+
+	"postrider/cmd/postrider/terminal"
 )
 
 // egressFlags say which addresses deliveries may go to, and how, see docs/endpoints.md.
@@ -26,7 +28,7 @@ func (f egressFlags) parse() (e egress, err error) {
 	}
 	u, err := url.Parse(f.DeliveryProxy)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" || u.Hostname() == "" {
-		return e, usagef("--delivery-proxy: not a URL such as http://proxy.example.com:3128") // it may hold a password
+		return e, terminal.Usagef("--delivery-proxy: not a URL such as http://proxy.example.com:3128") // it may hold a password
 	}
 	e.proxy = u
 	return e, nil

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/cmd/postrider/local"
 	"postrider/store"
 )
 
@@ -268,7 +269,7 @@ func (f *faultFleet) killReclaiming(slot int) {
 // isReady waits until a node is ready, or dead. One that is ready may be dead a moment later.
 func (f *faultFleet) isReady(n *faultNode, file string) (ready bool) {
 	f.t.Helper()
-	var info readyInfo
+	var info local.ReadyInfo
 	eventually(f.t, "the node is dead, or ready", func() bool {
 		gone := !alive(n.cmd.Process.Pid)
 		raw, err := os.ReadFile(file)

@@ -3,6 +3,7 @@ package main
 import (
 	"net/netip"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/server"
 )
 
@@ -28,9 +29,9 @@ func (f ingressFlags) parse() (in ingress, err error) {
 	}
 	switch {
 	case f.RequestsPerSecond < 0 || f.RequestsPerSecond > 1_000_000:
-		return in, usagef("--requests-per-second %d: must be 0 (no limit) to 1000000", f.RequestsPerSecond)
+		return in, terminal.Usagef("--requests-per-second %d: must be 0 (no limit) to 1000000", f.RequestsPerSecond)
 	case f.MaxConnections < 1 || f.MaxConnections > 1_000_000:
-		return in, usagef("--max-connections %d: must be 1 to 1000000", f.MaxConnections)
+		return in, terminal.Usagef("--max-connections %d: must be 1 to 1000000", f.MaxConnections)
 	}
 	in.trusted, err = parsePrefixes("--trusted-proxies", f.TrustedProxies)
 	return in, err

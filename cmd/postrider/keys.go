@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/store"
 )
 
@@ -16,16 +17,16 @@ type encryptionFlags struct {
 
 func (f encryptionFlags) sealer() (*store.Sealer, error) {
 	if f.EncryptionKey == "" {
-		return nil, usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
+		return nil, terminal.Usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
 	}
 	key, err := store.ParseKey(f.EncryptionKey)
 	if err != nil {
-		return nil, usagef("POSTRIDER_ENCRYPTION_KEY: %v", err)
+		return nil, terminal.Usagef("POSTRIDER_ENCRYPTION_KEY: %v", err)
 	}
 	also := make([][]byte, len(f.PreviousEncryptionKeys))
 	for i, text := range f.PreviousEncryptionKeys {
 		if also[i], err = store.ParseKey(strings.TrimSpace(text)); err != nil {
-			return nil, usagef("POSTRIDER_PREVIOUS_ENCRYPTION_KEYS: number %d: %v", i+1, err)
+			return nil, terminal.Usagef("POSTRIDER_PREVIOUS_ENCRYPTION_KEYS: number %d: %v", i+1, err)
 		}
 	}
 	return store.NewSealer(key, also...)
@@ -39,7 +40,7 @@ type keysRotateCmd struct {
 	databaseFlags
 	encryptionFlags
 	logFlags
-	outputFlag
+	terminal.OutputFlag
 }
 
 // Help is shown by keys rotate --help.
@@ -74,19 +75,19 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := store.CheckKey(ctx, pool, sealer); err != nil {
 		return err
 	}
-	sealed, line, all := map[string]int{}, newProgressLine(), 0
+	sealed, line, all := map[string]int{}, terminal.NewProgressLine(), 0
 	retired, err := store.RotateKeys(ctx, pool, sealer, func(table string, rows int) {
 		sealed[table], all = sealed[table]+rows, all+rows
-		line.show(func() string { return plural(all, "row") + " sealed" })
+		line.Show(func() string { return terminal.Plural(all, "row") + " sealed" })
 	})
-	line.end()
+	line.End()
 	if err != nil {
 		return err
 	}
 	now := func() (any, error) {
 		return rotatedKeys{sealer.KeyID(), rotatedRows{sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"]}, append([]string{}, retired...)}, nil
 	}
-	return c.did(now, "%s", tellRotation(sealer.KeyID(), sealed, retired))
+	return c.Done(now, "%s", tellRotation(sealer.KeyID(), sealed, retired))
 }
 
 // rotatedKeys is what keys rotate prints as JSON.
@@ -104,7 +105,7 @@ type rotatedRows struct {
 }
 
 func tellRotation(key string, sealed map[string]int, retired []string) string {
-	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, plural(sealed["topics"], "topic"), plural(sealed["event_subscriptions"], "event subscription"), plural(sealed["handshakes"], "handshake"))
+	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, terminal.Plural(sealed["topics"], "topic"), terminal.Plural(sealed["event_subscriptions"], "event subscription"), terminal.Plural(sealed["handshakes"], "handshake"))
 	if len(retired) == 0 {
 		return text + "No other key was in use."
 	}

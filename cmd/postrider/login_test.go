@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
 )
 
 const loginPassword = "correct horse battery staple"
@@ -30,7 +32,7 @@ func signInTo(t *testing.T, n *node, name, role string) *signedIn {
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/"+name, `{"role":"`+role+`","password":"`+loginPassword+`"}`)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	s := &signedIn{t: t, api: n.api, client: &http.Client{Jar: jar, Timeout: patience, CheckRedirect: noRedirect}}
+	s := &signedIn{t: t, api: n.api, client: &http.Client{Jar: jar, Timeout: patience, CheckRedirect: rest.NoRedirect}}
 	answer, err := s.client.PostForm(n.api+"/ui/sign-in", url.Values{"name": {name}, "password": {loginPassword}})
 	require.NoError(t, err)
 	defer answer.Body.Close()

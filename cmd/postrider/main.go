@@ -12,47 +12,52 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"postrider/cmd/postrider/benchmark"
+	"postrider/cmd/postrider/cli"
+	"postrider/cmd/postrider/cli/management"
+	"postrider/cmd/postrider/terminal"
 )
 
-// cli is every verb with its flags and environment variables.
-type cli struct {
-	Dev     devCmd     `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
-	Serve   serveCmd   `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date, or show how far it is."`
-	Keys    keysCmd    `cmd:"" help:"Rotate the key that secrets in the database are sealed with."`
-	Policy  policyCmd  `cmd:"" help:"Show the retry policies, explain what they do, and make your own. The built-in ones need no database."`
-	SQL     sqlCmd     `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
-	Sink    sinkCmd    `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
-	Bench   benchCmd   `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
-	Ready   readyCmd   `cmd:"" help:"Ask a node on this machine whether it is ready, or alive, for health checks of containers."`
-	Version versionCmd `cmd:"" help:"Print version and build."`
+// verbs are all verbs with its flags and environment variables.
+type verbs struct {
+	Dev     devCmd               `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
+	Serve   serveCmd             `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
+	Migrate migrateCmd           `cmd:"" help:"Bring the database's schema up to date, or show how far it is."`
+	Keys    keysCmd              `cmd:"" help:"Rotate the key that secrets in the database are sealed with."`
+	Policy  management.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and make your own. The built-in ones need no database."`
+	SQL     sqlCmd               `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
+	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
+	Bench   benchmark.Cmd        `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
+	Ready   readyCmd             `cmd:"" help:"Ask a node on this machine whether it is ready, or alive, for health checks of containers."`
+	Version versionCmd           `cmd:"" help:"Print version and build."`
 
-	Topic   topicCmd   `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
-	Publish publishCmd `cmd:"" help:"Publish events from files, from standard input, or made up."`
-	Listen  listenCmd  `cmd:"" help:"Receive events on this machine: print, answer and forward them."`
-	Tail    tailCmd    `cmd:"" help:"Follow what is published and attempted, as it happens."`
-	Apply   applyCmd   `cmd:"" help:"Make topics, event subscriptions and retry policies what a file says, after showing what would change."`
-	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong with the database, its settings and the nodes, and say what to do."`
+	Topic   management.TopicCmd `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
+	Publish cli.PublishCmd      `cmd:"" help:"Publish events from files, from standard input, or made up."`
+	Listen  cli.ListenCmd       `cmd:"" help:"Receive events on this machine: print, answer and forward them."`
+	Tail    cli.TailCmd         `cmd:"" help:"Follow what is published and attempted, as it happens."`
+	Apply   management.ApplyCmd `cmd:"" help:"Make topics, event subscriptions and retry policies what a file says, after showing what would change."`
+	Doctor  doctorCmd           `cmd:"" help:"Look for what is wrong with the database, its settings and the nodes, and say what to do."`
 
 	Completion    completionCmd    `cmd:"" help:"Print the completion script of a shell."`
 	CompleteWords completeWordsCmd `cmd:"" hidden:"" name:"complete-words"`
 
-	Subscription subscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
-	Delivery     deliveryCmd     `cmd:"" help:"List, show, cancel, retry or give up deliveries."`
-	Event        eventCmd        `cmd:"" help:"List, show and erase events."`
-	Batch        batchCmd        `cmd:"" help:"List and show batches."`
-	ShowVersion  versionFlag     `name:"version" help:"Print version and build."`
-	Deadletter   deadletterCmd   `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
-	Operation    operationCmd    `cmd:"" help:"List and show what is being done, or was done, to many."`
+	Subscription management.SubscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
+	Delivery     cli.DeliveryCmd            `cmd:"" help:"List, show, cancel, retry or give up deliveries."`
+	Event        cli.EventCmd               `cmd:"" help:"List, show and erase events."`
+	Batch        cli.BatchCmd               `cmd:"" help:"List and show batches."`
+	ShowVersion  versionFlag                `name:"version" help:"Print version and build."`
+	Deadletter   cli.DeadletterCmd          `cmd:"" help:"List, redeliver, purge and export dead letters, one by one or many at once."`
+	Operation    cli.OperationCmd           `cmd:"" help:"List and show what is being done, or was done, to many."`
 
-	Login  loginCmd  `cmd:"" help:"Get a personal key for a server: you approve it in a browser."`
-	Logout logoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer."`
-	Whoami whoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there."`
-	Server serverCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
+	Login  cli.LoginCmd  `cmd:"" help:"Get a personal key for a server: you approve it in a browser."`
+	Logout cli.LogoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer."`
+	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there."`
+	Server cli.ServerCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
 
-	Audit  auditCmd  `cmd:"" help:"List who did what."`
-	Apikey apikeyCmd `cmd:"" help:"Make, list and revoke the keys that programs send."`
-	User   userCmd   `cmd:"" help:"Add, list and change the people who sign in to the dashboard."`
+	Audit  cli.AuditCmd `cmd:"" help:"List who did what."`
+	Apikey apikeyCmd    `cmd:"" help:"Make, list and revoke the keys that programs send."`
+	User   userCmd      `cmd:"" help:"Add, list and change the people who sign in to the dashboard."`
 }
 
 func main() {
@@ -64,9 +69,9 @@ func main() {
 
 // run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
 func run(ctx context.Context, args []string) int {
-	var c cli
+	var c verbs
 	var hint string // for who used it wrongly
-	parser, err := kong.New(&c, append(moments(),
+	parser, err := kong.New(&c, append(terminal.TimeFlags(),
 		kong.Name("postrider"),
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.ShortUsageOnError(),
@@ -86,33 +91,24 @@ func run(ctx context.Context, args []string) int {
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		hint = misreadList(args, err)
+		hint = management.MisreadList(args, err)
 		parser.Stdout = os.Stderr // of the usage: a pipe wants none
 		parser.FatalIfErrorf(err)
 		return 2
 	}
 	err = kctx.Run()
-	var usage *usageError
-	var coded *exitError
+	var usage *terminal.UsageError
+	var coded *terminal.ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &coded):
-		return coded.code
+		return coded.Code
 	case errors.As(err, &usage):
-		fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
+		fmt.Fprintln(os.Stderr, "postrider:", terminal.PlainLines(err.Error()))
 		return 2
 	default:
-		fmt.Fprintln(os.Stderr, "postrider:", plainLines(err.Error()))
+		fmt.Fprintln(os.Stderr, "postrider:", terminal.PlainLines(err.Error()))
 		return 1
 	}
-}
-
-// usageError is a value on the command line or in the environment that cannot be used.
-type usageError struct{ message string }
-
-func (e *usageError) Error() string { return e.message }
-
-func usagef(format string, args ...any) error {
-	return &usageError{message: fmt.Sprintf(format, args...)}
 }

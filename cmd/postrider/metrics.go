@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"postrider/cmd/postrider/version"
 	"postrider/jobs"
 	"postrider/server"
 	"postrider/store"
@@ -49,7 +50,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		collectEngine(out, m.engine.Stats())
 	}
 	collectServer(out, m.server.Stats())
-	out.gauge(buildInfo, 1, version(), sourceRevision(), runtime.Version(), string(m.role))
+	out.gauge(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), string(m.role))
 }
 
 // series takes metrics of which only the values are known when somebody asks.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/migrations"
 )
 
@@ -46,7 +47,7 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	// For the line below only, and read before Up's lock: where another process is half way, the answer may be an error.
 	before, _ := migrations.ReadStatus(ctx, pool)
 	// At once, not when it is done: a notice may say what the migration waits for.
-	if err := waiting("the schema is migrated", func() error { return migrations.Up(ctx, pool, out) }); err != nil {
+	if err := terminal.Await("the schema is migrated", func() error { return migrations.Up(ctx, pool, out) }); err != nil {
 		return err
 	}
 	after, err := migrations.ReadStatus(ctx, pool)
@@ -68,7 +69,7 @@ func ahead(s migrations.Status) string {
 type migrateStatusCmd struct {
 	databaseFlags
 	logFlags
-	outputFlag
+	terminal.OutputFlag
 }
 
 // Help is shown by migrate status --help.
@@ -90,8 +91,8 @@ func (c *migrateStatusCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shown := object{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()}
-	err = c.printOne(shown, fmt.Sprintf("Schema: version %d, this build needs %d. River: version %d, needs %d.",
+	shown := map[string]any{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()}
+	err = c.PrintOne(shown, fmt.Sprintf("Schema: version %d, this build needs %d. River: version %d, needs %d.",
 		status.Current, status.Target, status.River, migrations.RiverVersion))
 	if err == nil && !status.Ready() {
 		err = errors.New("the schema is too old: run `postrider migrate up`")

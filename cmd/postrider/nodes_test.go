@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
 )
 
 // A change that was answered by one node is obeyed by the next publish at the other.
@@ -62,7 +64,7 @@ func TestServeRefusesTheWellKnownKeyOfDev(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status)
 		require.Contains(t, text, "well-known access key of postrider dev")
 	}
-	status, _, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics", "", "Authorization", "Bearer "+devAdminToken)
+	status, _, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics", "", "Authorization", "Bearer "+rest.DevAdminToken)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusUnauthorized, status)
 }

@@ -127,17 +127,12 @@ func TestHealthOfAContainer(t *testing.T) {
 // Of an image the linker says what it was built from: the source comes without its history.
 func TestImageSaysItsRevision(t *testing.T) {
 	t.Parallel()
-	require.Contains(t, fromRoot(t, "Dockerfile"), `-ldflags "-s -w -X main.release=${VERSION} -X main.revision=${REVISION}"`)
-	require.Contains(t, fromRoot(t, "cmd/postrider/version.go"), "\nvar revision = \"\"\n")
-	require.Equal(t, "dev", versionOf("", ""))
-	require.Equal(t, "dev-0123456789ab", versionOf("", "0123456789abcdef"))
-	require.Equal(t, "1.2.3", versionOf("1.2.3", "0123456789abcdef"))
+	require.Contains(t, fromRoot(t, "Dockerfile"), `-ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}"`)
+	require.Contains(t, fromRoot(t, "cmd/postrider/version/version.go"), "\nvar revision = \"\"\n")
 }
 
 func TestVersionSaysWhatWasBuilt(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "postrider 1.2.3 go1.26.1 linux/amd64, revision 0123 of 2026-11-22T09:00:00Z, with changes",
-		build{Version: "1.2.3", Go: "go1.26.1", Platform: "linux/amd64", Revision: "0123", Time: "2026-11-22T09:00:00Z", Modified: true}.String())
 	flag, verb := postrider(t, nil, "--version"), postrider(t, nil, "version")
 	require.Zero(t, flag.code, flag.stderr)
 	require.Equal(t, verb.stdout, flag.stdout)
@@ -196,9 +191,9 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	require.Equal(t, 2, release.Version)
 	require.Len(t, release.Builds, 1)
 	b := release.Builds[0]
-	require.Contains(t, fromRoot(t, b.Main+"/version.go"), "\nvar release = \"\"\n")
-	require.Contains(t, b.Ldflags[0], "-X main.release={{ .Version }}")
-	require.Contains(t, fromRoot(t, "Dockerfile"), "-X main.release=${VERSION}")
+	require.Contains(t, fromRoot(t, b.Main+"/version/version.go"), "\nvar release = \"\"\n")
+	require.Contains(t, b.Ldflags[0], "-X postrider/cmd/postrider/version.release={{ .Version }}")
+	require.Contains(t, fromRoot(t, "Dockerfile"), "-X ${PACKAGE}.release=${VERSION}")
 	require.Equal(t, []string{"CGO_ENABLED=0"}, b.Env)
 	require.Equal(t, [][]string{{"linux", "darwin"}, {"amd64", "arm64"}}, [][]string{b.Goos, b.Goarch})
 	require.Equal(t, "bin/postrider", b.Binary, "as docs/installing.md has it")

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/local"
 )
 
 const (
@@ -135,7 +137,7 @@ func (p *process) wait() int {
 }
 
 // ready waits until the ready file says where everything is.
-func (p *process) ready(file string) (info readyInfo) {
+func (p *process) ready(file string) (info local.ReadyInfo) {
 	p.t.Helper()
 	eventually(p.t, "the ready file is written", func() bool {
 		select {

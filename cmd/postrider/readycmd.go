@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"postrider/cmd/postrider/terminal"
 )
 
 // readyCmd is for who has no curl: the image has nothing but this program in it.
@@ -31,7 +33,7 @@ const readyPatience = 3 * time.Second
 func (c *readyCmd) Run(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return usagef("--listen %q: not an address such as 127.0.0.1:7480", c.Listen)
+		return terminal.Usagef("--listen %q: not an address such as 127.0.0.1:7480", c.Listen)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // it listens on all addresses

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/bench"
+	"postrider/cmd/postrider/cli/rest"
 )
 
 // remote is a service that the tests of the verbs of the REST API share: each has topics of its own.
@@ -45,7 +48,7 @@ func (r *remote) run(t *testing.T, code int, args ...string) result {
 	return done
 }
 
-func (r *remote) object(t *testing.T, args ...string) (o object) {
+func (r *remote) object(t *testing.T, args ...string) (o rest.Object) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(r.run(t, 0, append(args, "-o", "json")...).stdout), &o))
 	return o
@@ -84,14 +87,14 @@ func topicVerbs(t *testing.T, r *remote) {
 
 	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all")
 	require.JSONEq(t, `{"eventType":{"sourceField":"kind"},"id":{"sourceField":"nr"},"subject":{"defaultValue":"all"}}`,
-		mustJSON(t, valueAt(r.object(t, "topic", "show", "topics-b"), "inputSchemaMapping.properties")))
-	stale := textAt(r.object(t, "topic", "show", "topics-b"), "etag")
+		mustJSON(t, rest.ValueAt(r.object(t, "topic", "show", "topics-b"), "inputSchemaMapping.properties")))
+	stale := rest.TextAt(r.object(t, "topic", "show", "topics-b"), "etag")
 	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all",
 		"--duplicate-detection-window-in-minutes", "5", "--if-match", stale)
 	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--yes", "--if-match", stale).stderr, `"topics-b" is in none of the versions that If-Match names`)
 	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b", "--yes", "--if-match", "*").stdout)
 	r.topic("topics-c")
-	require.Equal(t, object{"name": "topics-c", "deleted": true}, r.object(t, "topic", "delete", "topics-c", "--yes"))
+	require.Equal(t, rest.Object{"name": "topics-c", "deleted": true}, r.object(t, "topic", "delete", "topics-c", "--yes"))
 	require.Equal(t, "postrider: topic \"topics-b\" does not exist\n", r.run(t, 1, "topic", "show", "topics-b").stderr)
 }
 
@@ -120,7 +123,7 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 		"deadLetterDestination": `{"endpointType":"None"}`, "expirationTimeUtc": `"2099-01-31T00:00:00Z"`, "labels": `["a","b"]`, "maxEventsPerBatch": `10`, "preferredBatchSizeInKilobytes": `32`,
 		"behavior": `"documented"`, "maxConcurrentDeliveries": `3`, "honorRetryAfter": `false`, "signing.enabled": `true`,
 	} {
-		require.JSONEq(t, want, mustJSON(t, valueAt(shown, path)), path)
+		require.JSONEq(t, want, mustJSON(t, rest.ValueAt(shown, path)), path)
 	}
 	raw := r.run(t, 0, "subscription", "show", "subscribed", "all-flags", "-o", "json").stdout
 	require.Contains(t, raw, "9007199254740993", "numbers keep their digits")
@@ -131,17 +134,17 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	changed := r.object(t, "subscription", "update", "subscribed", "all-flags", "--event-ttl", "30", "--unset", "labels", "--unset", "filter.advancedFilters")
 	require.JSONEq(t, `{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":30}`, mustJSON(t, changed["retryPolicy"]))
 	require.Empty(t, changed["labels"])
-	require.Empty(t, valueAt(changed, "filter.advancedFilters"))
-	require.Equal(t, []any{"A", "B"}, valueAt(changed, "filter.includedEventTypes"), "what is not named stays")
+	require.Empty(t, rest.ValueAt(changed, "filter.advancedFilters"))
+	require.Equal(t, []any{"A", "B"}, rest.ValueAt(changed, "filter.includedEventTypes"), "what is not named stays")
 	replaced := r.object(t, "subscription", "create", "subscribed", "all-flags", "--replace", "--endpoint", endpoint, "--endpoint-validation", "skip")
-	require.Equal(t, []any{"All"}, valueAt(replaced, "filter.includedEventTypes"))
+	require.Equal(t, []any{"All"}, rest.ValueAt(replaced, "filter.includedEventTypes"))
 
-	stale := []string{"subscribed", "all-flags", "--if-match", strings.Trim(textAt(shown, "etag"), `"`)}
+	stale := []string{"subscribed", "all-flags", "--if-match", strings.Trim(rest.TextAt(shown, "etag"), `"`)}
 	for _, args := range [][]string{{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete", "--yes"}} {
 		require.Contains(t, r.run(t, 1, append(append([]string{"subscription", args[0]}, stale...), args[1:]...)...).stderr, "is in none of the versions that If-Match names")
 	}
-	latest := r.object(t, "subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match", textAt(replaced, "etag"))
-	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation", "skip", "--if-match", textAt(latest, "etag"))
+	latest := r.object(t, "subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match", rest.TextAt(replaced, "etag"))
+	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation", "skip", "--if-match", rest.TextAt(latest, "etag"))
 
 	require.Regexp(t, `(?m)^subscribed +all-flags +http`, r.run(t, 0, "subscription", "list", "subscribed").stdout)
 	require.Contains(t, r.run(t, 0, "subscription", "list").stdout, "all-flags")
@@ -191,7 +194,7 @@ func publishVerb(t *testing.T, r *remote) {
 	t.Helper()
 	key := r.topic("published")
 	file := writtenFile(t, cloudEvent("p1")+"\n[]\n["+cloudEvent("p2")+",\n"+cloudEvent("p3")+"]")
-	var summary publishSummary
+	var summary struct{ Sent, Accepted, Failed, Requests int }
 	require.NoError(t, json.Unmarshal([]byte(r.run(t, 0, "publish", "published", file, "--batch", "2", "-o", "json").stdout), &summary))
 	require.Equal(t, []int{3, 3, 0, 2}, []int{summary.Sent, summary.Accepted, summary.Failed, summary.Requests})
 	body := one[string](r.db, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_id = 'p2'")
@@ -279,7 +282,10 @@ func listenVerb(t *testing.T, r *remote) {
 	eventually(t, "the next attempt gets the next answer", func() bool { return len(first.linesWith("<-- 200")) == 1 })
 	require.Regexp(t, `--> shop\.order\.placed - h1 \(\S+, attempt 1\)`, first.stdout.String())
 	require.Contains(t, first.stdout.String(), `"specversion": "1.0"`)
-	var heard receivedEvent
+	var heard struct {
+		EventID         string `json:"eventId"`
+		Attempt, Status int
+	}
 	require.NoError(t, json.Unmarshal([]byte(last.linesWith("h1")[1]), &heard))
 	require.Equal(t, []any{"h1", 2, 200}, []any{heard.EventID, heard.Attempt, heard.Status})
 
@@ -325,29 +331,10 @@ func tailVerb(t *testing.T, r *remote) {
 	}
 }
 
-const applied = `
-policies:
-  - {name: applied, stepsInSeconds: [1, 2], maxDeliveryAttempts: {default: 4, most: 9}}
-topics:
-  - name: applied
-    inputSchema: CloudEventSchemaV1_0
-    subscriptions:
-      - name: one
-        endpointUrl: ENDPOINT?code=secret
-        endpointValidation: skip
-        retryPolicy: {policy: applied, maxDeliveryAttempts: 5}
-        expirationTimeUtc: 2099-01-31T00:00:00Z
-        filter: {advancedFilters: [{key: data.n, operatorType: NumberIn, values: [9007199254740993]}]}
-        deliveryAttributeMappings:
-          - {name: X-Secret, type: Static, properties: {value: s3cret, isSecret: true}}
-subscriptions:
-  - {topic: applied, name: two, endpointUrl: ENDPOINT, endpointValidation: skip}
-`
-
 func applyVerb(t *testing.T, r *remote) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "postrider.yaml")
-	text := strings.ReplaceAll(applied, "ENDPOINT", r.api+"/healthz")
+	text := strings.ReplaceAll(fromRoot(t, "cmd/postrider/cli/management/testdata/apply.yaml"), "ENDPOINT", r.api+"/healthz")
 	apply := func(code int, flags ...string) string {
 		t.Helper()
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
@@ -394,20 +381,27 @@ func applyVerb(t *testing.T, r *remote) {
 // What somebody else has made or changed since the comparison stays theirs.
 func applyTooLate(t *testing.T, r *remote) {
 	t.Helper()
-	client, err := serverFlags{Server: r.api, APIKey: testAdminToken}.client()
+	behind, err := url.Parse(r.api)
 	require.NoError(t, err)
+	file := writtenFile(t, "policies: [{name: raced, stepsInSeconds: [1]}]")
 	for _, meanwhile := range []struct {
-		status int
-		steps  string
-	}{{http.StatusCreated, `"stepsInSeconds":[2]`}, {http.StatusOK, `"stepsInSeconds":[3]`}} {
-		file, err := readApply([]byte("policies: [{name: raced, stepsInSeconds: [1]}]"), "")
-		require.NoError(t, err)
-		a := &applier{client: client, file: file, out: io.Discard}
-		changes, err := a.plan(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 1, pending(changes))
-		r.manage(meanwhile.status, http.MethodPut, "/v1/policies/raced", "{"+meanwhile.steps+"}")
-		require.ErrorContains(t, a.write(t.Context(), changes), "policy raced was refused: somebody else has changed it meanwhile")
+		status       int
+		steps, shown string
+	}{
+		{http.StatusCreated, `"stepsInSeconds":[2]`, "(1 to make, 0 to change, "},
+		{http.StatusOK, `"stepsInSeconds":[3]`, "(0 to make, 1 to change, "},
+	} {
+		proxy := httputil.NewSingleHostReverseProxy(behind)
+		between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if request.Method == http.MethodPut { // what apply has read is not the newest any more
+				r.manage(meanwhile.status, http.MethodPut, "/v1/policies/raced", "{"+meanwhile.steps+"}")
+			}
+			proxy.ServeHTTP(w, request)
+		}))
+		t.Cleanup(between.Close)
+		late := r.run(t, 1, "apply", "-f", file, "--yes", "--server", between.URL)
+		require.Contains(t, late.stdout, meanwhile.shown)
+		require.Contains(t, late.stderr, "policy raced was refused: somebody else has changed it meanwhile")
 		require.Contains(t, r.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
 	}
 }

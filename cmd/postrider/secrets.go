@@ -4,6 +4,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/terminal"
 	"postrider/store"
 )
 
@@ -19,20 +21,20 @@ const (
 )
 
 // knownSecrets are published with this program. devAccessKey is also base64 of devEncryptionKey.
-var knownSecrets = []string{devAdminToken, devAccessKey, devEncryptionKey}
+var knownSecrets = []string{rest.DevAdminToken, devAccessKey, devEncryptionKey}
 
 // checkAdminToken rejects a token that can be guessed. No error repeats it.
 func checkAdminToken(token, encryptionKey string) error {
 	const name = "--admin-token (POSTRIDER_ADMIN_TOKEN)"
 	switch length := utf8.RuneCountInString(token); {
 	case slices.Contains(knownSecrets, token):
-		return usagef("%s is a secret of postrider dev, which is published: %s", name, makeSecret)
+		return terminal.Usagef("%s is a secret of postrider dev, which is published: %s", name, makeSecret)
 	case length < minAdminToken:
-		return usagef("%s has %d characters: it must have at least %d; %s", name, length, minAdminToken, makeSecret)
+		return terminal.Usagef("%s has %d characters: it must have at least %d; %s", name, length, minAdminToken, makeSecret)
 	case different([]byte(token)) < minDifferent:
-		return usagef("%s has %d different characters: it must be random; %s", name, different([]byte(token)), makeSecret)
+		return terminal.Usagef("%s has %d different characters: it must be random; %s", name, different([]byte(token)), makeSecret)
 	case token == encryptionKey:
-		return usagef("%s is the encryption key: use two secrets; %s", name, makeSecret)
+		return terminal.Usagef("%s is the encryption key: use two secrets; %s", name, makeSecret)
 	default:
 		return nil
 	}
@@ -46,9 +48,9 @@ func (f encryptionFlags) checkKey() error {
 	case err != nil:
 		return nil // sealer reports it
 	case string(key) == devEncryptionKey:
-		return usagef("%s is the key of postrider dev, which is published: %s", name, makeSecret)
+		return terminal.Usagef("%s is the key of postrider dev, which is published: %s", name, makeSecret)
 	case different(key) < minDifferent:
-		return usagef("%s has %d different bytes: it must be random; %s", name, different(key), makeSecret)
+		return terminal.Usagef("%s has %d different bytes: it must be random; %s", name, different(key), makeSecret)
 	default:
 		return nil
 	}

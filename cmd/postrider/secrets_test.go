@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
 )
 
 // A service whose secrets are short, published or placeholders does not start, and the error names the flag, not the secret.
@@ -19,7 +21,7 @@ func TestServeRejectsWeakSecrets(t *testing.T) {
 	known := base64.StdEncoding.EncodeToString([]byte(devEncryptionKey))
 	for name, row := range map[string]struct{ token, key, want string }{
 		"a short token":           {random[:31], testEncryptionKey, "--admin-token (POSTRIDER_ADMIN_TOKEN) has 31 characters: it must have at least 32"},
-		"dev's token":             {devAdminToken, testEncryptionKey, "a secret of postrider dev"},
+		"dev's token":             {rest.DevAdminToken, testEncryptionKey, "a secret of postrider dev"},
 		"dev's access key":        {devAccessKey, testEncryptionKey, "a secret of postrider dev"},
 		"a placeholder":           {strings.Repeat("changeme", 5), testEncryptionKey, "has 7 different characters: it must be random"},
 		"one secret for both":     {testEncryptionKey, testEncryptionKey, "is the encryption key: use two secrets"},

@@ -11,6 +11,9 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"postrider/cmd/postrider/local"
+	"postrider/cmd/postrider/terminal"
+	"postrider/cmd/postrider/version"
 	"postrider/store"
 )
 
@@ -66,7 +69,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		_ = a.stop(context.WithoutCancel(ctx))
 		return err
 	}
-	if err := writeReadyFile(c.ReadyFile, c.announce(a, o, base)); err != nil {
+	if err := local.WriteReadyFile(c.ReadyFile, c.announce(a, o, base)); err != nil {
 		_ = a.stop(context.WithoutCancel(ctx))
 		return err
 	}
@@ -102,14 +105,14 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 }
 
 // announce logs where the node answers, and returns it.
-func (c *serveCmd) announce(a *instance, o appOptions, base string) readyInfo {
-	log := o.log.With("version", version(), "node", a.store.Node(), "role", c.Role)
+func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyInfo {
+	log := o.log.With("version", version.Number(), "node", a.store.Node(), "role", c.Role)
 	if !c.Role.answers() {
 		log.Info("ready", "health", base+"/healthz")
-		return readyInfo{Health: base}
+		return local.ReadyInfo{Health: base}
 	}
 	log.Info("ready", "api", base, "dashboard", base+"/ui/")
-	return readyInfo{API: base}
+	return local.ReadyInfo{API: base}
 }
 
 func (c *serveCmd) options() (appOptions, error) {
@@ -158,11 +161,11 @@ func (c *serveCmd) options() (appOptions, error) {
 	}
 	switch {
 	case c.MaxConns < 2 || c.MaxConns > 1000:
-		return appOptions{}, usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
+		return appOptions{}, terminal.Usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
 	case c.MaxWorkers < 1 || c.MaxWorkers > 10_000:
-		return appOptions{}, usagef("--max-workers %d: must be 1 to 10000", c.MaxWorkers)
+		return appOptions{}, terminal.Usagef("--max-workers %d: must be 1 to 10000", c.MaxWorkers)
 	case c.StopTimeout < 0:
-		return appOptions{}, usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
+		return appOptions{}, terminal.Usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
 	}
 	return appOptions{
 		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), egress: egress, ingress: ingress,

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/cmd/postrider/cli/rest"
 )
 
 // savedHome is a home directory with the servers given in it, as an environment.
-func savedHome(t *testing.T, saved savedServers) (env []string, file string) {
+func savedHome(t *testing.T, saved rest.SavedServers) (env []string, file string) {
 	t.Helper()
 	home := t.TempDir()
 	file = filepath.Join(home, "config", "postrider", "servers.json")
@@ -41,7 +43,7 @@ func TestStoredServers(t *testing.T) {
 	prod, lastOfProd := keyEcho(t)
 	staging, lastOfStaging := keyEcho(t)
 	later := time.Now().Add(time.Hour)
-	env, file := savedHome(t, savedServers{Default: "prod", Servers: []savedServer{
+	env, file := savedHome(t, rest.SavedServers{Default: "prod", Servers: []rest.SavedServer{
 		{Name: "prod", URL: prod, Key: "prk_prod", User: "anna", Role: "admin", ExpiresAt: later},
 		{Name: "staging", URL: staging, Key: "prk_staging", User: "anna", Role: "viewer", ExpiresAt: later},
 		{Name: "far", URL: "http://192.0.2.1", Key: "prk_far"},
@@ -101,8 +103,8 @@ func TestStoredServers(t *testing.T) {
 // Without a default, no stored server is chosen in silence.
 func TestStoredServersWithoutADefault(t *testing.T) {
 	t.Parallel()
-	prod := savedServer{Name: "prod", URL: "https://events.example.com", Key: "prk_prod"}
-	env, _ := savedHome(t, savedServers{Servers: []savedServer{prod}})
+	prod := rest.SavedServer{Name: "prod", URL: "https://events.example.com", Key: "prk_prod"}
+	env, _ := savedHome(t, rest.SavedServers{Servers: []rest.SavedServer{prod}})
 	r := postrider(t, env, "topic", "list")
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.stderr, "no default server: set --server (or POSTRIDER_SERVER) to one of prod")
@@ -124,21 +126,12 @@ func TestGivenKeysAndStoredServers(t *testing.T) {
 		return append([]string{"topic", "list"}, keys[i].args...)
 	}
 	staging, _ := keyEcho(t)
-	saved := savedServers{Default: "staging", Servers: []savedServer{{Name: "staging", URL: staging, Key: "prk_staging"}}}
+	saved := rest.SavedServers{Default: "staging", Servers: []rest.SavedServer{{Name: "staging", URL: staging, Key: "prk_staging"}}}
 	withDefault, _ := savedHome(t, saved)
 	for i, row := range keys {
 		r := postrider(t, append(withDefault, row.env...), verb(i)...)
 		require.Equal(t, 2, r.code, r.stderr)
-		require.Contains(t, r.stderr, "set --server (or POSTRIDER_SERVER) to staging ("+staging+"), to "+devServer+" or to another")
+		require.Contains(t, r.stderr, "set --server (or POSTRIDER_SERVER) to staging ("+staging+"), to http://127.0.0.1:7480 or to another")
 		require.NotContains(t, r.stderr, "prk_given")
-	}
-	saved.Default = ""
-	for _, one := range []savedServers{saved, {}} {
-		f, err := serverFlags{APIKey: "prk_given"}.resolvedWith(&one)
-		require.NoError(t, err)
-		require.Equal(t, serverFlags{Server: devServer, APIKey: "prk_given"}, f)
-		f, err = serverFlags{topicKey: "topic_given"}.resolvedWith(&one)
-		require.NoError(t, err)
-		require.Equal(t, serverFlags{Server: devServer, topicKey: "topic_given"}, f)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"postrider/bench"
+	"postrider/cmd/postrider/local"
 )
 
 type sinkCmd struct {
@@ -41,7 +42,7 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 		}
 	}
 	fmt.Fprintf(os.Stdout, "Demo endpoint at %s: /ok /flaky /slow /status/{code} /hang\n", base)
-	if err := writeReadyFile(c.ReadyFile, readyInfo{Sink: base}); err != nil {
+	if err := local.WriteReadyFile(c.ReadyFile, local.ReadyInfo{Sink: base}); err != nil {
 		return err
 	}
 	return serveSink(ctx, listener, bench.NewDemoSink(onRequest))

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/docs"
 )
 
@@ -55,7 +56,7 @@ func (c *sqlCmd) Run(ctx context.Context) error {
 
 func (c *sqlCmd) listQuestions() error {
 	if c.Statement != "" || c.Question != "" {
-		return usagef("sql: --questions lists them and asks nothing; leave the statement and --question out")
+		return terminal.Usagef("sql: --questions lists them and asks nothing; leave the statement and --question out")
 	}
 	list := &listedRows{}
 	for _, q := range docs.Questions() {
@@ -73,27 +74,27 @@ func (c *sqlCmd) statement() (string, error) {
 	about := map[string]string{"topic": c.Topic, "subscription": c.Subscription, "event-id": c.EventID}
 	switch {
 	case c.Timeout < 0:
-		return "", usagef("sql: --timeout must not be negative")
+		return "", terminal.Usagef("sql: --timeout must not be negative")
 	case (c.Statement == "") == (c.Question == ""):
-		return "", usagef("sql: say one of <statement> and --question; --questions lists the questions")
+		return "", terminal.Usagef("sql: say one of <statement> and --question; --questions lists the questions")
 	case c.Statement != "":
 		for name, value := range about {
 			if value != "" {
-				return "", usagef("sql: --%s belongs to --question; write it into the statement", name)
+				return "", terminal.Usagef("sql: --%s belongs to --question; write it into the statement", name)
 			}
 		}
 		return c.Statement, nil
 	}
 	q, known := docs.Find(c.Question)
 	if !known {
-		return "", usagef("sql: there is no question %q; --questions lists them", c.Question)
+		return "", terminal.Usagef("sql: there is no question %q; --questions lists them", c.Question)
 	}
 	for name, value := range about {
 		switch asked := slices.Contains(q.About(), name); {
 		case asked && value == "":
-			return "", usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
+			return "", terminal.Usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
 		case !asked && value != "":
-			return "", usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
+			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
 		}
 	}
 	return q.With(docs.Names{Topic: c.Topic, Subscription: c.Subscription, EventID: c.EventID}), nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"database/sql/driver"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -10,11 +9,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"postrider/cmd/postrider/terminal"
 )
 
 // keepNumbers has every digit of a number in JSON printed: a float64 has 15 to 17 of them.
@@ -72,7 +71,7 @@ func printTable(out io.Writer, names []string, rows someRows) error {
 		}
 		cells := make([]string, len(names))
 		for i := range names {
-			cells[i] = cell(values[i])
+			cells[i] = terminal.Cell(values[i])
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 		count++
@@ -83,7 +82,7 @@ func printTable(out io.Writer, names []string, rows someRows) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the rows: %w", err)
 	}
-	_, err := fmt.Fprintf(out, "(%s)\n", plural(count, "row"))
+	_, err := fmt.Fprintf(out, "(%s)\n", terminal.Plural(count, "row"))
 	return err
 }
 
@@ -98,7 +97,7 @@ func printCSV(out io.Writer, names []string, rows someRows) error {
 		}
 		record := make([]string, len(names))
 		for i := range names {
-			record[i] = plainLines(plainText(values[i]))
+			record[i] = terminal.PlainLines(terminal.PlainText(values[i]))
 		}
 		err = w.Write(record)
 	}
@@ -121,76 +120,11 @@ func columnNames(rows pgx.Rows) []string {
 	return names
 }
 
-const maxCell = 80
-
-// cell is a value on one line of a terminal: what others wrote must not move the cursor or colour the screen.
-func cell(value any) string {
-	text := oneLine(plainText(value))
-	if utf8.RuneCountInString(text) > maxCell {
-		return string([]rune(text)[:maxCell-1]) + "…"
-	}
-	return text
-}
-
-// plainText is a value as a person writes it.
-func plainText(value any) string {
-	switch v := value.(type) {
-	case nil:
-		return ""
-	case time.Time:
-		return v.UTC().Format("2006-01-02 15:04:05.000Z")
-	case [16]byte:
-		return fmt.Sprintf("%x-%x-%x-%x-%x", v[0:4], v[4:6], v[6:8], v[8:10], v[10:])
-	case string:
-		return v
-	case driver.Valuer: // numeric, interval, …: pgx's own types know their text
-		plain, err := v.Value()
-		if err != nil {
-			return fmt.Sprint(v)
-		}
-		return plainText(plain)
-	case map[string]any, []any:
-		encoded, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Sprint(v)
-		}
-		return string(encoded)
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-func oneLine(text string) string { return strings.ReplaceAll(plainLines(text), "\n", " ") }
-
-// escapeControls writes the control characters that JSON lets stand (DEL and C1) as escapes: a terminal obeys them too.
-// In an encoded document they can be inside strings only; a line's end can not.
-func escapeControls(encoded string) string {
-	var out strings.Builder
-	for _, r := range encoded {
-		if r != '\n' && unicode.IsControl(r) {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
-
-// plainLines is an error's text for a terminal. PostgreSQL quotes in its messages what publishers wrote.
-func plainLines(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
 // jsonValue makes what encoding/json writes wrongly or not at all into text: ids, and times beyond the year 9999.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case [16]byte:
-		return plainText(v)
+		return terminal.PlainText(v)
 	case time.Time:
 		return v.UTC().Format(time.RFC3339Nano)
 	default:
@@ -209,7 +143,7 @@ func printObjects(form string) func(io.Writer, []string, someRows) error {
 			for i, name := range names {
 				object[name] = jsonValue(values[i])
 			}
-			text, err := encodeLine(form, object)
+			text, err := terminal.EncodeLine(form, object)
 			if err == nil {
 				_, err = io.WriteString(out, text)
 			}

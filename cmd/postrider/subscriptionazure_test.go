@@ -35,7 +35,7 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 			if value == "" {
 				value = "1"
 			}
-			var c cli
+			var c verbs
 			parser, err := kong.New(&c, kong.BindTo(t.Context(), (*context.Context)(nil)))
 			require.NoError(t, err)
 			_, err = parser.Parse([]string{"subscription", verb, "orders", "billing", flag, value})
@@ -43,11 +43,11 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 				require.ErrorContains(t, err, "a flag of the Azure CLI; here, ", flag)
 				continue
 			}
-			given := &c.Subscription.Create.settingFlags
+			given := &c.Subscription.Create.SettingFlags
 			if verb == "update" {
-				given = &c.Subscription.Update.settingFlags
+				given = &c.Subscription.Update.SettingFlags
 			}
-			settings, err := given.settings()
+			settings, err := given.Settings()
 			require.NoError(t, err, flag)
 			if flag != "--endpoint-type" {
 				require.Len(t, settings, 1, flag)
@@ -74,20 +74,4 @@ func TestAzureCommandLinesAreHelped(t *testing.T) {
 	}
 	require.NotContains(t, postrider(t, nil, "subscription", "create", "--help").stdout, "--source-resource-id")
 	require.Empty(t, completions(newParser(t).Model.Node, []string{"subscription", "create", "--source"}))
-}
-
-func TestConnectionFlags(t *testing.T) {
-	t.Parallel()
-	f := connectionFlags{
-		MinimumTLS: "1.3", CertificateAuthorities: writtenFile(t, "CA\n"), ClientCertificate: writtenFile(t, "CERT\n"), ClientKey: writtenFile(t, "KEY\n"),
-		OAuth2TokenURL: "https://login.example.com/token", OAuth2ClientID: "postrider", OAuth2ClientSecretFile: writtenFile(t, "s3cret\n"), OAuth2Scope: "api://orders/.default",
-	}
-	settings := object{}
-	require.NoError(t, f.connection(settings))
-	require.JSONEq(t, `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":"CA","clientCertificate":{"certificate":"CERT","privateKey":"KEY"},
-		"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"s3cret","scope":"api://orders/.default"}}`, mustJSON(t, settings))
-	settings = object{}
-	require.NoError(t, (&connectionFlags{}).connection(settings))
-	require.Empty(t, settings)
-	require.Error(t, (&connectionFlags{ClientKey: "/none"}).connection(settings))
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"postrider/cmd/postrider/terminal"
 )
 
 // tlsFlags name the certificate that a listener shows. Both or none.
@@ -23,13 +25,13 @@ func (f tlsFlags) open(log *slog.Logger) (*certificate, error) {
 	case f.TLSCert == "" && f.TLSKey == "":
 		return nil, nil
 	case f.TLSKey == "":
-		return nil, usagef("--tls-cert without --tls-key: name the file of the certificate's private key as well")
+		return nil, terminal.Usagef("--tls-cert without --tls-key: name the file of the certificate's private key as well")
 	case f.TLSCert == "":
-		return nil, usagef("--tls-key without --tls-cert: name the file of the certificate as well")
+		return nil, terminal.Usagef("--tls-key without --tls-cert: name the file of the certificate as well")
 	}
 	c := &certificate{files: f, log: log}
 	if _, err := c.look(); err != nil {
-		return nil, usagef("%v", err)
+		return nil, terminal.Usagef("%v", err)
 	}
 	return c, nil
 }

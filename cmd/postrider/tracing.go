@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	api "go.opentelemetry.io/otel/trace"
 
+	"postrider/cmd/postrider/terminal"
+	"postrider/cmd/postrider/version"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
@@ -37,13 +39,13 @@ func startTracing(ctx context.Context, node string) (*tracing, error) {
 		return nil, nil //nolint:nilnil // off is no error
 	}
 	if protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); protocol != "http/protobuf" {
-		return nil, usagef("OTEL_EXPORTER_OTLP_PROTOCOL %q: must be http/protobuf", protocol)
+		return nil, terminal.Usagef("OTEL_EXPORTER_OTLP_PROTOCOL %q: must be http/protobuf", protocol)
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
 	}
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "postrider"), attribute.String("service.version", version()),
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "postrider"), attribute.String("service.version", version.Number()),
 		attribute.String("service.instance.id", node)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)

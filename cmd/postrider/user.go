@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/term"
 
+	"postrider/cmd/postrider/terminal"
 	"postrider/server"
 	"postrider/store"
 )
@@ -39,7 +40,7 @@ func (f passwordFlag) read() (string, error) {
 		return string(bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r"))), nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return "", usagef("standard input is no terminal: to read the password from it, say --password-stdin")
+		return "", terminal.Usagef("standard input is no terminal: to read the password from it, say --password-stdin")
 	}
 	once, err := ask("Password: ")
 	if err != nil {
@@ -50,7 +51,7 @@ func (f passwordFlag) read() (string, error) {
 		return "", err
 	}
 	if once != again {
-		return "", usagef("the two passwords differ")
+		return "", terminal.Usagef("the two passwords differ")
 	}
 	return once, nil
 }
@@ -79,7 +80,7 @@ func userNow(ctx context.Context, a *store.Access, name string) func() (any, err
 
 type userAddCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	passwordFlag
 	Name string `arg:"" help:"Name to sign in with."`
 	Role string `required:"" enum:"viewer,operator,admin" help:"What they may do: viewer, operator or admin." placeholder:"ROLE"`
@@ -105,13 +106,13 @@ func (c *userAddCmd) Run(ctx context.Context) error {
 		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role), Password: &password}); err != nil {
 			return err
 		}
-		return c.did(userNow(ctx, a, c.Name), "User %s was added, with the role %s.", c.Name, c.Role)
+		return c.Done(userNow(ctx, a, c.Name), "User %s was added, with the role %s.", c.Name, c.Role)
 	})
 }
 
 type userListCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 }
 
 // Help is shown by user list --help.
@@ -128,7 +129,7 @@ func (c *userListCmd) Run(ctx context.Context) error {
 		for i := range list {
 			described[i] = server.DescribeUser(&list[i])
 		}
-		return c.print(described, func(w io.Writer) {
+		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
 			for i := range list {
 				u := &list[i]
@@ -151,7 +152,7 @@ func userState(u *store.User) string {
 
 type userShowCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the user."`
 }
 
@@ -165,8 +166,8 @@ func (c *userShowCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.print(server.DescribeUser(u), func(w io.Writer) {
-			printNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions, "last signed in", momentOr("never", u.LastSignInAt),
+		return c.Print(server.DescribeUser(u), func(w io.Writer) {
+			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions, "last signed in", momentOr("never", u.LastSignInAt),
 				"failed sign-ins", u.FailedSignIns, "added", u.CreatedAt, "added by", u.CreatedBy)
 		})
 	})
@@ -174,7 +175,7 @@ func (c *userShowCmd) Run(ctx context.Context) error {
 
 type userRoleCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the user."`
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
@@ -191,13 +192,13 @@ func (c *userRoleCmd) Run(ctx context.Context) error {
 		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role)}); err != nil {
 			return err
 		}
-		return c.did(userNow(ctx, a, c.Name), "User %s has the role %s.", c.Name, c.Role)
+		return c.Done(userNow(ctx, a, c.Name), "User %s has the role %s.", c.Name, c.Role)
 	})
 }
 
 type userPasswordCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	passwordFlag
 	Name string `arg:"" help:"Name of the user."`
 }
@@ -220,13 +221,13 @@ func (c *userPasswordCmd) Run(ctx context.Context) error {
 		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Password: &password}); err != nil {
 			return err
 		}
-		return c.did(userNow(ctx, a, c.Name), "User %s has another password.", c.Name)
+		return c.Done(userNow(ctx, a, c.Name), "User %s has another password.", c.Name)
 	})
 }
 
 type userDisableCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the user."`
 }
 
@@ -237,12 +238,12 @@ func (userDisableCmd) Help() string {
 
 // Run executes user disable.
 func (c *userDisableCmd) Run(ctx context.Context) error {
-	return c.setDisabled(ctx, c.outputFlag, c.Name, true, "User %s is kept out.")
+	return c.setDisabled(ctx, c.OutputFlag, c.Name, true, "User %s is kept out.")
 }
 
 type userEnableCmd struct {
 	databaseFlags
-	outputFlag
+	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the user."`
 }
 
@@ -251,10 +252,10 @@ func (userEnableCmd) Help() string { return "Example:\n  postrider user enable a
 
 // Run executes user enable.
 func (c *userEnableCmd) Run(ctx context.Context) error {
-	return c.setDisabled(ctx, c.outputFlag, c.Name, false, "User %s may sign in again.")
+	return c.setDisabled(ctx, c.OutputFlag, c.Name, false, "User %s may sign in again.")
 }
 
-func (f databaseFlags) setDisabled(ctx context.Context, out outputFlag, name string, disabled bool, done string) error {
+func (f databaseFlags) setDisabled(ctx context.Context, out terminal.OutputFlag, name string, disabled bool, done string) error {
 	return f.access(ctx, func(ctx context.Context, a *store.Access) error {
 		if _, err := a.User(ctx, name); err != nil {
 			return err
@@ -262,14 +263,14 @@ func (f databaseFlags) setDisabled(ctx context.Context, out outputFlag, name str
 		if _, err := a.PutUser(ctx, name, store.UserSpec{Disabled: &disabled}); err != nil {
 			return err
 		}
-		return out.did(userNow(ctx, a, name), done, name)
+		return out.Done(userNow(ctx, a, name), done, name)
 	})
 }
 
 type userRemoveCmd struct {
 	databaseFlags
-	outputFlag
-	confirmFlag
+	terminal.OutputFlag
+	terminal.ConfirmFlag
 	Name string `arg:"" help:"Name of the user."`
 }
 
@@ -281,19 +282,19 @@ func (userRemoveCmd) Help() string {
 // Run executes user remove.
 func (c *userRemoveCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
-		if err := c.confirm(func() (string, error) {
+		if err := c.Confirm(func() (string, error) {
 			u, err := a.User(ctx, c.Name)
 			if err != nil {
 				return "", err
 			}
 			return fmt.Sprintf("Remove user %s (%s)? Name, role, password and personal keys are lost, and %s will end.",
-				c.Name, u.Role, plural(u.Sessions, "session")), nil
+				c.Name, u.Role, terminal.Plural(u.Sessions, "session")), nil
 		}); err != nil {
 			return err
 		}
 		if err := a.DeleteUser(ctx, c.Name); err != nil {
 			return err
 		}
-		return c.did(gone("name", c.Name), "User %s was removed.", c.Name)
+		return c.Done(terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)
 	})
 }

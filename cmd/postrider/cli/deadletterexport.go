@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/terminal"
+	"postrider/jobs"
+	"postrider/policy"
+)
+
+type deadletterExportCmd struct {
+	rest.ServerFlags
+	Topic        string     `api:"topic" help:"Those of this topic." placeholder:"NAME"`
+	Subscription string     `api:"subscription" help:"Those of event subscriptions of this name." placeholder:"NAME"`
+	Reason       string     `api:"reason" help:"Those with this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
+	From         *time.Time `api:"deadLetteredFrom" help:"Those dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until        *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Those dead-lettered before this time." placeholder:"TIME"`
+	Format       string     `api:"format" help:"eventgrid: the event as Event Grid writes dead letters. rows: the columns of postrider.dead_letters." enum:"eventgrid,rows" default:"eventgrid"`
+	Output       string     `short:"o" help:"File, or URL of one (file://, s3://, azblob://), that is there once all is written; - is standard output." default:"-" placeholder:"FILE"`
+}
+
+// Help is shown by deadletter export --help.
+func (deadletterExportCmd) Help() string {
+	return `The oldest comes first. Dead letters stay as they are; those that come meanwhile are left out. What is not written whole ends with exit code 1 and leaves no file.
+
+Examples:
+  postrider deadletter export --topic orders --from 24h > dead.ndjson
+  postrider deadletter export --format rows -o dead.ndjson
+  postrider deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'`
+}
+
+// Run executes deadletter export.
+func (c *deadletterExportCmd) Run(ctx context.Context) error {
+	if err := rest.CheckSpan(c.From, c.Until); err != nil {
+		return err
+	}
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	out, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if err := c.export(ctx, client, out); err != nil {
+		return err
+	}
+	if err := out.Commit(); err != nil {
+		return fmt.Errorf("write to %s: %w", c.Output, err)
+	}
+	return nil
+}
+
+// export writes the dead letters page by page.
+func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, out io.Writer) error {
+	line, letters, written := terminal.NewProgressLine(), 0, 0
+	defer line.End()
+	for next := rest.ListURL("/v1/deadLetterExport", rest.Given(c), 500); next != ""; {
+		var p struct {
+			Value    []json.RawMessage
+			NextLink string
+		}
+		if err := client.Call(ctx, http.MethodGet, next, nil, &p); err != nil {
+			return err
+		}
+		for _, record := range p.Value {
+			text := string(record) + "\n"
+			if c.Output == "-" {
+				text = terminal.EscapeControls(text) // it may be a terminal; for JSON it is the same
+			}
+			if _, err := io.WriteString(out, text); err != nil {
+				return fmt.Errorf("write to %s: %w", c.Output, err)
+			}
+			letters, written = letters+1, written+len(text)
+		}
+		line.Show(func() string {
+			return fmt.Sprintf("%s, %.1f MB", terminal.Plural(letters, "dead letter"), float64(written)/1e6)
+		})
+		next = p.NextLink
+	}
+	return nil
+}
+
+func (c *deadletterExportCmd) open(ctx context.Context) (*jobs.File, error) {
+	if c.Output == "-" {
+		return &jobs.File{Writer: os.Stdout, Commit: func() error { return nil }, Abort: func() {}}, nil
+	}
+	directory, name, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	out, err := jobs.CreateFile(ctx, policy.ExportTarget{Location: directory}, name)
+	if err != nil {
+		return nil, fmt.Errorf("write to %s: %w", c.Output, err)
+	}
+	return out, nil
+}
+
+// place takes the name off what --output says.
+func (c *deadletterExportCmd) place() (directory policy.Location, name string, err error) {
+	if !strings.Contains(c.Output, "://") {
+		whole, err := filepath.Abs(c.Output)
+		return policy.Location{Scheme: "file", Path: filepath.Dir(whole)}, filepath.Base(whole), err
+	}
+	l, err := policy.ParseLocation(c.Output)
+	if err != nil {
+		return l, "", terminal.Usagef("--output %q: %v", c.Output, err)
+	}
+	if l.Path == "" {
+		return l, "", terminal.Usagef("--output %q: must name a file in the bucket", c.Output)
+	}
+	l.Path, name = path.Split(l.Path)
+	if trimmed := strings.TrimSuffix(l.Path, "/"); trimmed != "" || l.Scheme != "file" {
+		l.Path = trimmed
+	}
+	return l, name, nil
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/terminal"
+	"postrider/server"
+)
+
+// LoginCmd is login.
+type LoginCmd struct {
+	terminal.OutputFlag
+	Server    string `arg:"" help:"URL of the server, or the name of a stored one." placeholder:"URL|NAME"`
+	Name      string `help:"Name to store the server under (default: its host)." placeholder:"NAME"`
+	Role      string `help:"The most the key may do: viewer, operator or admin (default: your role)." placeholder:"ROLE"`
+	Machine   string `help:"Name of this computer on the page (default: its host name)." placeholder:"NAME"`
+	CAFile    string `name:"ca-file" help:"Certificate authority (PEM) of the server; stored." env:"POSTRIDER_CA_FILE"`
+	NoBrowser bool   `help:"Do not open a browser."`
+}
+
+// Help is shown by login --help.
+func (LoginCmd) Help() string {
+	return `Prints a code and the address of a page, and opens the page in a browser if it can. Sign in there, compare the
+code, and approve the login. The key is a personal key: it does no more than you may, and works for 12 hours. It is
+stored in a file that only you can read, and the server becomes the default of the other verbs.
+
+On a computer without a browser, open the page anywhere else, or make a personal key on the account page of the
+dashboard and set it as POSTRIDER_API_KEY.
+
+Examples:
+  postrider login https://events.example.com
+  postrider login https://staging.example.com --name staging --role viewer`
+}
+
+// Run executes login.
+func (c *LoginCmd) Run(ctx context.Context) error {
+	saved, err := rest.ReadSavedServers()
+	if err != nil {
+		return err
+	}
+	if err := c.complete(&saved); err != nil {
+		return err
+	}
+	client, err := rest.ServerFlags{Server: c.Server, CAFile: c.CAFile}.Connect()
+	if err != nil {
+		return err
+	}
+	key, err := c.authorize(ctx, client)
+	if err != nil {
+		return err
+	}
+	client.Key = *key.Key
+	var me server.Me
+	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
+		return err
+	}
+	one := rest.SavedServer{
+		Name: c.Name, URL: client.Base, CAFile: c.CAFile, Key: client.Key,
+		User: strings.TrimPrefix(me.Name, "user:"), Role: string(me.Role),
+	}
+	if me.ExpiresAt != nil {
+		one.ExpiresAt = *me.ExpiresAt
+	}
+	if saved, err = storeServer(ctx, one); err != nil {
+		_ = revoke(ctx, &one) // the key is of no use
+		return err
+	}
+	return c.Done(func() (any, error) { return shown(&saved, &one), nil },
+		"Logged in to %s as %s, with the role %s, until %s. %s is the default server.",
+		one.URL, one.User, one.Role, terminal.Time(one.ExpiresAt), one.Name)
+}
+
+// storeServer adds a server to those that are stored now, and revokes the key that it replaces.
+func storeServer(ctx context.Context, one rest.SavedServer) (saved rest.SavedServers, err error) {
+	if saved, err = rest.ReadSavedServers(); err != nil {
+		return saved, err
+	}
+	for i := range saved.Servers {
+		if old := &saved.Servers[i]; old.Name == one.Name && rest.SameServer(old.URL, one.URL) {
+			_ = revoke(ctx, old) // it ends by itself
+		}
+	}
+	saved.Put(one)
+	if err := saved.Write(); err != nil {
+		return saved, fmt.Errorf("store the key: %w", err)
+	}
+	return saved, nil
+}
+
+// complete fills in what the flags leave out, and rejects what cannot be used, before anything is sent.
+func (c *LoginCmd) complete(saved *rest.SavedServers) error {
+	one, err := saved.Find(c.Server)
+	if err != nil {
+		return err
+	}
+	if one != nil {
+		c.Server = one.URL
+		if c.Name == "" {
+			c.Name = one.Name
+		}
+		if c.CAFile == "" {
+			c.CAFile = one.CAFile
+		}
+	}
+	u, err := url.Parse(c.Server)
+	if err != nil {
+		return terminal.Usagef("%q: must be a URL such as https://events.example.com", c.Server)
+	}
+	if c.Name == "" {
+		c.Name = u.Host
+	}
+	switch {
+	case !rest.ServerName.MatchString(c.Name):
+		return terminal.Usagef("--name %q: must be %s", c.Name, rest.ServerNameRule)
+	case c.Role != "" && c.Role != "viewer" && c.Role != "operator" && c.Role != "admin":
+		return terminal.Usagef("--role %q: must be viewer, operator or admin", c.Role)
+	}
+	if c.CAFile != "" {
+		if c.CAFile, err = filepath.Abs(c.CAFile); err != nil {
+			return err
+		}
+	}
+	if c.Machine == "" {
+		if c.Machine, err = os.Hostname(); err != nil || c.Machine == "" {
+			c.Machine = "unknown"
+		}
+	}
+	return rest.RequireSecret(c.Server)
+}
+
+// authorize begins a login and waits until a user has approved it.
+func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*server.APIKey, error) {
+	wanted := server.LoginSettings{Machine: c.Machine}
+	if c.Role != "" {
+		wanted.Role = new(server.UserRole(c.Role))
+	}
+	var begun server.LoginBegun
+	if err := client.Call(ctx, http.MethodPost, "/v1/logins", wanted, &begun); err != nil {
+		if rest.IsStatus(err, http.StatusNotFound) {
+			return nil, fmt.Errorf("%s has no logins: is it a postrider of this version? %w", client.Base, err)
+		}
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "Open this page, sign in, and compare the code:\n\n  %s\n\n  code: %s\n\n",
+		terminal.Cell(begun.VerificationUriComplete), terminal.Cell(begun.UserCode))
+	if !c.NoBrowser {
+		openBrowser(ctx, begun.VerificationUriComplete)
+	}
+	var key *server.APIKey
+	err := terminal.Await("the login is approved", func() (err error) {
+		key, err = poll(ctx, client, &begun)
+		return err
+	})
+	return key, err
+}
+
+// poll returns the key when the login is approved. While the server does not answer, the login may still be approved.
+func poll(ctx context.Context, client *rest.Client, begun *server.LoginBegun) (*server.APIKey, error) {
+	interval := max(time.Duration(begun.IntervalInSeconds)*time.Second, time.Second)
+	expires := time.Now().Add(time.Duration(begun.ExpiresInSeconds) * time.Second)
+	for tick := time.NewTimer(interval); ; tick.Reset(interval) {
+		select {
+		case <-ctx.Done():
+			return nil, errors.New("the login was interrupted; nothing was stored")
+		case <-tick.C:
+		}
+		var status server.LoginStatus
+		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", server.LoginPoll{DeviceCode: begun.DeviceCode}, &status)
+		switch {
+		case rest.IsStatus(err, http.StatusNotFound) || err != nil && time.Now().After(expires):
+			return nil, errors.New("the login was not approved in time; run postrider login again")
+		case rest.IsStatus(err, http.StatusTooManyRequests):
+			interval += time.Second // as RFC 8628's slow_down
+		case err != nil:
+		case status.State == server.LoginStatusStateDenied:
+			return nil, errors.New("the login was denied")
+		case status.State == server.LoginStatusStateApproved && status.ApiKey != nil && status.ApiKey.Key != nil:
+			return status.ApiKey, nil
+		}
+	}
+}
+
+// openBrowser opens a page if a person is at a terminal of a desktop. It is no error if there is no browser: the
+// address was printed.
+func openBrowser(ctx context.Context, page string) {
+	u, err := url.Parse(page)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !terminal.IsTerminal(os.Stdin) || !terminal.OnTerminal() {
+		return // the address comes from the server, and must not name a program or a file
+	}
+	var opener *exec.Cmd
+	switch {
+	case runtime.GOOS == "darwin":
+		opener = exec.CommandContext(ctx, "open", u.String())
+	case runtime.GOOS == "windows":
+		opener = exec.CommandContext(ctx, "rundll32", "url.dll,FileProtocolHandler", u.String())
+	case os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "":
+		opener = exec.CommandContext(ctx, "xdg-open", u.String())
+	default:
+		return
+	}
+	if opener.Start() == nil {
+		go func() { _ = opener.Wait() }()
+	}
+}

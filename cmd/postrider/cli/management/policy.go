@@ -1,0 +1,302 @@
+package management
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/terminal"
+	"postrider/policy"
+	"postrider/server"
+)
+
+// PolicyCmd is policy with its verbs.
+type PolicyCmd struct {
+	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own."`
+	Show    policyShowCmd    `cmd:"" help:"Show one policy: schedule, limits and the status-code table."`
+	Explain policyExplainCmd `cmd:"" help:"Show every attempt a policy makes when an endpoint always answers the same, and how the delivery ends."`
+	Put     policyPutCmd     `cmd:"" help:"Make or replace a policy of your own, from a file."`
+	Delete  policyDeleteCmd  `cmd:"" help:"Delete a policy of your own that no event subscription uses."`
+}
+
+type policyListCmd struct{ rest.Flags }
+
+// Help is shown by policy list --help.
+func (policyListCmd) Help() string { return "Example:\n  postrider policy list" }
+
+// Run executes policy list.
+func (c *policyListCmd) Run(ctx context.Context) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	list, err := client.All(ctx, "/v1/policies")
+	if c.NoServer(err) {
+		fmt.Fprintln(os.Stderr, "postrider: no server: only the built-in policies are listed;", err)
+		list, err = builtInPolicies()
+	}
+	if err != nil {
+		return err
+	}
+	policies := make([]*policy.Policy, len(list))
+	for i, o := range list {
+		if policies[i], err = readPolicy(o); err != nil {
+			return err
+		}
+	}
+	return c.Print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
+		for _, p := range policies {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), sourceOf(p))
+		}
+	})
+}
+
+// builtInPolicies are the built-in ones as the REST API has them.
+func builtInPolicies() (list []rest.Object, err error) {
+	for _, p := range policy.Builtins() {
+		text, err := terminal.EncodePlainly(server.DescribePolicy(&p, 0))
+		if err != nil {
+			return nil, err
+		}
+		var o rest.Object
+		if err := terminal.DecodeExactly(text, &o); err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// readPolicy is a retry policy of what the REST API responds of it.
+func readPolicy(o rest.Object) (*policy.Policy, error) {
+	name := fmt.Sprint(o["name"])
+	if p, ok := policy.Builtin(name); ok {
+		return &p, nil
+	}
+	text, err := terminal.EncodePlainly(o)
+	if err != nil {
+		return nil, fmt.Errorf("read retry policy %s: %w", name, err)
+	}
+	p, err := server.ReadPolicy(name, text)
+	if err != nil {
+		return nil, fmt.Errorf("read retry policy %s as the server has it: %w", name, err)
+	}
+	return p, nil
+}
+
+func attempts(n int) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return strconv.Itoa(n)
+}
+
+func span(d time.Duration) string {
+	text := d.String()
+	text = strings.TrimSuffix(text, "m0s")
+	if strings.HasSuffix(text, "h0") {
+		return strings.TrimSuffix(text, "0")
+	}
+	if d >= time.Minute && !strings.HasSuffix(text, "s") && !strings.HasSuffix(text, "h") {
+		return text + "m"
+	}
+	return text
+}
+
+type policyShowCmd struct{ policyFlags }
+
+// Help is shown by policy show --help.
+func (policyShowCmd) Help() string {
+	return `Retry-After, dead letters and what probation does to an event are what an event subscription of behavior documented takes;
+under safe, the default, Retry-After is honored, dead letters are rows, and probation holds.
+
+Examples:
+  postrider policy show ga-2021
+  postrider policy show namespace-2023 -o json`
+}
+
+// Run executes policy show.
+func (c *policyShowCmd) Run(ctx context.Context) error {
+	p, shown, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Print(shown, func(w io.Writer) { printPolicy(w, p) })
+}
+
+func printPolicy(w io.Writer, p *policy.Policy) {
+	fmt.Fprintf(w, "%s\t(%s)\n\n", p.Name, sourceOf(p))
+	for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
+		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+	}
+	fmt.Fprintln(w, "\nENDPOINT\tANSWER\tACTION\tNO SOONER THAN")
+	for _, cell := range p.Cells {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
+	}
+}
+
+func sourceOf(p *policy.Policy) string {
+	if p.Source == "" {
+		return "your own"
+	}
+	return p.Source
+}
+
+func scheduleLines(p *policy.Policy) [][2]string {
+	steps := make([]string, len(p.Steps))
+	for i, step := range p.Steps {
+		steps[i] = span(step)
+	}
+	window, jitter := "none", "none"
+	if p.RetryWindow > 0 {
+		window = fmt.Sprintf("no attempt later than %s after publishing", span(p.RetryWindow))
+	}
+	if p.JitterFraction > 0 && p.JitterCap > 0 { // either 0 leaves nothing to add
+		jitter = fmt.Sprintf("up to %.4g %%, %s at most", p.JitterFraction*100, span(p.JitterCap))
+	}
+	return [][2]string{
+		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basisWords(p.Basis))},
+		{"retry window", window},
+		{"jitter", jitter},
+		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)},
+		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL), p.Expiry)},
+		{"ack timeout", span(p.AckTimeout)},
+	}
+}
+
+func optionLines(p *policy.Policy) [][2]string {
+	late := "not taken"
+	if p.LateAnswerWindow > 0 {
+		late = fmt.Sprintf("a success up to %s after the send cancels the queued retry", span(p.LateAnswerWindow))
+	}
+	return [][2]string{
+		{"late answers", late},
+		{"no answer", terminal.Either(p.RetryTransportErrors, "retried, also where the table says never", "documented: as the table says; safe: retried")},
+		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " + span(p.RetryAfterCap)},
+		{"dead letters", deadLetterWords(p)},
+		{"batching", terminal.Either(p.Batching, "if the event subscription asks for it", "never: one event per call")},
+	}
+}
+
+func deadLetterWords(p *policy.Policy) string {
+	words := fmt.Sprintf("%s, unless set otherwise", p.DeadLetterDefault)
+	if p.DeadLetterDelay > 0 {
+		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
+	}
+	if p.DeadLetterGiveUp > 0 {
+		words += fmt.Sprintf("; export given up after %s", span(p.DeadLetterGiveUp))
+	}
+	return words
+}
+
+// probationLines says when a hold starts and how long it lasts; where the outcome decides, one line for each length.
+func probationLines(p policy.Probation) [][2]string {
+	if p.Scope == policy.ProbationNone {
+		return [][2]string{{"probation", "none"}}
+	}
+	rule := fmt.Sprintf("%s, after %d of its events failed in a row (%s)", p.Scope, p.Trigger, p.Action)
+	if p.Trigger == 1 {
+		rule = fmt.Sprintf("%s, after one failure (%s)", p.Scope, p.Action)
+	}
+	if len(p.ByOutcome) == 0 {
+		return [][2]string{{"probation", rule + fmt.Sprintf(": %s, doubled up to %s", span(p.First), span(p.Max))}}
+	}
+	causes := map[time.Duration][]string{}
+	for outcome, hold := range p.ByOutcome {
+		causes[hold] = append(causes[hold], string(outcome))
+	}
+	lines := [][2]string{{"probation", rule + ", by outcome:"}}
+	for _, hold := range slices.Sorted(maps.Keys(causes)) {
+		slices.Sort(causes[hold])
+		lines = append(lines, [2]string{"", fmt.Sprintf("%s after %s", span(hold), strings.Join(causes[hold], " "))})
+	}
+	return lines
+}
+
+func basisWords(b policy.Basis) string {
+	if b == policy.BasisOffset {
+		return "measured from the first attempt"
+	}
+	return "measured from the failed attempt"
+}
+
+type policyExplainCmd struct {
+	policyFlags
+	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
+	Status       *int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
+	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
+	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
+	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
+	RetryAfter   time.Duration  `help:"Retry-After of every response: 10m. Shows the policy's cap." placeholder:"DURATION"`
+	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
+	DeadLetter   string         `help:"rows or none: the event subscription's deadLetterDestination; what the behavior says where it states none." enum:",rows,none" default:"" placeholder:"rows|none"`
+}
+
+// Help is shown by policy explain --help.
+func (policyExplainCmd) Help() string {
+	return `Times are seconds from publishing. Jitter and probation of a failing endpoint are left out.
+
+Examples:
+  postrider policy explain ga-2021 --status 503
+  postrider policy explain ga-2021 --status 503 --retry-after 24h
+  postrider policy explain namespace-2023 --ttl 20m -o json
+  postrider policy explain ga-2018 --status 400 --dead-letter none
+  postrider policy explain ga-2019 --status 400 --behavior documented`
+}
+
+// Run executes policy explain.
+func (c *policyExplainCmd) Run(ctx context.Context) error {
+	p, _, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	options, err := c.options()
+	if err != nil {
+		return err
+	}
+	explanation, err := policy.Explain(p, options)
+	if err != nil {
+		return terminal.Usagef("%v", err)
+	}
+	return c.Print(explanation, func(w io.Writer) { printExplanation(w, explanation) })
+}
+
+func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
+	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts, RetryAfter: c.RetryAfter}
+	if c.Status != nil {
+		if *c.Status == 0 { // package policy would take it for none
+			return o, terminal.Usagef("--status 0: must be between 200 and 599")
+		}
+		o.Result.Status = *c.Status
+	}
+	if c.TTL != nil {
+		minutes := int(*c.TTL / time.Minute)
+		if time.Duration(minutes)*time.Minute != *c.TTL {
+			return o, terminal.Usagef("--ttl %s: a time to live is whole minutes", *c.TTL)
+		}
+		o.TTLMinutes = &minutes
+	}
+	if c.DeadLetter != "" {
+		rows := c.DeadLetter == policy.DeadLetterRows
+		o.DeadLetter = &rows
+	}
+	return o, nil
+}
+
+func printExplanation(w io.Writer, x policy.Explanation) {
+	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tWHY THEN")
+	for _, a := range x.Attempts {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds), span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
+	}
+	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds), span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, x.End.Reason)
+}
+
+func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }

@@ -1,0 +1,359 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"postrider/cmd/postrider/terminal"
+	"postrider/cmd/postrider/version"
+	"postrider/server"
+)
+
+// ServerFlags are shared by every verb that is a client of the REST API.
+type ServerFlags struct {
+	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list), unless a key is set; without one, http://127.0.0.1:7480, where postrider dev listens." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
+	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default: the personal key of postrider login; without one, and for a server on this machine, the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
+	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the server, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
+
+	stored   string // name of the stored server that the key is from
+	topicKey string // access key of a topic that is sent as well; "" for none
+}
+
+// IfMatchFlag is for verbs that change or delete what has a version.
+type IfMatchFlag struct {
+	IfMatch string `name:"if-match" help:"Only in this version, which is etag of show -o json, or the number in it; * is any. Else nothing is changed." placeholder:"ETAG"`
+}
+
+// Headers are those of the request.
+func (f IfMatchFlag) Headers() []string {
+	if f.IfMatch == "" {
+		return nil
+	}
+	return []string{"If-Match", server.EntityTag(f.IfMatch)}
+}
+
+// callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get in the way of).
+const callTimeout = 45 * time.Second
+
+// Client calls one server's REST API.
+type Client struct {
+	Base string // without a slash at its end
+	host string
+	Key  string // "" for none
+	// stored is the name of the stored server that the key is from; "" for a key of the flags or the environment.
+	stored string
+	http   *http.Client
+}
+
+// Client judges the flags. A key is needed.
+func (f ServerFlags) Client() (*Client, error) {
+	c, err := f.keylessClient()
+	if err == nil && c.Key == "" {
+		return nil, terminal.Usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or POSTRIDER_ADMIN_TOKEN) or --api-key",
+			c.Base)
+	}
+	return c, err
+}
+
+// ClientForTopic is a client for requests with an access key of a topic, which need no other key. Without an access key
+// it is client.
+func (f ServerFlags) ClientForTopic(accessKey string) (*Client, error) {
+	if accessKey == "" {
+		return f.Client()
+	}
+	f.topicKey = accessKey
+	return f.keylessClient()
+}
+
+// keylessClient is for what may do without a key.
+func (f ServerFlags) keylessClient() (*Client, error) {
+	f, err := f.resolved()
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.Connect()
+	if err != nil {
+		return nil, err
+	}
+	if c.Key, c.stored = f.APIKey, f.stored; c.Key == "" && onThisMachine(c.host) {
+		c.Key = DevAdminToken
+	}
+	return c, nil
+}
+
+// Connect is a client without a key.
+func (f ServerFlags) Connect() (*Client, error) {
+	u, err := url.Parse(f.Server)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, terminal.Usagef("--server %q: not a URL such as https://events.example.com", f.Server)
+	}
+	transport, err := f.transport()
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		Base: strings.TrimRight(f.Server, "/"), host: u.Hostname(),
+		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
+	}, nil
+}
+
+func (f ServerFlags) transport() (*http.Transport, error) {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if f.CAFile != "" {
+		pem, err := os.ReadFile(f.CAFile)
+		if err != nil {
+			return nil, terminal.Usagef("--ca-file: %v", err)
+		}
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, terminal.Usagef("--ca-file %s: no certificate in it", f.CAFile)
+		}
+	}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
+	}, nil
+}
+
+// NoRedirect: a key is shown to the server that was named, and to no other.
+func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func onThisMachine(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+// Error is an error answer of the REST API.
+type Error struct {
+	Status  int
+	code    string // "" for an answer that is not the API's
+	Message string
+	details []server.ErrorDetail
+}
+
+// Error is the message, and each of the mistakes on a line of its own. Of several, the API's message is the first.
+func (e *Error) Error() string {
+	text := e.Message
+	if len(e.details) == 1 && strings.HasPrefix(text, e.details[0].Message) {
+		return text
+	}
+	if len(e.details) > 1 && text == e.details[0].Message {
+		text = fmt.Sprintf("the server found %d mistakes", len(e.details))
+	}
+	for _, d := range e.details {
+		said := strings.TrimSpace(strings.TrimPrefix(d.Message, d.Target))
+		if d.Target != "" {
+			said = d.Target + ": " + said
+		}
+		text += "\n  " + said
+	}
+	return text
+}
+
+// IsStatus reports whether the API answered with this status.
+func IsStatus(err error, status int) bool {
+	var answer *Error
+	return errors.As(err, &answer) && answer.Status == status
+}
+
+// IsConflict reports whether the API answered with this code of 409.
+func IsConflict(err error, code server.ConflictCode) bool {
+	var answer *Error
+	return errors.As(err, &answer) && answer.Status == http.StatusConflict && answer.code == string(code)
+}
+
+// IsInvalid reports whether the API rejected this member of the request.
+func IsInvalid(err error, target string) bool {
+	var answer *Error
+	return errors.As(err, &answer) && slices.ContainsFunc(answer.details, func(d server.ErrorDetail) bool {
+		return d.Target == target
+	})
+}
+
+// maxAnswer bounds an answer: a page of 1,000 event subscriptions with long filters is a tenth of it.
+const maxAnswer = 64 << 20
+
+// Call makes a management request. body and into may be nil; into is filled from the answer.
+func (c *Client) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
+	var sent []byte
+	if body != nil {
+		var err error
+		if sent, err = terminal.EncodePlainly(body); err != nil {
+			return fmt.Errorf("write the request: %w", err)
+		}
+	}
+	if c.Key != "" {
+		headers = append(headers, "Authorization", "Bearer "+c.Key)
+	}
+	if body != nil {
+		headers = append(headers, "Content-Type", "application/json")
+	}
+	answer, err := c.Send(ctx, method, path, sent, headers...)
+	if err != nil {
+		return err
+	}
+	if err := answer.Err(); err != nil {
+		switch {
+		case IsStatus(err, http.StatusUnauthorized) && c.stored != "":
+			return fmt.Errorf("%w; log in again: postrider login %s", err, c.stored)
+		case IsStatus(err, http.StatusUnauthorized):
+			return fmt.Errorf("%w; run postrider login, or set POSTRIDER_API_KEY, or --api-key", err)
+		}
+		return err
+	}
+	if into == nil || len(answer.body) == 0 {
+		return nil
+	}
+	if err := terminal.DecodeExactly(answer.body, into); err != nil {
+		return fmt.Errorf("%s answered %s %s with what is no JSON of this API: is it a postrider?", c.Base, method, path)
+	}
+	return nil
+}
+
+// Response is what came back.
+type Response struct {
+	status int
+	Header http.Header
+	body   []byte
+}
+
+// Send makes a request; headers are pairs of name and value. Its errors are those of who got no answer.
+func (c *Client) Send(ctx context.Context, method, path string, body []byte, headers ...string) (*Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	r.Header.Set("User-Agent", "postrider-cli/"+version.Number())
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return &Response{response.StatusCode, response.Header, raw}, nil
+}
+
+// unreachable says what to do where there is no answer.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var trust *tls.CertificateVerificationError
+	var refused *net.OpError
+	switch {
+	case errors.As(err, &trust):
+		return fmt.Errorf("%s: %w; name its certificate authority with --ca-file", c.Base, trust.Err)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%s answers without TLS: name it with http:// in --server", c.Base)
+	case errors.As(err, &refused) && refused.Op == "dial":
+		return fmt.Errorf("%s does not answer (%w): is the service running there? --server names another one", c.Base, refused.Err)
+	}
+	return fmt.Errorf("call %s: %w", c.Base, err)
+}
+
+// Err is nil of a success.
+func (a *Response) Err() error {
+	if a.status >= 200 && a.status < 300 {
+		return nil
+	}
+	var answer server.ErrorAnswer
+	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // as net/http has it
+		return &Error{Status: a.status, Message: "the server answers with TLS alone: name it with https:// in --server"}
+	}
+	if json.Unmarshal(a.body, &answer) != nil || answer.Error.Message == "" {
+		return &Error{Status: a.status, Message: fmt.Sprintf("the server answered %d %s", a.status, http.StatusText(a.status))}
+	}
+	return &Error{a.status, answer.Error.Code, answer.Error.Message, answer.Error.Details}
+}
+
+// Object is a JSON object as the API has it: what a newer server says beyond what this program knows is printed too.
+type Object = map[string]any
+
+// page is one page of a list.
+type page struct {
+	Value    []Object `json:"value"`
+	NextLink *string  `json:"nextLink"`
+}
+
+// All reads a list to its end.
+func (c *Client) All(ctx context.Context, path string) ([]Object, error) {
+	list := []Object{}
+	for next := &path; next != nil; {
+		var p page
+		if err := c.Call(ctx, http.MethodGet, *next, nil, &p); err != nil {
+			return nil, err
+		}
+		list = append(list, p.Value...)
+		next = p.NextLink
+	}
+	return list, nil
+}
+
+// TopicURL is the path of a topic.
+func TopicURL(topic string) string { return "/v1/topics/" + url.PathEscape(topic) }
+
+// SubscriptionURL is the path of an event subscription.
+func SubscriptionURL(topic, subscription string) string {
+	return TopicURL(topic) + "/subscriptions/" + url.PathEscape(subscription)
+}
+
+// ValueAt is a value inside an object by its path, such as "retryPolicy.policy"; nil where there is none.
+func ValueAt(o Object, path string) any {
+	var value any = o
+	for name := range strings.SplitSeq(path, ".") {
+		inner, ok := value.(Object)
+		if !ok {
+			return nil
+		}
+		value = inner[name]
+	}
+	return value
+}
+
+// TextAt is it on one line of a terminal; "-" for nothing.
+func TextAt(o Object, path string) string {
+	if value := ValueAt(o, path); value != nil && value != "" {
+		return terminal.Cell(value)
+	}
+	return "-"
+}
+
+// SetText sets a member if there is a value for it.
+func SetText(settings Object, name, value string) {
+	if value != "" {
+		settings[name] = value
+	}
+}
+
+// Objects are those of a list inside an object.
+func Objects(o Object, path string) (list []Object) {
+	values, _ := ValueAt(o, path).([]any)
+	for _, value := range values {
+		if one, ok := value.(Object); ok {
+			list = append(list, one)
+		}
+	}
+	return list
+}

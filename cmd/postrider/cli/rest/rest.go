@@ -1,0 +1,231 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"postrider/cmd/postrider/terminal"
+)
+
+// Flags are the flags of each verb that calls the REST API and prints the response.
+type Flags struct {
+	ServerFlags
+	terminal.OutputFlag
+}
+
+// Column is a column of a table, or a line of what show prints.
+type Column struct {
+	Title string
+	Path  string              // where the API's object has the value
+	Text  func(Object) string // instead of path: a value that is made of several
+}
+
+// timeNamed are the names that the API gives to times.
+var timeNamed = regexp.MustCompile(`(^at|At|Until|Since)$`)
+
+// Cell is the value of the column in one line; "-" for none.
+func (c Column) Cell(o Object) string {
+	if c.Text != nil {
+		return terminal.Cell(c.Text(o))
+	}
+	if text, ok := ValueAt(o, c.Path).(string); ok && timeNamed.MatchString(c.Path) {
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			return terminal.Time(at)
+		}
+	}
+	return TextAt(o, c.Path)
+}
+
+// PrintColumns writes a head and a line for each object.
+func PrintColumns(w io.Writer, columns []Column, list []Object) {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = c.Title
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	for _, o := range list {
+		for i, c := range columns {
+			cells[i] = c.Cell(o)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+}
+
+// PrintObject writes a line for each value.
+func PrintObject(w io.Writer, lines []Column, o Object) {
+	for _, c := range lines {
+		fmt.Fprintf(w, "%s\t%s\n", c.Title, c.Cell(o))
+	}
+}
+
+// Call makes one request. The flags of the verb say to which server.
+func (f Flags) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
+	client, err := f.Client()
+	if err != nil {
+		return err
+	}
+	return client.Call(ctx, method, path, body, into, headers...)
+}
+
+// NoServer reports whether no server was named and none runs on this machine.
+func (f Flags) NoServer(err error) bool {
+	var response *Error
+	return err != nil && f.Server == "" && !errors.As(err, &response)
+}
+
+// List prints the first objects of a list: those that match the filter, at most limit.
+func (f Flags) List(ctx context.Context, path string, filter Object, limit int, columns []Column) error {
+	if limit < 1 || limit > maxListed {
+		return terminal.Usagef("--limit %d: must be 1 to %d", limit, maxListed)
+	}
+	client, err := f.Client()
+	if err != nil {
+		return err
+	}
+	list, err := client.first(ctx, path, filter, limit)
+	if err != nil {
+		return err
+	}
+	return f.Print(list, func(w io.Writer) { PrintColumns(w, columns, list) })
+}
+
+// All prints a whole list.
+func (f Flags) All(ctx context.Context, path string, columns []Column) error {
+	client, err := f.Client()
+	if err != nil {
+		return err
+	}
+	list, err := client.All(ctx, path)
+	if err != nil {
+		return err
+	}
+	return f.Print(list, func(w io.Writer) { PrintColumns(w, columns, list) })
+}
+
+// Show prints one object.
+func (f Flags) Show(ctx context.Context, path string, table func(io.Writer, Object)) error {
+	var shown Object
+	if err := f.Call(ctx, http.MethodGet, path, nil, &shown); err != nil {
+		return err
+	}
+	return f.Print(shown, func(w io.Writer) { table(w, shown) })
+}
+
+// Act posts an action and prints what was done; in JSON and YAML, what the API responded.
+func (f Flags) Act(ctx context.Context, path string, body any, done string, args ...any) error {
+	var now Object
+	if err := f.Call(ctx, http.MethodPost, path, body, &now); err != nil {
+		return err
+	}
+	return f.Print(now, func(w io.Writer) { fmt.Fprintf(w, done+"\n", args...) })
+}
+
+// LimitFlag is a flag of verbs that list the newest of many.
+type LimitFlag struct {
+	Limit int `help:"How many to list at most: 1 to 10000." default:"50" placeholder:"N"`
+}
+
+// maxListed bounds a list of a command line.
+const maxListed = 10_000
+
+// Given are the values of the flags that were given, by the name that the REST API has for them: the flag's tag api.
+func Given(flags any) Object {
+	o := Object{}
+	addGiven(o, reflect.Indirect(reflect.ValueOf(flags)))
+	return o
+}
+
+func addGiven(o Object, flags reflect.Value) {
+	for i := range flags.NumField() {
+		field, value := flags.Type().Field(i), flags.Field(i)
+		name, has := field.Tag.Lookup("api")
+		switch {
+		case field.Anonymous:
+			addGiven(o, value)
+		case has && !value.IsZero():
+			value = reflect.Indirect(value)
+			if at, ok := value.Interface().(time.Time); ok {
+				o[name] = at.UTC().Format(time.RFC3339Nano)
+			} else {
+				o[name] = value.Interface()
+			}
+		}
+	}
+}
+
+// first reads the first objects of a list, at most limit, page by page.
+func (c *Client) first(ctx context.Context, path string, filter Object, limit int) ([]Object, error) {
+	const maxPage = 1000
+	list := []Object{}
+	for next := ListURL(path, filter, min(limit, maxPage)); ; {
+		var p page
+		if err := c.Call(ctx, http.MethodGet, next, nil, &p); err != nil {
+			return nil, err
+		}
+		list = append(list, p.Value[:min(len(p.Value), limit-len(list))]...)
+		if p.NextLink == nil || len(list) == limit {
+			return list, nil
+		}
+		next = *p.NextLink
+	}
+}
+
+// ListURL is the first page of a list.
+func ListURL(path string, filter Object, limit int) string {
+	query := url.Values{"limit": {fmt.Sprint(limit)}}
+	for name, value := range filter {
+		query.Set(name, fmt.Sprint(value))
+	}
+	return path + "?" + query.Encode()
+}
+
+// CheckSpan rejects a span of time that is empty.
+func CheckSpan(from, until *time.Time) error {
+	if from != nil && until != nil && !from.Before(*until) {
+		return terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from), terminal.Time(*until))
+	}
+	return nil
+}
+
+// StateAndHold is a state with the hold that keeps it.
+func StateAndHold(o Object) string {
+	if hold := ValueAt(o, "hold"); hold != nil {
+		return fmt.Sprintf("%v, %v", o["state"], hold)
+	}
+	return fmt.Sprint(o["state"])
+}
+
+// LastResult is the last status of an endpoint, or the outcome of an attempt without a response.
+func LastResult(o Object) string {
+	for _, name := range []string{"lastStatus", "lastOutcome"} {
+		if value := o[name]; value != nil {
+			return fmt.Sprint(value)
+		}
+	}
+	return "-"
+}
+
+// HowMany counts a list as far as one page goes: "3 pending deliveries", "more than 100 pending deliveries".
+func (f Flags) HowMany(ctx context.Context, path string, filter Object, thing string) (string, error) {
+	const most = 100
+	client, err := f.Client()
+	if err != nil {
+		return "", err
+	}
+	list, err := client.first(ctx, path, filter, most+1)
+	if err != nil {
+		return "", err
+	}
+	return terminal.Either(len(list) > most, "more than ", "") + terminal.Plural(min(len(list), most), thing), nil
+}
+
+// ItemURL is the path of something that has an id.
+func ItemURL(list string, id any) string { return list + "/" + url.PathEscape(fmt.Sprint(id)) }

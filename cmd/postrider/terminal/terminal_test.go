@@ -1,0 +1,39 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestProgressLine(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := &ProgressLine{out: &out}
+	p.End()
+	require.Empty(t, out.String(), "what showed nothing has nothing to take away")
+	p.Show(func() string { return Bar(1, 2) + "1" })
+	p.Show(func() string { t.Error("this is not asked for"); return "" })
+	require.Equal(t, clearLine+"[============            ] 1", out.String(), "more often nobody can read it")
+	p.shown = time.Now().Add(-time.Minute)
+	p.Show(func() string { return "3" })
+	p.End()
+	require.True(t, strings.HasSuffix(out.String(), clearLine+"3"+clearLine), out.String())
+	require.Empty(t, Bar(1, 0))
+	require.Equal(t, Bar(2, 2), Bar(5, 2))
+
+	(&ProgressLine{}).Show(func() string { t.Error("nobody looks"); return "" })
+	require.NoError(t, Await("nothing", func() error { return nil }))
+}
+
+func TestPlural(t *testing.T) {
+	t.Parallel()
+	for want, given := range map[string]string{
+		"0 events": Plural(0, "event"), "1 event": Plural(1, "event"), "2 deliveries": Plural(2, "delivery"), "1 delivery": Plural(1, "delivery"), "3 days": Plural(3, "day"),
+		"2 addresses": Plural(2, "address"), "2 batches": Plural(int64(2), "batch"),
+	} {
+		require.Equal(t, want, given)
+	}
+}
