@@ -176,7 +176,7 @@ func (e *Engine) expire(ctx context.Context) {
 // tellOperators publishes what was noted for them to topic postrider.system.
 func (e *Engine) tellOperators(ctx context.Context) {
 	e.every(ctx, tellInterval, "telling what was noted for topic "+store.SystemTopic, func(ctx context.Context) error {
-		told, err := e.store.TellNotices(ctx)
+		told, err := e.store.PublishNotices(ctx)
 		if told > 0 {
 			e.wake.RequestCollect()
 		}

@@ -47,9 +47,6 @@ func newAccess(db *DB, log *slog.Logger) *Access {
 	}
 }
 
-// Access is who may use the service, by the store's database.
-func (s *Store) Access() *Access { return s.access }
-
 // Prefixes of the names that the audit has for who came with an API key, and for who has signed in.
 const (
 	keyActor  = "key:"

@@ -87,11 +87,11 @@ SELECT count(*) FROM free`
 
 // mendBatches goes over the pending batches by their id, and then looks for deliveries without their batch and open sets
 // without a pump.
-func (s *Store) mendBatches(ctx context.Context) (mended int, err error) {
+func (m *Maintenance) mendBatches(ctx context.Context) (mended int, err error) {
 	for cursor := int64(0); ; {
 		var last int64
 		var n int
-		err := s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		err := m.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, mendBatchesStatement, cursor, int64(sweepStep)).Scan(&last, &n)
 		})
 		if err != nil {
@@ -110,7 +110,7 @@ func (s *Store) mendBatches(ctx context.Context) (mended int, err error) {
 		{"give open deliveries a pump again", mendOpenStatement, nil},
 	} {
 		var n int
-		err := s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error { return tx.QueryRow(ctx, what.statement, what.args...).Scan(&n) })
+		err := m.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error { return tx.QueryRow(ctx, what.statement, what.args...).Scan(&n) })
 		if err != nil {
 			return mended, fmt.Errorf("%s: %w", what.name, err)
 		}

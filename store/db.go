@@ -136,6 +136,13 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 	return readOver(ctx, own, what, read)
 }
 
+// hangUp closes a connection within a second: the other end may be gone.
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
 // endAfter sets PostgreSQL's own timeout for each statement of tx: a statement whose caller left would run on.
 func endAfter(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
 	_, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(limit.Milliseconds()))

@@ -85,23 +85,3 @@ func (s *Store) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (d
 	}
 	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
 }
-
-// freeLettersStatement lets go of dead letters that an export has taken up which is not there.
-const freeLettersStatement = `
-WITH lost AS (
-    SELECT l.id FROM postrider_internal.dead_letters l
-     WHERE l.export_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.id = l.export_id) ORDER BY l.id LIMIT $1 FOR UPDATE OF l SKIP LOCKED
-)
-UPDATE postrider_internal.dead_letters l SET export_id = NULL FROM lost WHERE l.id = lost.id`
-
-func (s *Store) freeLetters(ctx context.Context) (n int, err error) {
-	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, freeLettersStatement, sweepStep)
-		n = int(tag.RowsAffected())
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("free dead letters of their export: %w", err)
-	}
-	return n, nil
-}

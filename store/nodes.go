@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -119,11 +118,4 @@ func (n *Nodes) close() {
 		hangUp(conn)
 	}
 	n.conn <- nil
-}
-
-// hangUp closes a connection, and waits for at most a second: the other end may be gone.
-func hangUp(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
 }

@@ -9,7 +9,7 @@ import (
 
 // mendOwned gives new jobs to unfinished rows without a live one. What is apart in one moment of the database is broken. A row that
 // somebody moves on meanwhile is left to the next pass.
-func (s *Store) mendOwned(ctx context.Context, o *owner) (n int, err error) {
+func (m *Maintenance) mendOwned(ctx context.Context, o *owner) (n int, err error) {
 	statement := o.sql(`
 WITH broken AS MATERIALIZED (
     SELECT o.id, o.job_id FROM {table} o
@@ -24,14 +24,34 @@ WITH broken AS MATERIALIZED (
 ), jobs AS (` + o.jobs("{mended}", "now()", "followed") + `
 )
 SELECT count(*) FROM followed`)
-	err = s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+	err = m.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, statement, sweepStep).Scan(&n)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("give %s their job again: %w", o.table, err)
 	}
 	if n > 0 {
-		s.PokeQueue(ctx, o.queue)
+		m.notifier.PokeQueue(ctx, o.queue)
+	}
+	return n, nil
+}
+
+// freeLettersStatement makes dead letters available again whose export does not exist.
+const freeLettersStatement = `
+WITH lost AS (
+    SELECT l.id FROM postrider_internal.dead_letters l
+     WHERE l.export_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.id = l.export_id) ORDER BY l.id LIMIT $1 FOR UPDATE OF l SKIP LOCKED
+)
+UPDATE postrider_internal.dead_letters l SET export_id = NULL FROM lost WHERE l.id = lost.id`
+
+func (m *Maintenance) freeLetters(ctx context.Context) (n int, err error) {
+	err = m.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, freeLettersStatement, sweepStep)
+		n = int(tag.RowsAffected())
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("free dead letters of their export: %w", err)
 	}
 	return n, nil
 }

@@ -21,24 +21,24 @@ var manySubscriptions = map[string]string{"delivery_history": "ALTER TABLE %[1]s
 // EnsurePartitions makes the partitions of today and the days ahead, by the database's clock. A partition is made as a
 // table of its own and then attached: that lets publishes and records go on, while CREATE TABLE … PARTITION OF would
 // stop them all.
-func (s *Store) EnsurePartitions(ctx context.Context) error {
-	missing, err := missingPartitions(ctx, s.db)
+func (m *Maintenance) EnsurePartitions(ctx context.Context) error {
+	missing, err := missingPartitions(ctx, m.db)
 	if err != nil || len(missing) == 0 {
 		return err // nearly always: no node waits for another one then
 	}
-	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
 			return fmt.Errorf("make partitions: %w", err)
 		}
 		if _, err := tx.Exec(ctx, takeLock, lockPartitions, 0); err != nil {
-			return lockError(ctx, s.db, "make partitions", lockPartitions, err)
+			return lockError(ctx, m.db, "make partitions", lockPartitions, err)
 		}
 		missing, err := missingPartitions(ctx, tx)
 		if err != nil {
 			return err
 		}
 		for _, p := range missing {
-			if err := s.makePartition(ctx, tx, p); err != nil {
+			if err := m.makePartition(ctx, tx, p); err != nil {
 				return err
 			}
 		}
@@ -74,7 +74,7 @@ SELECT t.name, d.day FROM unnest($1::text[]) WITH ORDINALITY AS t(name, place), 
 // PointPartition is the failpoint before the commit of new partitions.
 const PointPartition = "partition"
 
-func (s *Store) makePartition(ctx context.Context, tx pgx.Tx, p partition) error {
+func (m *Maintenance) makePartition(ctx context.Context, tx pgx.Tx, p partition) error {
 	parent := pgx.Identifier{"postrider_internal", p.table}.Sanitize()
 	name := pgx.Identifier{"postrider_internal", p.name()}.Sanitize()
 	const format = "2006-01-02"
@@ -84,6 +84,6 @@ func (s *Store) makePartition(ctx context.Context, tx pgx.Tx, p partition) error
 	if _, err := tx.Exec(ctx, statements); err != nil {
 		return fmt.Errorf("make partition %s: %w", name, err)
 	}
-	s.Reach(PointPartition)
+	m.fail.Reach(PointPartition)
 	return nil
 }

@@ -25,6 +25,18 @@ type Minute struct {
 	Latency Latency
 }
 
+// latencyBuckets is how many buckets the latency of attempts is counted in.
+const latencyBuckets = 14
+
+// eachBucket formats an SQL expression for each bucket, counted from 1.
+func eachBucket(expression string) string {
+	all := make([]string, latencyBuckets)
+	for i := range all {
+		all[i] = fmt.Sprintf(expression, i+1)
+	}
+	return strings.Join(all, ", ")
+}
+
 // Latency is how many attempts took how long: the counts between the bounds that postrider.delivery_counts names.
 type Latency [latencyBuckets]int64
 

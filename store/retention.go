@@ -31,21 +31,21 @@ type Retention struct {
 // is done with by the next.
 //
 // They have no lock for it: a transaction that held one would keep the other connection, which detaches, waiting for its snapshot.
-func (s *Store) Retain(ctx context.Context, r Retention) error {
+func (m *Maintenance) Retain(ctx context.Context, r Retention) error {
 	var today time.Time
-	if err := s.db.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
+	if err := m.db.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
 		return fmt.Errorf("read the database's date: %w", err)
 	}
 	return errors.Join( // the days last: they may have to wait
-		s.trim(ctx, "finished batches", trimBatches, today, r.DeliveredDays),
-		s.trim(ctx, "dead letters", trimDeadLetters, today, r.DeadLettersDays),
-		s.trim(ctx, "counts", trimCounts, today, r.CountsDays),
-		s.trim(ctx, "sums of counts", trimSums, today, r.CountsDays),
-		s.trim(ctx, "the audit", trimAudit, today, r.AuditDays),
-		s.trim(ctx, "API keys that work no more", trimKeys, today, r.KeysDays),
-		s.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
-		s.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
-		s.dropDays(ctx, "events", today, r.DeliveredDays),
+		m.trim(ctx, "finished batches", trimBatches, today, r.DeliveredDays),
+		m.trim(ctx, "dead letters", trimDeadLetters, today, r.DeadLettersDays),
+		m.trim(ctx, "counts", trimCounts, today, r.CountsDays),
+		m.trim(ctx, "sums of counts", trimSums, today, r.CountsDays),
+		m.trim(ctx, "the audit", trimAudit, today, r.AuditDays),
+		m.trim(ctx, "API keys that work no more", trimKeys, today, r.KeysDays),
+		m.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
+		m.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
+		m.dropDays(ctx, "events", today, r.DeliveredDays),
 	)
 }
 
@@ -64,23 +64,23 @@ SELECT c.relname::text AS name, to_date(right(c.relname, 8), 'YYYYMMDD') AS day,
  ORDER BY 4 DESC, 2`
 
 // dropDays removes the partitions that are too old.
-func (s *Store) dropDays(ctx context.Context, parent string, today time.Time, days int) error {
+func (m *Maintenance) dropDays(ctx context.Context, parent string, today time.Time, days int) error {
 	if days == 0 {
 		return nil
 	}
-	old, err := s.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
+	old, err := m.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
 	if err != nil {
 		return err
 	}
 	for _, d := range old {
-		err := s.dropDay(ctx, parent, d)
+		err := m.dropDay(ctx, parent, d)
 		if err == nil {
 			continue
 		}
 		if SQLState(err) == detachPending {
 			return nil
 		}
-		left, again := s.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
+		left, again := m.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
 		if again == nil && SQLState(err) != lockNotAvailable && !slices.Contains(left, d) {
 			continue // another node is at it
 		}
@@ -95,8 +95,8 @@ const lockNotAvailable = "55P03"
 // detachPending is PostgreSQL's code where another node is detaching a partition of the same table: there is one at a time.
 const detachPending = "55000"
 
-func (s *Store) daysBefore(ctx context.Context, parent string, before time.Time) ([]dayTable, error) {
-	rows, err := s.db.Query(ctx, dayTables, parent, before)
+func (m *Maintenance) daysBefore(ctx context.Context, parent string, before time.Time) ([]dayTable, error) {
+	rows, err := m.db.Query(ctx, dayTables, parent, before)
 	if err != nil {
 		return nil, fmt.Errorf("list the partitions of %s: %w", parent, err)
 	}
@@ -115,55 +115,55 @@ const (
 
 // dropDay detaches a partition and drops it. Detaching stops nobody: it waits, without keeping others from the table, until the transactions that
 // began before it have ended. So whoever made a delivery of that day's events meanwhile is seen afterwards, and the day is given back.
-func (s *Store) dropDay(ctx context.Context, parent string, d dayTable) error {
-	owed, err := s.owes(ctx, parent, d.Day)
+func (m *Maintenance) dropDay(ctx context.Context, parent string, d dayTable) error {
+	owed, err := m.owes(ctx, parent, d.Day)
 	switch {
 	case err != nil:
 		return err
 	case owed && d.Attached && !d.Pending:
 		return nil
 	case d.Attached:
-		if written, err := s.written(ctx, d); err != nil || written {
+		if written, err := m.written(ctx, d); err != nil || written {
 			return err
 		}
-		s.Reach(PointDetach)
-		if err := s.detach(ctx, parent, d); err != nil {
+		m.fail.Reach(PointDetach)
+		if err := m.detach(ctx, parent, d); err != nil {
 			return err
 		}
-		if owed, err = s.owes(ctx, parent, d.Day); err != nil {
+		if owed, err = m.owes(ctx, parent, d.Day); err != nil {
 			return err
 		}
 	}
 	if owed {
-		return s.attachAgain(ctx, parent, d)
+		return m.attachAgain(ctx, parent, d)
 	}
-	s.Reach(PointDrop)
-	if _, err := s.db.Exec(ctx, "DROP TABLE IF EXISTS "+internal(d.Name)); err != nil {
+	m.fail.Reach(PointDrop)
+	if _, err := m.db.Exec(ctx, "DROP TABLE IF EXISTS "+internal(d.Name)); err != nil {
 		return err
 	}
-	s.log.Info("a day was removed, its time was over", "table", parent, "day", d.Day.Format(time.DateOnly))
+	m.log.Info("a day was removed, its time was over", "table", parent, "day", d.Day.Format(time.DateOnly))
 	return nil
 }
 
 // written reports whether a transaction is open that may have written to a day: it began before the day's end. What it published is owed once it
 // commits, and nobody can see that yet. Later ones have locks on all days for other reasons. Whose beginning may not be seen counts as old.
-func (s *Store) written(ctx context.Context, d dayTable) (open bool, err error) {
+func (m *Maintenance) written(ctx context.Context, d dayTable) (open bool, err error) {
 	const query = `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 		WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.relation = to_regclass($1) AND l.mode = 'RowExclusiveLock' AND ((a.xact_start AT TIME ZONE 'UTC')::date <= $2::date) IS NOT FALSE)`
-	if err := s.db.QueryRow(ctx, query, internal(d.Name), d.Day).Scan(&open); err != nil {
+	if err := m.db.QueryRow(ctx, query, internal(d.Name), d.Day).Scan(&open); err != nil {
 		return false, fmt.Errorf("look for open transactions: %w", err)
 	}
 	return open, nil
 }
 
 // owes reports whether events of a day are still to be delivered.
-func (s *Store) owes(ctx context.Context, parent string, day time.Time) (owed bool, err error) {
+func (m *Maintenance) owes(ctx context.Context, parent string, day time.Time) (owed bool, err error) {
 	if parent != "events" {
 		return false, nil
 	}
 	const query = `SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`
-	if err := s.db.QueryRow(ctx, query, day).Scan(&owed); err != nil {
+	if err := m.db.QueryRow(ctx, query, day).Scan(&owed); err != nil {
 		return false, fmt.Errorf("look for unfinished deliveries: %w", err)
 	}
 	return owed, nil
@@ -172,13 +172,13 @@ func (s *Store) owes(ctx context.Context, parent string, day time.Time) (owed bo
 // detachPatience is how long old transactions are waited for; the next look goes on from there.
 const detachPatience = "2s"
 
-func (s *Store) detach(ctx context.Context, parent string, d dayTable) error {
+func (m *Maintenance) detach(ctx context.Context, parent string, d dayTable) error {
 	statement := fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY", internal(parent), internal(d.Name))
 	if d.Pending {
 		statement = fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s FINALIZE", internal(parent), internal(d.Name))
 	}
-	return s.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
-		if !s.db.ThroughPgBouncer { // there no session stays ours, and the context's end is all there is
+	return m.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
+		if !m.db.ThroughPgBouncer { // there no session stays ours, and the context's end is all there is
 			if _, err := conn.Exec(ctx, "SET lock_timeout = '"+detachPatience+"'"); err != nil {
 				return err
 			}
@@ -189,9 +189,9 @@ func (s *Store) detach(ctx context.Context, parent string, d dayTable) error {
 	})
 }
 
-func (s *Store) attachAgain(ctx context.Context, parent string, d dayTable) error {
-	s.log.Warn("a day was about to be removed while its events were owed again; it stays", "day", d.Day.Format(time.DateOnly))
-	_, err := s.db.Exec(ctx, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
+func (m *Maintenance) attachAgain(ctx context.Context, parent string, d dayTable) error {
+	m.log.Warn("a day was about to be removed while its events were owed again; it stays", "day", d.Day.Format(time.DateOnly))
+	_, err := m.db.Exec(ctx, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
 		internal(parent), internal(d.Name), d.Day.Format(time.DateOnly), d.Day.AddDate(0, 0, 1).Format(time.DateOnly)))
 	return err
 }
@@ -237,12 +237,12 @@ DELETE FROM postrider_internal.api_keys WHERE id = ANY (ARRAY (
 	trimStep = 1000
 )
 
-func (s *Store) trim(ctx context.Context, what, statement string, today time.Time, days int) error {
+func (m *Maintenance) trim(ctx context.Context, what, statement string, today time.Time, days int) error {
 	if days == 0 {
 		return nil
 	}
 	for removed := int64(trimStep); removed == trimStep; {
-		tag, err := s.db.Exec(ctx, statement, today.AddDate(0, 0, -days), trimStep)
+		tag, err := m.db.Exec(ctx, statement, today.AddDate(0, 0, -days), trimStep)
 		if err != nil {
 			return fmt.Errorf("remove old %s: %w", what, err)
 		}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -51,8 +50,6 @@ const (
 	rollupSlots = 8
 	// mergeStep is how many appended rows one statement adds up; each has up to some dozens of entries.
 	mergeStep = 2000
-	// latencyBuckets is how many the bounds in rolledAttempts make.
-	latencyBuckets = 14
 )
 
 // mergeStatement moves what was appended to where it is kept. What is not committed yet is not seen, and comes next time.
@@ -102,25 +99,16 @@ func sumsOf(added string) string {
     HAVING grouping(subscription_id) = 1 OR subscription_id > 0`
 }
 
-// eachBucket prints the expression for each bucket, counted from 1.
-func eachBucket(expression string) string {
-	all := make([]string, latencyBuckets)
-	for i := range all {
-		all[i] = fmt.Sprintf(expression, i+1)
-	}
-	return strings.Join(all, ", ")
-}
-
 // MergeRollups adds up the counts that publishing and recording appended, and says how many rows there were. One node at a
 // time: while another is at it, this is nothing.
-func (s *Store) MergeRollups(ctx context.Context) (merged int, err error) {
-	slots, err := s.rollupsWaiting(ctx)
+func (m *Maintenance) MergeRollups(ctx context.Context) (merged int, err error) {
+	slots, err := m.rollupsWaiting(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("look for roll-ups: %w", err)
 	}
 	for _, slot := range slots {
 		for n := mergeStep; n == mergeStep; merged += n {
-			if n, err = s.mergeRollups(ctx, slot); err != nil {
+			if n, err = m.mergeRollups(ctx, slot); err != nil {
 				return merged, fmt.Errorf("merge the roll-ups: %w", err)
 			}
 		}
@@ -129,15 +117,15 @@ func (s *Store) MergeRollups(ctx context.Context) (merged int, err error) {
 }
 
 // rollupsWaiting are the slots that have anything: to plan the merge takes longer than to look.
-func (s *Store) rollupsWaiting(ctx context.Context) ([]int, error) {
+func (m *Maintenance) rollupsWaiting(ctx context.Context) ([]int, error) {
 	const waiting = `SELECT slot FROM generate_series(0, $1 - 1) AS s(slot) WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
-	rows, _ := s.db.Query(ctx, waiting, rollupSlots) // its error is the rows'
+	rows, _ := m.db.Query(ctx, waiting, rollupSlots) // its error is the rows'
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
 // mergeRollups does one step.
-func (s *Store) mergeRollups(ctx context.Context, slot int) (merged int, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+func (m *Maintenance) mergeRollups(ctx context.Context, slot int) (merged int, err error) {
+	err = pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
 		var alone bool
 		if err := tx.QueryRow(ctx, tryLock, lockRollups, 0).Scan(&alone); err != nil || !alone {
 			return err

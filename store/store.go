@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,6 +49,7 @@ type Store struct {
 	*Policies
 	*Nodes
 	*Notifier
+	*Maintenance
 	*Traffic
 	*JobRows
 	*Publisher
@@ -75,12 +75,9 @@ type Store struct {
 	access   *Access
 	operator *Operator
 	failing  failing
-	sweeper  sweeper
 	stats    *stats
 
 	cutters cutters
-
-	deadLeft atomic.Int64 // jobs, by the last vacuum
 }
 
 // New makes a store and reads the catalogue once.
@@ -110,6 +107,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Notifier = NewNotifier(db, s.Nodes, s.Wake, o.Logger)
 	s.memory = NewMemory(o.MaxBodyBytes)
+	s.Maintenance = NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
 	s.operator = NewOperator(db, clock, s.Subscriptions, s.Notifier.poke, o.Logger)
 	s.access = newAccess(db, o.Logger)
 	s.recorder = newRecorder(s, o.TimeScale)
@@ -126,6 +124,9 @@ func New(ctx context.Context, o Options) (*Store, error) {
 
 // Now is the database's time.
 func (s *Store) Now() time.Time { return s.clock.Now() }
+
+// Access manages the users, sessions and API keys of the database.
+func (s *Store) Access() *Access { return s.access }
 
 // Operator acts on the store's database.
 func (s *Store) Operator() *Operator { return s.operator }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -103,9 +102,6 @@ WITH step AS MATERIALIZED (
 )
 SELECT coalesce(max(id), 0), (SELECT count(*) FROM gone) FROM step`
 
-// sweeper is the net under the invariant that every unfinished delivery has exactly one live job, or a batch, or a hold.
-type sweeper struct{ finds atomic.Int64 }
-
 // Swept is what one pass of the sweeper found and mended. It should be nothing: all else is a mistake of ours, or somebody
 // changed the tables by hand.
 type Swept struct {
@@ -123,28 +119,28 @@ type Swept struct {
 	Operations int
 }
 
-// SweeperFinds counts what the sweeper has found since the process began.
-func (s *Store) SweeperFinds() int64 { return s.sweeper.finds.Load() }
+// SweeperFinds is how much Sweep has repaired since the process began.
+func (m *Maintenance) SweeperFinds() int64 { return m.finds.Load() }
 
 // errSweeping: another node is at it. There is nothing to wait for.
 var errSweeping = errors.New("another node sweeps")
 
 // Sweep passes once over all unfinished deliveries and all jobs and brings together what came apart. What was touched in
 // the last 60 s is left alone. One node at a time: while another is at it, this is nothing.
-func (s *Store) Sweep(ctx context.Context) (found Swept, err error) {
-	defer func() { s.sweeper.finds.Add(int64(found.Total())) }()
-	ranges, err := s.suspectRanges(ctx)
+func (m *Maintenance) Sweep(ctx context.Context) (found Swept, err error) {
+	defer func() { m.finds.Add(int64(found.Total())) }()
+	ranges, err := m.suspectRanges(ctx)
 	if err == nil && len(ranges) > 0 {
-		found.Mended, err = s.mend(ctx, ranges)
+		found.Mended, err = m.mend(ctx, ranges)
 	}
 	if err == nil && len(ranges) > 0 {
-		found.Removed, err = s.removeStrays(ctx, ranges)
+		found.Removed, err = m.removeStrays(ctx, ranges)
 	}
 	if err == nil {
-		err = s.mendOthers(ctx, &found)
+		err = m.mendOthers(ctx, &found)
 	}
 	if found.Mended > 0 {
-		s.poke()
+		m.notifier.poke()
 	}
 	if errors.Is(err, errSweeping) {
 		return found, nil
@@ -161,9 +157,9 @@ func (f *Swept) Total() int {
 }
 
 // mendOthers mends whatever has a job and is no delivery.
-func (s *Store) mendOthers(ctx context.Context, found *Swept) error {
+func (m *Maintenance) mendOthers(ctx context.Context, found *Swept) error {
 	owned := func(o *owner) func(context.Context) (int, error) {
-		return func(ctx context.Context) (int, error) { return s.mendOwned(ctx, o) }
+		return func(ctx context.Context) (int, error) { return m.mendOwned(ctx, o) }
 	}
 	for _, pass := range []struct {
 		found *int
@@ -172,9 +168,9 @@ func (s *Store) mendOthers(ctx context.Context, found *Swept) error {
 		{&found.Routes, owned(routes)},
 		{&found.Handshakes, owned(handshakes)},
 		{&found.Exports, owned(exports)},
-		{&found.Exports, s.freeLetters},
+		{&found.Exports, m.freeLetters},
 		{&found.Operations, owned(operations)},
-		{&found.Mended, s.mendBatches},
+		{&found.Mended, m.mendBatches},
 	} {
 		n, err := pass.mend(ctx)
 		*pass.found += n
@@ -190,10 +186,10 @@ type sweepSum struct{ rows, weight int64 }
 
 // suspectRanges names the ranges of delivery ids whose deliveries and jobs do not come out even. All steps see the
 // database at one moment: a delivery that is recorded meanwhile is not seen on one side only.
-func (s *Store) suspectRanges(ctx context.Context) (ranges []int64, err error) {
+func (m *Maintenance) suspectRanges(ctx context.Context) (ranges []int64, err error) {
 	sums := map[int64]sweepSum{}
 	moment := pgx.TxOptions{IsoLevel: pgx.RepeatableRead} // not read-only, for it locks a row
-	err = s.sweepAlone(ctx, moment, func(tx pgx.Tx) error {
+	err = m.sweepAlone(ctx, moment, func(tx pgx.Tx) error {
 		if err := addUp(ctx, tx, sumDeliveriesStatement, 1, sums); err != nil {
 			return fmt.Errorf("add up the deliveries: %w", err)
 		}
@@ -233,10 +229,10 @@ func addUp(ctx context.Context, tx pgx.Tx, statement string, sign int64, sums ma
 	return nil
 }
 
-func (s *Store) mend(ctx context.Context, ranges []int64) (mended int, err error) {
+func (m *Maintenance) mend(ctx context.Context, ranges []int64) (mended int, err error) {
 	for _, number := range ranges {
 		var n int
-		err := s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		err := m.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, mendStatement, number*sweepStep, int64(sweepStep)).Scan(&n)
 		})
 		if err != nil {
@@ -247,11 +243,11 @@ func (s *Store) mend(ctx context.Context, ranges []int64) (mended int, err error
 	return mended, nil
 }
 
-func (s *Store) removeStrays(ctx context.Context, ranges []int64) (removed int, err error) {
+func (m *Maintenance) removeStrays(ctx context.Context, ranges []int64) (removed int, err error) {
 	for cursor := int64(0); ; {
 		var last int64
 		var n int
-		err := s.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		err := m.sweepAlone(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, removeStatement, cursor, int64(sweepStep), ranges).Scan(&last, &n)
 		})
 		if err != nil {
@@ -265,8 +261,8 @@ func (s *Store) removeStrays(ctx context.Context, ranges []int64) (removed int, 
 }
 
 // sweepAlone runs a transaction that no two nodes are in at once.
-func (s *Store) sweepAlone(ctx context.Context, options pgx.TxOptions, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.db, options, func(tx pgx.Tx) error {
+func (m *Maintenance) sweepAlone(ctx context.Context, options pgx.TxOptions, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, m.db, options, func(tx pgx.Tx) error {
 		var alone bool
 		if err := tx.QueryRow(ctx, tryLock, lockSweeper, 0).Scan(&alone); err != nil {
 			return err

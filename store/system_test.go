@@ -34,7 +34,7 @@ func (b *bundle) tell(t *testing.T) (told []notice) {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET told_at = '-infinity'")
 	require.NoError(t, err)
-	_, err = b.store.TellNotices(t.Context())
+	_, err = b.store.PublishNotices(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, b.noted(t))
 	rows, err := b.pool.Query(t.Context(), "SELECT body::text FROM postrider.events WHERE topic = $1 ORDER BY event_time, event_id", store.SystemTopic)
@@ -213,7 +213,7 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	b.exec(t, "SELECT setval('postrider_internal.commits', 1, false)")
 	b.exec(t, "ALTER TABLE postrider_internal.notices DISABLE TRIGGER fail")
 	b.exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()")
-	_, err := b.store.TellNotices(t.Context())
+	_, err := b.store.PublishNotices(t.Context())
 	require.Error(t, err)
 	require.Equal(t, 1, b.noted(t), "what is not published is not forgotten")
 	require.Len(t, b.tell(t), 1)
@@ -232,7 +232,7 @@ func TestOneNodeTells(t *testing.T) {
 	for range 5 {
 		for _, s := range []*store.Store{b.store, other} {
 			group.Go(func() {
-				if _, err := s.TellNotices(t.Context()); err != nil {
+				if _, err := s.PublishNotices(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -241,7 +241,7 @@ func TestOneNodeTells(t *testing.T) {
 	group.Wait()
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1", store.SystemTopic))
 	b.fail(t, "orders", sub, 1, refused)
-	_, err := other.TellNotices(t.Context())
+	_, err := other.PublishNotices(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, b.noted(t), "not twice in a second")
 	require.Len(t, b.tell(t), 6)

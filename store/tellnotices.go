@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// TellNotices makes events of what was noted, publishes them to SystemTopic as publishers by SQL do, and answers how many there were.
-// Every node calls it each second; one of them does it.
-func (s *Store) TellNotices(ctx context.Context) (told int, err error) {
-	if !s.Catalogue().someoneIsTold() {
+// PublishNotices publishes the noted notices to SystemTopic as events, and returns how many there were. All nodes call it
+// each second; one of them does it.
+func (m *Maintenance) PublishNotices(ctx context.Context) (told int, err error) {
+	if !m.cache.Catalogue().someoneIsTold() {
 		return 0, nil
 	}
-	if err := s.db.QueryRow(ctx, "SELECT postrider_internal.tell()").Scan(&told); err != nil {
-		return 0, fmt.Errorf("tell what was noted: %w", err)
+	if err := m.db.QueryRow(ctx, "SELECT postrider_internal.tell()").Scan(&told); err != nil {
+		return 0, fmt.Errorf("publish notices: %w", err)
 	}
 	return told, nil
 }
 
-// CleanNotices removes what was noted and nobody is left to be told of.
-func (s *Store) CleanNotices(ctx context.Context) error {
-	if _, err := s.db.Exec(ctx, "DELETE FROM postrider_internal.notices WHERE postrider_internal.told_since() IS NULL"); err != nil {
-		return fmt.Errorf("remove notices for nobody: %w", err)
+// CleanNotices removes notices if SystemTopic has no event subscriptions.
+func (m *Maintenance) CleanNotices(ctx context.Context) error {
+	if _, err := m.db.Exec(ctx, "DELETE FROM postrider_internal.notices WHERE postrider_internal.told_since() IS NULL"); err != nil {
+		return fmt.Errorf("remove notices: %w", err)
 	}
 	return nil
 }

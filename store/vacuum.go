@@ -22,16 +22,16 @@ SELECT n_dead_tup, n_dead_tup > $1::bigint + $2::bigint + n_live_tup / 5 FROM pg
 // which no table can set for itself): at 5,000 events/s that is 300,000 dead jobs, and each fetch steps over the index pages of
 // all of them to the first that lives. Where somebody vacuums already, or this role may not, nothing happens. What the last one
 // could not remove, as while somebody's transaction stays open, is no reason for the next one.
-func (s *Store) VacuumJobs(ctx context.Context) error {
+func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 	dead, ripe := int64(0), false
-	err := s.db.QueryRow(ctx, ripeStatement, vacuumDead, s.deadLeft.Load()).Scan(&dead, &ripe)
+	err := m.db.QueryRow(ctx, ripeStatement, vacuumDead, m.deadLeft.Load()).Scan(&dead, &ripe)
 	if ripe {
-		if _, err = s.db.Exec(ctx, vacuumStatement); err == nil {
-			err = s.db.QueryRow(ctx, ripeStatement, vacuumDead, 0).Scan(&dead, &ripe)
+		if _, err = m.db.Exec(ctx, vacuumStatement); err == nil {
+			err = m.db.QueryRow(ctx, ripeStatement, vacuumDead, 0).Scan(&dead, &ripe)
 		}
-		s.deadLeft.Store(dead)
-	} else if dead < s.deadLeft.Load() {
-		s.deadLeft.Store(dead) // somebody else's vacuum removed them
+		m.deadLeft.Store(dead)
+	} else if dead < m.deadLeft.Load() {
+		m.deadLeft.Store(dead) // somebody else's vacuum removed them
 	}
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("vacuum the table of jobs: %w", err)
