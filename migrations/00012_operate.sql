@@ -115,7 +115,8 @@ END $$;
 
 -- How a delivery ends: its row becomes one of the history and is counted, and a dead letter copies its event. The
 -- caller has fenced the deliveries: in its transaction their job rows are deleted, or their own rows are locked. The
--- recorder has the same parts in its own statement: this call would add 0.2 ms to the 0.4 ms that one result takes.
+-- recorder has the same parts, ends.sql, in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
+-- A test compares the two.
 CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -127,7 +128,7 @@ WITH finished AS (
      WHERE d.id = e.delivery_id AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM unnest(ends) u))
     RETURNING d.*, e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
               (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)
-                  AS retry_policy
+                  AS retry_policy, 1::float8 AS time_scale
 ), history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
            attempts, reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state,
@@ -167,8 +168,8 @@ WITH finished AS (
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e
                           WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
-      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay AS due_at,
-                                p.dead_letter_give_up AS give_up
+      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
+                                p.dead_letter_give_up / f.time_scale AS give_up
                            FROM postrider_internal.retry_policies p
                           WHERE p.name = f.retry_policy
                             AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')

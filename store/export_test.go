@@ -101,3 +101,6 @@ func (s *Store) PublishFiltered(ctx context.Context, p Publication) (err error) 
 	}
 	return <-req.done
 }
+
+// EndsSQL is the part of the recorder's statement that says how a delivery ends.
+func EndsSQL() string { return sqlFile("ends.sql") }
