@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
+	_ "embed" // .sql files
 	"fmt"
-	"regexp"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,95 +12,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// freshPart is empty once the catalogue has moved on from the version that the filters were taken from ($1). Whatever a
-// statement inserts is joined to it.
-const freshPart = `fresh AS (
-    SELECT version FROM postrider_internal.catalogue WHERE version = $1
-)`
-
-// storedPart inserts events: one array per column.
-const storedPart = `stored AS (
-    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched, event_id, event_type, subject, source, data_version, schema, body, traceparent, tracestate)
-    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body,
-           nullif(e.traceparent, ''), nullif(e.tracestate, '')
-      FROM fresh, unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bytea[], $12::text[], $13::text[])
-           AS e(id, topic_id, event_time, matched, event_id, event_type, subject, source, data_version, schema, body, traceparent, tracestate)
-)`
-
-// owedPart makes the deliveries of owing, each with its job or its hold; $1 to $3 are the event subscriptions they go to. Job
-// and delivery name each other, so both ids are drawn first. The day of the event travels in the delivery: it finds the
-// partition.
-//
-// A delivery to an event subscription on hold gets the hold instead of a job, and so does one that finds too many jobs of its
-// event subscription queued (admission). The rows that hold are locked against change until the commit: a release waits, and
-// what it then looks for includes these deliveries. A row that somebody is changing at this moment is not waited for: that may be a
-// person's transaction, open for as long as the person likes, and each publish of the node would stand behind it. The hold is then what
-// it was before, and refilling, each second, lets go what that was wrong for.
-//
-// "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of those that rest.
-//
-// A delivery that this node takes over at once ($4) gets a job that is running here already, unless its endpoint has failed lately:
-// what there is to know of that is loaded.
-//
-// Ids are drawn in the order of publishing, whatever way the plan joins: batches are cut in it.
-//
-// An event subscription that takes batches gets its deliveries as they are, and one pump: the job that cuts the next batch.
-const owedPart = `held AS MATERIALIZED (
-    SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
-     WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
-), seen AS MATERIALIZED (
-    SELECT subscription_id, hold FROM postrider_internal.event_subscription_states WHERE subscription_id = ANY ($1::bigint[]) AND hold IS NOT NULL
-), resting AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
-), failing AS MATERIALIZED (
-    SELECT rest_key, since IS NOT NULL AS rests FROM postrider_internal.probations WHERE rest_key = ANY ($2::bytea[])
-), lanes AS MATERIALIZED (
-    SELECT l.subscription_id, l.batching, coalesce(held.hold, seen.hold, CASE WHEN resting.rest_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold, failing.rest_key IS NULL AS calm
-      FROM unnest($1::bigint[], $2::bytea[], $3::bool[]) AS l(subscription_id, rest_key, batching)
-      LEFT JOIN held ON held.subscription_id = l.subscription_id
-      LEFT JOIN seen ON seen.subscription_id = l.subscription_id
-      LEFT JOIN resting ON resting.rest_key = l.rest_key
-      LEFT JOIN failing ON failing.rest_key = l.rest_key
-), owed AS MATERIALIZED (
-    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, d.*,
-           CASE WHEN d.hold IS NULL AND NOT d.batching THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
-           d.offered AND d.calm AND d.hold IS NULL AND NOT d.batching AS handed
-      FROM (SELECT d.*, coalesce(lanes.hold, CASE WHEN NOT d.admitted THEN 'admission' END) AS hold, lanes.batching, lanes.calm
-              FROM owing d JOIN lanes ON lanes.subscription_id = d.subscription_id ORDER BY d.place) d
-), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, CASE WHEN handed THEN 'running' ELSE 'available' END::postrider_internal.river_job_state, CASE WHEN handed THEN 1 ELSE 0 END,
-           CASE WHEN handed THEN now() END, CASE WHEN handed THEN ARRAY [$4::text] END,
-           jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() FROM owed WHERE job_id IS NOT NULL
-), pumps AS (
-    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id), 'batch', 'deliveries', 1, 1000, now() FROM owed WHERE batching AND hold IS NULL
-), deliveries AS (
-    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, owed_since, next_attempt_at)
-    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, owed_since, now() FROM owed
-)`
-
-// publishStatement is T1: events, deliveries and one job per delivery, if the catalogue still has the version that the
-// filters were taken from. It answers the version it found, and what was handed over, see offeredRow.
-var publishStatement = `
-WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, owing AS (
-    SELECT d.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
-      FROM fresh CROSS JOIN unnest($15::uuid[], $16::bigint[], $17::bigint[], $18::bool[], $19::int[], $20::bool[]) WITH ORDINALITY AS d(event_uuid, topic_id, subscription_id, admitted, event_bytes, offered, place)
-), ` + numbered(owedPart, 23) + `, rolled AS (` + numbered(rolledPublish, 21) + `
+var (
+	//go:embed sql/deliveries.sql
+	deliveriesPart string
+	//go:embed sql/publish.sql
+	publishFile string
+	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
+	publishStatement = withDeliveries(publishFile)
 )
-SELECT c.version, now(), clock_timestamp(), h.ids, h.jobs, h.places
-  FROM postrider_internal.catalogue c CROSS JOIN (
-       SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(job_id), '{}') AS jobs, coalesce(array_agg(place), '{}') AS places FROM owed WHERE handed) h`
 
-// numbered moves the parameters of a part that several statements share: its $1 becomes $first.
-func numbered(part string, first int) string {
-	return parameter.ReplaceAllStringFunc(part, func(p string) string {
-		n, _ := strconv.Atoi(p[1:]) // the pattern lets only digits through
-		return "$" + strconv.Itoa(first+n-1)
-	})
+// withDeliveries includes deliveries.sql in a statement.
+func withDeliveries(statement string) string {
+	return strings.Replace(statement, "-- deliveries.sql", "\n"+deliveriesPart, 1)
 }
-
-var parameter = regexp.MustCompile(`\$[0-9]+`)
 
 // commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
 func (p *Publisher) commit(ctx context.Context, group []*publishRequest) error {
@@ -231,8 +155,8 @@ func (p *Publisher) publishColumns(version int64, group []*publishRequest, admit
 		}
 	}
 	c := publishedDestinations(group)
-	values := append([]any{version}, e.values()...)
-	return append(values, d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered, c.topics, c.counts, c.subscriptions, c.restKeys, c.batching, p.node)
+	values := []any{version, c.subscriptions, c.restKeys, c.batching, p.node, c.topics, c.counts}
+	return append(append(values, e.values()...), d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered)
 }
 
 type owedColumns struct {

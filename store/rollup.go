@@ -18,18 +18,6 @@ const (
                           operation_id)::postrider_internal.rollup_entry) FROM (`
 	rolledAs = `) c(topic_id, subscription_id, kind, detail, bucket, count, operation_id) GROUP BY 1`
 
-	// rolledPublish is a part of the statements that store events: an entry for each topic, and one for each event subscription.
-	rolledPublish = rolled + `
-        SELECT topic_id, subscription_id, CASE subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, '', NULL::int, count, NULL::uuid
-          FROM fresh CROSS JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c(topic_id, count, subscription_id)` + rolledAs
-
-	// rolledOwed is a part of the statement that fans routes out.
-	rolledOwed = rolled + `SELECT topic_id, subscription_id, 'owed', '', NULL::int, count(*), NULL::uuid FROM owed GROUP BY 1, 2` + rolledAs
-
-	// rolledRoute is another part of it: what SQL published is counted with the first step that its route makes.
-	rolledRoute = rolled + `SELECT r.topic_id, 0, 'published', '', NULL::int, sum(cardinality(r.event_uuids)), NULL::uuid FROM step JOIN postrider_internal.routes r ON r.id = step.id
-         WHERE r.by_sql AND r.next_event = 0 AND r.after_subscription = 0 AND (step.finished OR step.next_event > 0 OR step.after_subscription > 0) GROUP BY 1` + rolledAs
-
 	// rolledAttempts is a part of the statements that record: requests by outcome and by how long they took (bounds in microseconds).
 	rolledAttempts = rolled + `
         SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s WHERE s.id = subscription_id), 0), subscription_id, 'attempt', outcome,

@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	_ "embed" // .sql files
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,59 +22,33 @@ const (
 	routeBytes = 32 << 20
 	// routeGroup leaves each route of a full group 20 deliveries a step.
 	routeGroup = 500
+
+	// The pauses after a step that failed.
+	routeMinPause = 50 * time.Millisecond
+	routeMaxPause = 2 * time.Second
 )
 
-// storeRouteStatement is T1 of a request that owes very many deliveries: its events, and one route with its job. It answers
-// the version of the catalogue that it found.
-var storeRouteStatement = `
-WITH ` + freshPart + `, ` + numbered(storedPart, 2) + `, route AS (
-    INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id)
-    SELECT ($3::bigint[])[1], (now() AT TIME ZONE 'UTC')::date, $2::uuid[], nextval('postrider_internal.river_job_id_seq') FROM fresh
-    RETURNING id, job_id
-), route_job AS (` + routes.jobs("1", "now()", "route") + `
-), rolled AS (` + numbered(rolledPublish, 15) + `
+var (
+	// storeRouteStatement is T1 of a request that is stored with a route.
+	//go:embed sql/storeroute.sql
+	storeRouteStatement string
+	//go:embed sql/fanout.sql
+	fanOutFile string
+	//go:embed sql/matched.sql
+	matchedPart string
+	//go:embed sql/readroutes.sql
+	readRoutesStatement string
+
+	fanOutParts = strings.Split(withDeliveries(fanOutFile), "-- matched.sql")
 )
-SELECT version FROM postrider_internal.catalogue`
 
-// fanOutStatement makes one step of a group of routes, if the catalogue still has the version that the filters were taken
-// from. The job row is the token, as it is for a delivery attempt: only the statement that deletes it makes deliveries, moves
-// the route on and inserts the next step's job, which is a new row. So a step is made once, whoever else thinks it has the job.
-//
-// The time to live of these deliveries began when their event was accepted.
-var fanOutStatement = `
-WITH ` + freshPart + `, gone AS (
-    DELETE FROM postrider_internal.river_job j USING fresh WHERE j.id = ANY ($2::bigint[]) AND j.kind = 'route' RETURNING j.id
-), step AS MATERIALIZED (
-    SELECT r.id, s.finished, s.next_event, s.after_subscription, CASE WHEN NOT s.finished THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
-      FROM unnest($2::bigint[], $3::bigint[], $4::bool[], $5::int[], $6::bigint[]) AS s(job_id, route_id, finished, next_event, after_subscription)
-      JOIN gone ON gone.id = s.job_id
-      JOIN postrider_internal.routes r ON r.id = s.route_id AND r.job_id = s.job_id
-), ended AS (
-    DELETE FROM postrider_internal.routes r USING step WHERE r.id = step.id AND step.finished
-), moved AS (
-    UPDATE postrider_internal.routes r SET next_event = step.next_event, after_subscription = step.after_subscription, job_id = step.job_id
-      FROM step WHERE r.id = step.id AND NOT step.finished
-), successors AS (` + routes.jobs("1", "now()", "step WHERE NOT finished") + `
-), owing AS (
-    SELECT d.event_uuid, d.topic_id, d.subscription_id, d.admitted, d.event_bytes, d.event_day, d.owed_since, d.place, false AS offered
-      FROM unnest($7::bigint[], $8::date[], $9::timestamptz[], $10::uuid[], $11::bigint[], $12::bigint[], $13::bool[], $14::int[]) WITH ORDINALITY
-           AS d(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
-      JOIN step ON step.id = d.route_id
-), ` + numbered(owedPart, 15) + `, rolled AS (` + rolledOwed + `
-), rolled_publish AS (` + rolledRoute + `
-)`
-
-// matchedPart writes down how many wanted the events that were published by SQL. It is left out where there are none.
-func matchedPart(routes []*routing) string {
-	return `, matched AS MATERIALIZED (
-    SELECT m.event_uuid, m.event_day, m.count FROM unnest($19::bigint[], $20::uuid[], $21::date[], $22::int[]) AS m(route_id, event_uuid, event_day, count) JOIN step ON step.id = m.route_id
-), told AS (
-    UPDATE ` + eventsOf(routes) + ` e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = $1 FROM matched m
-     WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched)) AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
-)`
+// fanOutStatement makes one step. matched: some of the events were published by SQL.
+func fanOutStatement(routes []*routing, matched bool) string {
+	if !matched {
+		return fanOutParts[0] + fanOutParts[1]
+	}
+	return fanOutParts[0] + strings.Replace(matchedPart, AllEvents, eventsOf(routes), 1) + fanOutParts[1]
 }
-
-const fanOutEnd = ` SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue`
 
 // routeColumns turns a request into the columns of storeRouteStatement.
 func (p *Publisher) routeColumns(version int64, group []*publishRequest) []any {
@@ -117,7 +93,7 @@ func fitsRouting() func(*routeRequest) bool {
 // flushRoutes repeats until the step is made or the process stops. Repeating is safe: a job that is gone makes nothing.
 func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	slices.SortFunc(group, func(a, b *routeRequest) int { return int(a.jobID - b.jobID) })
-	pause := recordMinPause
+	pause := routeMinPause
 	for try := 0; ; try++ {
 		err := isolate(group, func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= optimisticTries) }, refuseRoute)
 		if err == nil {
@@ -130,7 +106,7 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 		if !waitAbout(ctx, pause) {
 			return
 		}
-		pause = min(pause*2, recordMaxPause)
+		pause = min(pause*2, routeMaxPause)
 	}
 	for _, req := range group {
 		close(req.done)
@@ -183,11 +159,9 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		owed := cutRoutes(routes, catalogue, p.stepLimit)
 		admitted = p.traffic.admit(subscriptionsOf(owed))
 		var found int64
-		statement, values := fanOutStatement+fanOutEnd, append(fanOutColumns(catalogue, routes, owed, admitted), p.node)
-		if matched := matchedColumns(routes); matched != nil {
-			statement, values = fanOutStatement+matchedPart(routes)+fanOutEnd, append(values, matched...)
-		}
-		row := tx.QueryRow(ctx, statement, values...)
+		matched := matchedColumns(routes)
+		statement := fanOutStatement(routes, matched != nil)
+		row := tx.QueryRow(ctx, statement, append(p.fanOutColumns(catalogue, routes, owed, admitted), matched...)...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}

@@ -114,8 +114,3 @@ func TestNotifierWakesRoutesOnlyWhenThereAreAny(t *testing.T) {
 	require.Equal(t, notifyBothStatement, n.statement())
 	require.Equal(t, notifyStatement, n.statement(), "once")
 }
-
-func TestNumbered(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "$9 $10 $20 $9", numbered("$1 $2 $12 $1", 9))
-}

@@ -36,13 +36,11 @@ type routedDelivery struct {
 // readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters need
 // them.
 func (p *Publisher) readRoutes(ctx context.Context, tx pgx.Tx, c *Catalogue, group []*routeRequest, events int) ([]*routing, error) {
-	const query = `SELECT id, job_id, topic_id, event_day, to_regclass('postrider_internal.events_' || to_char(event_day, 'YYYYMMDD')) IS NOT NULL AS partition, cardinality(event_uuids) AS total, next_event AS next, after_subscription AS after, by_sql,
-		event_uuids[next_event + 1 : next_event + $2] AS event_uuids FROM postrider_internal.routes WHERE job_id = ANY ($1::bigint[]) ORDER BY id`
 	jobs := make([]int64, len(group))
 	for i, req := range group {
 		jobs[i] = req.jobID
 	}
-	rows, err := tx.Query(ctx, query, jobs, events)
+	rows, err := tx.Query(ctx, readRoutesStatement, jobs, events)
 	if err != nil {
 		return nil, fmt.Errorf("read routes: %w", err)
 	}
@@ -162,7 +160,7 @@ func subscriptionsOf(owed []routedDelivery) iter.Seq[*Subscription] {
 }
 
 // fanOutColumns turns one step into the columns of fanOutStatement.
-func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admitted admissions) []any {
+func (p *Publisher) fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admitted admissions) []any {
 	var jobs, ids, after []int64
 	var finished []bool
 	var next []int
@@ -181,8 +179,8 @@ func fanOutColumns(c *Catalogue, routes []*routing, owed []routedDelivery, admit
 		}
 	}
 	return []any{
-		c.Version, jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted, d.bytes,
-		destinations.subscriptions, destinations.restKeys, destinations.batching,
+		c.Version, destinations.subscriptions, destinations.restKeys, destinations.batching, p.node,
+		jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted, d.bytes,
 	}
 }
 

@@ -1,0 +1,27 @@
+-- Collects what was published by SQL: a route for each topic and day, with its job. The rows are the tokens: the
+-- statement that deletes them creates their route, and does not wait for another node that is collecting. $1 bounds
+-- the publishes, $3 their events.
+--
+-- The jobs are this node's ($2) from their beginning: to notify it and to fetch them would take two more
+-- transactions.
+WITH waiting AS MATERIALIZED (
+    SELECT id, cardinality(event_uuids) AS events FROM postrider_internal.sql_publishes
+     ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+), few AS MATERIALIZED (
+    SELECT id FROM (SELECT id, sum(events) OVER (ORDER BY id) - events AS before FROM waiting) w WHERE before < $3
+), taken AS (
+    DELETE FROM postrider_internal.sql_publishes p WHERE p.id = ANY (ARRAY (SELECT id FROM few)) RETURNING p.*
+), route AS (
+    INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id, by_sql)
+    SELECT topic_id, event_day, event_uuids, nextval('postrider_internal.river_job_id_seq'), true
+      FROM (SELECT topic_id, event_day, array_agg(u.id ORDER BY taken.id, u.place) AS event_uuids
+              FROM taken CROSS JOIN unnest(taken.event_uuids) WITH ORDINALITY AS u(id, place)
+             GROUP BY topic_id, event_day) grouped
+    RETURNING id, job_id
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
+           args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'running', 1, now(), ARRAY [$2::text], jsonb_build_object('route', id), 'route', 'routes', 1,
+           1000, now() FROM route
+)
+SELECT (SELECT count(*) FROM taken), coalesce((SELECT array_agg(job_id) FROM route), '{}')

@@ -1,0 +1,65 @@
+-- Creates a delivery, with its job or its hold, for each row of "matches". It is a part of publish.sql and
+-- fanout.sql. $2 to $4 are the event subscriptions, the keys of their probations, and whether they take batches; $5
+-- is this node.
+--
+-- Job and delivery name each other, so both ids are drawn first. Ids are drawn in the order of publishing, however
+-- the plan joins: batches are cut in that order. The day of the event is stored with the delivery: it finds the
+-- partition.
+--
+-- A delivery to an event subscription on hold gets the hold instead of a job, and so does one that finds too many
+-- jobs of its event subscription queued (admission). The rows of holds are locked until the commit: a release waits,
+-- and then finds these deliveries. A row that another transaction is changing is not waited for: it may be a user's
+-- transaction that stays open for hours, and each publish of the node would wait. Then the hold is the one before the
+-- change, and refilling releases within a second what was held wrongly.
+--
+-- "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of probations.
+--
+-- A delivery that is offered to this node's workers gets a job that is running here already, unless its endpoint has
+-- failed lately: then its state has to be loaded. An event subscription that takes batches gets its deliveries, and
+-- one batch cutter: the job that cuts the next batch.
+held AS MATERIALIZED (
+    SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
+     WHERE subscription_id = ANY ($2::bigint[]) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
+), seen AS MATERIALIZED (
+    SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
+     WHERE subscription_id = ANY ($2::bigint[]) AND hold IS NOT NULL
+), resting AS MATERIALIZED (
+    SELECT rest_key FROM postrider_internal.probations
+     WHERE rest_key = ANY ($3::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
+), failing AS MATERIALIZED (
+    SELECT rest_key, since IS NOT NULL AS rests FROM postrider_internal.probations
+     WHERE rest_key = ANY ($3::bytea[])
+), destinations AS MATERIALIZED (
+    SELECT s.subscription_id, s.batching, failing.rest_key IS NULL AS healthy,
+           coalesce(held.hold, seen.hold,
+                    CASE WHEN resting.rest_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold
+      FROM unnest($2::bigint[], $3::bytea[], $4::bool[]) AS s(subscription_id, rest_key, batching)
+      LEFT JOIN held ON held.subscription_id = s.subscription_id
+      LEFT JOIN seen ON seen.subscription_id = s.subscription_id
+      LEFT JOIN resting ON resting.rest_key = s.rest_key
+      LEFT JOIN failing ON failing.rest_key = s.rest_key
+), created AS MATERIALIZED (
+    SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
+           CASE WHEN m.hold IS NULL AND NOT m.batching
+                THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
+           m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
+      FROM (SELECT m.*, coalesce(d.hold, CASE WHEN NOT m.admitted THEN 'admission' END) AS hold, d.batching, d.healthy
+              FROM matches m JOIN destinations d ON d.subscription_id = m.subscription_id ORDER BY m.place) m
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
+           args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, CASE WHEN local THEN 'running' ELSE 'available' END::postrider_internal.river_job_state,
+           CASE WHEN local THEN 1 ELSE 0 END, CASE WHEN local THEN now() END, CASE WHEN local THEN ARRAY [$5::text] END,
+           jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now()
+      FROM created WHERE job_id IS NOT NULL
+), cutters AS (
+    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT DISTINCT 'available'::postrider_internal.river_job_state, jsonb_build_object('s', subscription_id),
+           'batch', 'deliveries', 1, 1000, now()
+      FROM created WHERE batching AND hold IS NULL
+), deliveries AS (
+    INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
+           job_id, hold, owed_since, next_attempt_at)
+    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, owed_since, now()
+      FROM created
+)

@@ -1,0 +1,6 @@
+-- Reads the routes of these jobs, each with at most $2 events from its place on.
+SELECT id, job_id, topic_id, event_day, cardinality(event_uuids) AS total, next_event AS next,
+       after_subscription AS after,
+       to_regclass('postrider_internal.events_' || to_char(event_day, 'YYYYMMDD')) IS NOT NULL AS partition, by_sql,
+       event_uuids[next_event + 1 : next_event + $2] AS event_uuids
+  FROM postrider_internal.routes WHERE job_id = ANY ($1::bigint[]) ORDER BY id
