@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"postrider/event"
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -213,15 +214,15 @@ func (a *batchAttempt) post() error {
 	if a.sub.Signing != nil {
 		a.sign(header, a.batch.MessageID(), started, body)
 	}
-	sent := newPayload(body, a.work.Release)
+	sent := endpoint.NewPayload(body, a.work.Release)
 	met, late, err := a.send(header, sent)
-	sent.drop()
+	sent.Drop()
 	if err != nil {
 		return err
 	}
 	err = a.conclude(started, met, size)
 	if late != nil {
-		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) {
+		a.follow(late, err, func(met endpoint.Answer, verdict policy.Verdict, why string) {
 			a.concludeLate(a.attempted(verdict, started, met), met, why)
 		})
 	}
@@ -308,7 +309,7 @@ func (a *batchAttempt) headerOf() http.Header {
 }
 
 // conclude lets the policy decide about each member, and records what it decided.
-func (a *batchAttempt) conclude(started time.Time, met answer, size int) error {
+func (a *batchAttempt) conclude(started time.Time, met endpoint.Answer, size int) error {
 	now := a.work.Now()
 	a.learn(met)
 	judged := a.judged(started, now, met)
@@ -367,7 +368,7 @@ func together(verdicts []policy.Verdict) (batch policy.Verdict, apart []int) {
 }
 
 // attempted and record are as for a single delivery, in the batch's name.
-func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
+func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) store.Result {
 	r := a.named(a.attempt.attempted(verdict, started, met))
 	r.FirstEvent = a.batch.Members[0].SystemID
 	return r

@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/event"
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -83,7 +84,7 @@ func (e *Engine) worked(a *attempt, err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		e.drop(a.job, err) // finished, canceled or given to another job meanwhile: this row is nobody's token
 		return nil
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, endpoint.ErrInterrupted):
 		e.interrupted.Add(a.job.JobID) // put off by River's completer as a rerun, or given back by Stop where that came too late
 	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
 		e.log.Warn("an attempt could not begin, trying again", "job", a.job.JobID, "delivery", a.args.Delivery, "in", beginPause, "error", err)
@@ -278,15 +279,15 @@ func (a *attempt) post() error {
 	if a.sub.Signing != nil {
 		a.sign(header, a.work.SystemID.String(), started, body)
 	}
-	sent := newPayload(body, a.work.Release)
+	sent := endpoint.NewPayload(body, a.work.Release)
 	met, late, err := a.send(header, sent)
-	sent.drop()
+	sent.Drop()
 	if err != nil {
 		return err
 	}
 	err = a.conclude(started, met)
 	if late != nil {
-		a.follow(late, err, func(met answer, verdict policy.Verdict, why string) {
+		a.follow(late, err, func(met endpoint.Answer, verdict policy.Verdict, why string) {
 			a.concludeLate(a.attempted(verdict, started, met), met, why)
 		})
 	}
@@ -341,7 +342,7 @@ func setIfValid(h http.Header, name, value string) {
 }
 
 // conclude lets the policy decide and records what it decided.
-func (a *attempt) conclude(started time.Time, met answer) error {
+func (a *attempt) conclude(started time.Time, met endpoint.Answer) error {
 	now := a.work.Now()
 	a.learn(met)
 	judged := a.judged(started, now, met)
@@ -358,34 +359,34 @@ func (a *attempt) conclude(started time.Time, met answer) error {
 }
 
 // learn ends the call at the gate: recording is no load on the endpoint.
-func (a *attempt) learn(met answer) {
+func (a *attempt) learn(met endpoint.Answer) {
 	a.engine.store.Reach(PointAnswered)
 	a.leave()
-	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.result), met.result)
+	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
 }
 
 // judged is what the policy decides by.
-func (a *attempt) judged(started, now time.Time, met answer) policy.Attempt {
+func (a *attempt) judged(started, now time.Time, met endpoint.Answer) policy.Attempt {
 	first := started
 	if a.work.FirstAttemptAt != nil {
 		first = *a.work.FirstAttemptAt
 	}
 	return policy.Attempt{
-		Result: met.result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
+		Result: met.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
 		OwedSince: a.work.OwedSince, FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
-		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.retryAfter, now)),
+		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
 }
 
 // attempted is the result of a turn that had a request.
-func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met answer) store.Result {
+func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) store.Result {
 	r := a.result(verdict)
-	r.Number, r.StartedAt, r.Duration, r.Timings = a.work.Attempts+1, started, met.duration, met.timings
-	r.Status, r.Err, r.Error = met.result.Status, met.result.Err, met.errText
-	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.result)
-	r.ResponseHeaders, r.ResponseExcerpt = met.headers, met.excerpt
+	r.Number, r.StartedAt, r.Duration, r.Timings = a.work.Attempts+1, started, met.Duration, store.Timings(met.Timings)
+	r.Status, r.Err, r.Error = met.Result.Status, met.Result.Err, met.ErrorText
+	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.Result)
+	r.ResponseHeaders, r.ResponseExcerpt = met.Headers, met.Excerpt
 	r.RequestHeaders = a.sentHeaders()
 	if secrets := a.secrets(&r); secrets != nil {
 		redact(&r, secrets)

@@ -20,6 +20,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/jobs/endpoint"
 	"postrider/migrations"
 	"postrider/policy"
 	"postrider/store"
@@ -127,7 +128,7 @@ type Engine struct {
 	host     string
 	river    *river.Client[pgx.Tx]
 	gate     *store.Gate
-	endpoint *endpointClient
+	endpoint *endpoint.Client
 	cut      context.CancelFunc // ends the requests in flight
 	places   *places            // outside, for dead letters
 
@@ -163,8 +164,10 @@ func New(o Options) (*Engine, error) {
 		interrupted: store.NewJobSet(), ended: newEndedJobs(), places: newPlaces(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())
-	e.cut, e.endpoint = cut, newEndpointClient(requests, o)
-	e.endpoint.sent = func() { e.store.Reach(PointSent) }
+	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
+		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy, Resolver: o.resolver,
+		MaxIdleConnections: o.maxWorkers, Sent: func() { e.store.Reach(PointSent) },
+	})
 	workers := river.NewWorkers()
 	err = errors.Join(
 		river.AddWorkerSafely(workers, &deliverer{engine: e}),
@@ -266,7 +269,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // Stop lets attempts in flight finish for StopTimeout, cuts the others (they go back and are made again by another
 // node), and gives the lease back last.
 func (e *Engine) Stop(ctx context.Context) error {
-	e.endpoint.late.close()
+	e.endpoint.CloseLate()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
 	neverBegun := e.handoff.Close()
@@ -275,10 +278,10 @@ func (e *Engine) Stop(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("stop River: %w", err)
 	} else {
-		e.endpoint.late.wait() // for what was answered already; a worker that does not stop would keep its call
+		e.endpoint.WaitLate() // for what was answered already; a worker that does not stop would keep its call
 	}
 	e.cut()
-	e.endpoint.transports.close()
+	e.endpoint.CloseIdle()
 	e.places.close()
 	e.stopClockwork()
 	e.clockwork.Wait()
@@ -322,3 +325,6 @@ func (h onlyErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // WithGroup implements slog.Handler.
 func (h onlyErrors) WithGroup(name string) slog.Handler { return onlyErrors{h.Handler.WithGroup(name)} }
+
+// errNoPolicy is not store.ErrNotFound, which would end the job and leave the delivery without one.
+var errNoPolicy = errors.New("its retry policy does not exist")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -141,7 +142,7 @@ func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64,
 		verdict, due := a.turn(now)
 		if due {
 			times = append(times, at)
-			verdict = policy.Decide(a.policy, a.judged(now, now, answer{result: met}))
+			verdict = policy.Decide(a.policy, a.judged(now, now, endpoint.Answer{Result: met}))
 		}
 		if verdict.Action != policy.Retry {
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}

@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"postrider/event"
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -57,9 +58,9 @@ func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 		if ctx.Err() != nil {
 			return ctx.Err() // our own stop says nothing about the location
 		}
-		said := withoutQueries(errorText(err))
+		said := withoutQueries(endpoint.ErrorText(err))
 		r.Location, r.Error = "", said[:min(len(said), maxExportError)]
-		original = withoutQueries(originalError(err).Error())
+		original = withoutQueries(endpoint.OriginalError(err).Error())
 	}
 	var done store.Exported
 	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
@@ -120,7 +121,7 @@ func (e *Engine) writeExport(ctx context.Context, x *store.Export, r *store.Expo
 	bounded, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
 	if err := e.places.write(bounded, target, x.Path(), body); err != nil {
-		return &plainError{text: fmt.Sprintf("write to %s: %s", target, locationErrorText(err)), cause: err}
+		return &endpoint.PlainError{Text: fmt.Sprintf("write to %s: %s", target, locationErrorText(err)), Cause: err}
 	}
 	r.Location = target.String() + "/" + x.Path()
 	return nil

@@ -1,10 +1,8 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"postrider/event"
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/store"
@@ -68,8 +67,8 @@ func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) er
 // shake makes one request and writes down what it came to.
 func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error {
 	ask := e.asking(h)
-	ask.by = &h.Connection
-	addStatic(ask.header, h.Headers)
+	ask.Connection = &h.Connection
+	addStatic(ask.Header, h.Headers)
 	met, took, token, err := e.askAuthorized(ask)
 	if err != nil {
 		return err
@@ -80,7 +79,7 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 	why = met.Conceal(why)
 	excerpt := []byte(met.Conceal(string(met.Body)))
 	r := &store.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: store.HandshakeStep{
-		At: h.ReadAt, Sent: ask.words, Status: met.Status, Error: met.Err, Answer: excerpt[:min(len(excerpt), maxExcerptBytes)], Verdict: why, Duration: took,
+		At: h.ReadAt, Sent: ask.Summary, Status: met.Status, Error: met.Err, Answer: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = standing(h, outcome, why)
 	log := e.log
@@ -88,7 +87,7 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 		log = log.With("error", withoutQueries(met.Conceal(met.Cause.Error())))
 	}
 	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
-		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.words, "status", met.Status, "verdict", why, "state", r.State)
+		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.Summary, "status", met.Status, "verdict", why, "state", r.State)
 	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.RecordHandshake(ctx, r) })
 }
 
@@ -116,28 +115,19 @@ func judge(h *store.Handshake, met policy.HandshakeAnswer, origin string) (outco
 	return policy.HandshakeByCode(met, h.Code)
 }
 
-// question is one request of a handshake.
-type question struct {
-	method, url string
-	header      http.Header
-	body        []byte
-	words       string
-	by          *policy.Connection
-}
-
-func (e *Engine) asking(h *store.Handshake) question {
+func (e *Engine) asking(h *store.Handshake) endpoint.HandshakeRequest {
 	if h.Purpose == store.PurposeValidation && h.Schema == event.CloudEvents {
 		return e.askingPermission(h)
 	}
 	self := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
-	a := question{method: http.MethodPost, url: h.EndpointURL, header: systemHeader(h)}
+	a := endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: systemHeader(h)}
 	if h.Purpose == store.PurposeDeletion {
-		a.header.Set("Aeg-Event-Type", "SubscriptionDeletion")
-		a.body, a.words = event.DeletedBody(self, h.Schema), "POST of a deletion event"
+		a.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
+		a.Body, a.Summary = event.DeletedBody(self, h.Schema), "POST of a deletion event"
 		return a
 	}
-	a.header.Set("Aeg-Event-Type", "SubscriptionValidation")
-	a.body, a.words = event.ValidationBody(self, h.Code, h.ValidationURL()), "POST of a validation event"
+	a.Header.Set("Aeg-Event-Type", "SubscriptionValidation")
+	a.Body, a.Summary = event.ValidationBody(self, h.Code, h.ValidationURL()), "POST of a validation event"
 	return a
 }
 
@@ -164,53 +154,18 @@ func systemHeader(h *store.Handshake) http.Header {
 }
 
 // askingPermission writes the headers' names as their specification does: HTTP/1.1 sends them so.
-func (e *Engine) askingPermission(h *store.Handshake) question {
-	a := question{method: http.MethodOptions, url: h.EndpointURL, header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}}}
-	a.words = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
+func (e *Engine) askingPermission(h *store.Handshake) endpoint.HandshakeRequest {
+	a := endpoint.HandshakeRequest{Method: http.MethodOptions, URL: h.EndpointURL, Header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}}}
+	a.Summary = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
 	if h.Callback {
-		a.header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
-		a.words += " and WebHook-Request-Callback"
+		a.Header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
+		a.Summary += " and WebHook-Request-Callback"
 	}
 	if rate := e.options.WebhookRequestRate; rate > 0 {
-		a.header["WebHook-Request-Rate"] = []string{strconv.Itoa(rate)}
-		a.words += fmt.Sprintf(" and WebHook-Request-Rate: %d", rate)
+		a.Header["WebHook-Request-Rate"] = []string{strconv.Itoa(rate)}
+		a.Summary += fmt.Sprintf(" and WebHook-Request-Rate: %d", rate)
 	}
 	return a
-}
-
-// ask makes one request by the rules of every other: guarded addresses, no redirect. The error is errInterrupted or nil.
-func (c *endpointClient) ask(a question, timeout time.Duration) (met policy.HandshakeAnswer, took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(c.requests, timeout)
-	defer cancel()
-	k := newCall(a.url, a.header, nil)
-	req, err := http.NewRequestWithContext(ctx, a.method, a.url, bytes.NewReader(a.body))
-	if err != nil {
-		return policy.HandshakeAnswer{Err: errorText(err), Cause: err}, 0, nil
-	}
-	req.Header = a.header
-	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", c.userAgent)
-	}
-	resp, err := c.transports.roundTrip(req, a.by)
-	if err == nil {
-		defer func() { _ = resp.Body.Close() }()
-		met.Status, met.AllowedOrigin, met.AllowedRate = resp.StatusCode, resp.Header.Values("WebHook-Allowed-Origin"), resp.Header.Values("WebHook-Allowed-Rate")
-		met.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
-		if a.method == http.MethodOptions {
-			err = nil // its headers are the answer
-		}
-	}
-	met.Cause = err
-	switch {
-	case err == nil:
-	case c.requests.Err() != nil:
-		return met, k.elapsed(), errInterrupted
-	case ctx.Err() != nil:
-		met.Err = fmt.Sprintf("timed out after %s", timeout)
-	default:
-		met.Err = errorText(err)
-	}
-	return met, k.elapsed(), nil
 }
 
 // concealing takes out of what is kept of an answer what it repeats of secrets (of the endpoint's URL and its headers, as is done

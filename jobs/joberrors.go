@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/jobs/endpoint"
 	"postrider/store"
 )
 
@@ -47,7 +48,7 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 	}
 	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
 		"sqlstate", store.SQLState(err))
-	return &plainError{text: text, cause: err}
+	return &endpoint.PlainError{Text: text, Cause: err}
 }
 
 // runRecovered turns a panic into an error, as River does, but without the panic's text and stack, which the log has.
@@ -61,7 +62,7 @@ func (m *joberrors) runRecovered(
 		}
 		m.log.ErrorContext(ctx, "a job panicked", "job", job.ID, "kind", job.Kind,
 			"error", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		err = &plainError{text: "internal error; the log of node " + m.node + " has the cause", cause: errPanic}
+		err = &endpoint.PlainError{Text: "internal error; the log of node " + m.node + " has the cause", Cause: errPanic}
 	}()
 	return run(ctx)
 }

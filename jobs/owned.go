@@ -7,6 +7,7 @@ import (
 
 	"github.com/riverqueue/river"
 
+	"postrider/jobs/endpoint"
 	"postrider/store"
 )
 
@@ -58,7 +59,7 @@ func (e *Engine) settled(job int64, err error) error {
 	switch {
 	case err == nil:
 		e.ended.add(job)
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+	case errors.Is(err, endpoint.ErrInterrupted), errors.Is(err, context.Canceled):
 		e.interrupted.Add(job)
 	}
 	return err

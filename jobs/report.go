@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"postrider/event"
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -67,19 +68,19 @@ type AttemptReport struct {
 }
 
 // report tells of an attempt that was recorded, or of the late answer that ended its delivery after all.
-func (a *attempt) report(r *store.Result, met answer, now time.Time, late bool) {
+func (a *attempt) report(r *store.Result, met endpoint.Answer, now time.Time, late bool) {
 	a.log(r, met, now, late)
 	if a.engine.options.OnAttempt == nil {
 		return
 	}
 	a.engine.options.OnAttempt(AttemptReport{
 		Topic: a.sub.Topic, Subscription: a.sub.Name, EventID: a.work.Event.ID, EventType: a.work.Event.Type, Events: max(a.events, 1),
-		Number: r.Number, Result: met.result, Duration: met.duration, Verdict: r.Verdict, Now: now,
+		Number: r.Number, Result: met.Result, Duration: met.Duration, Verdict: r.Verdict, Now: now,
 		Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.work.Event.Trace,
 	})
 }
 
-func (a *attempt) log(r *store.Result, met answer, now time.Time, late bool) {
+func (a *attempt) log(r *store.Result, met endpoint.Answer, now time.Time, late bool) {
 	e, ctx := a.engine, context.Background()
 	level := e.options.LogAttempts.level(r.Verdict.Action)
 	if !e.log.Enabled(ctx, level) {
@@ -109,7 +110,7 @@ func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
 // line is everything there is to say of an attempt, in one line. No secret is in it: neither query of the endpoint, nor bodies, and the
 // error is redacted as it is stored. The names are those of postrider.delivery_attempts, with one difference: its column
 // error is error_text here, and error is the original error.
-func (a *attempt) line(r *store.Result, met answer, late bool) []slog.Attr {
+func (a *attempt) line(r *store.Result, met endpoint.Answer, late bool) []slog.Attr {
 	line := make([]slog.Attr, 0, 32)
 	line = append(line, slog.String("topic", a.sub.Topic), slog.String("subscription", a.sub.Name))
 	line = append(line, a.sent(r)...)
@@ -138,11 +139,11 @@ func (a *attempt) line(r *store.Result, met answer, late bool) []slog.Attr {
 }
 
 // originalText is the original error of an attempt without secrets.
-func (a *attempt) originalText(r *store.Result, met answer) string {
-	if met.cause == nil {
+func (a *attempt) originalText(r *store.Result, met endpoint.Answer) string {
+	if met.Cause == nil {
 		return r.Error
 	}
-	text := met.cause.Error()
+	text := met.Cause.Error()
 	if secrets := a.secrets(r); secrets != nil {
 		text = secrets.Redact(text)
 	}

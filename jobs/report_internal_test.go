@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
+	"postrider/jobs/endpoint"
 	"postrider/policy"
 	"postrider/store"
 )
@@ -27,7 +28,7 @@ func BenchmarkReport(b *testing.B) {
 			a.sub.EndpointBaseURL, a.work.Event = "https://billing.example.com/hook", event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
 			r := store.Result{DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond, RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
 			for b.Loop() {
-				a.report(&r, answer{}, time.Time{}, false)
+				a.report(&r, endpoint.Answer{}, time.Time{}, false)
 			}
 		})
 	}
@@ -58,9 +59,9 @@ func TestLinesHaveTheOriginalError(t *testing.T) {
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), store: &store.Store{}}
 	e.options.LogAttempts = LogAll
 	a := &attempt{engine: e, sub: &store.Subscription{}, work: &store.Work{}}
-	var met answer
-	met.failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
-	a.report(&store.Result{DeliveryID: 1, Number: 1, Error: met.errText}, met, time.Time{}, false)
+	var met endpoint.Answer
+	met.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
+	a.report(&store.Result{DeliveryID: 1, Number: 1, Error: met.ErrorText}, met, time.Time{}, false)
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
 	require.Equal(t, `parse "https://a:b/?…": invalid port`, line["error"])

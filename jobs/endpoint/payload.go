@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"bytes"
@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// payload is the body of one request. It lets go of its bytes, and of their share of the node's memory, once they are
+// Payload is the body of one request. It releases its bytes, and of their share of the node's memory, once they are
 // written: a thousand endpoints that hang for a minute must not keep a thousand bodies.
 //
 // What net/http reads are plain bytes.Readers: it sends headers and body of those in one write, and of any other reader
 // in two (6 % of the CPU per event).
-type payload struct {
+type Payload struct {
 	mu      sync.Mutex
 	data    []byte
 	readers []*bytes.Reader
@@ -24,19 +24,20 @@ type payload struct {
 
 var errWritten = errors.New("the body was written already and is never sent twice")
 
-func newPayload(data []byte, release func()) *payload {
-	return &payload{data: data, release: release}
+// NewPayload returns a body. release is called once, when the bytes are no longer needed.
+func NewPayload(data []byte, release func()) *Payload {
+	return &Payload{data: data, release: release}
 }
 
 // attach makes it the request's body. net/http asks for it again when a connection was found closed before anything
 // was written.
-func (p *payload) attach(req *http.Request) {
+func (p *Payload) attach(req *http.Request) {
 	req.ContentLength = int64(len(p.data))
 	req.GetBody = p.reader
 	req.Body, _ = p.reader() // not written yet
 }
 
-func (p *payload) reader() (io.ReadCloser, error) {
+func (p *Payload) reader() (io.ReadCloser, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.data == nil {
@@ -49,7 +50,7 @@ func (p *payload) reader() (io.ReadCloser, error) {
 
 // wrote is told by the one goroutine that reads, after its last byte: so it may empty the readers, which net/http keeps
 // until the answer.
-func (p *payload) wrote(info httptrace.WroteRequestInfo) {
+func (p *Payload) wrote(info httptrace.WroteRequestInfo) {
 	if info.Err != nil {
 		return
 	}
@@ -58,12 +59,12 @@ func (p *payload) wrote(info httptrace.WroteRequestInfo) {
 		r.Reset(nil)
 	}
 	p.mu.Unlock()
-	p.drop()
+	p.Drop()
 }
 
 // again makes a second payload of the same bytes, for a request that may have to follow. Their share of the memory is given back when
 // both are dropped.
-func (p *payload) again() *payload {
+func (p *Payload) again() *Payload {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var dropped atomic.Int32
@@ -73,19 +74,19 @@ func (p *payload) again() *payload {
 			release()
 		}
 	}
-	return newPayload(p.data, p.release)
+	return NewPayload(p.data, p.release)
 }
 
 // written says that the endpoint's system took every byte, or that the payload was dropped.
-func (p *payload) written() bool {
+func (p *Payload) written() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.data == nil
 }
 
-// drop gives the memory's share back; more than once is nothing. After a request that was cut in the middle, net/http
+// Drop releases the bytes; a second call does nothing. After a request that was cut in the middle, net/http
 // may still be reading: the readers are its own then.
-func (p *payload) drop() {
+func (p *Payload) Drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.data == nil {

@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
 	t.Parallel()
 	released := 0
-	p := newPayload([]byte("hello"), func() { released++ })
+	p := NewPayload([]byte("hello"), func() { released++ })
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com", nil)
 	require.NoError(t, err)
 	p.attach(req)
@@ -34,7 +34,7 @@ func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
 	p.wrote(httptrace.WroteRequestInfo{Err: errors.New("connection found closed")})
 	require.Zero(t, released)
 	p.wrote(httptrace.WroteRequestInfo{})
-	p.drop()
+	p.Drop()
 	require.Equal(t, 1, released, "its memory is given back once")
 	_, err = req.GetBody()
 	require.ErrorIs(t, err, errWritten)
@@ -56,15 +56,14 @@ func TestHandshakeThatNeverAnswersIsGivenUp(t *testing.T) {
 	}()
 	t.Cleanup(func() { _ = listener.Close() })
 	options := Options{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	options.withDefaults()
-	client := newEndpointClient(context.Background(), options)
+	client := NewClient(context.Background(), options)
 	require.Equal(t, handshakeTimeout, client.transports.secure.TLSHandshakeTimeout)
 	client.transports.secure.TLSHandshakeTimeout = 200 * time.Millisecond
 
-	met, err := client.post(newCall("https://"+listener.Addr().String(), http.Header{}, newPayload([]byte("{}"), func() {})), 50*time.Millisecond)
+	met, err := client.post(newCall("https://"+listener.Addr().String(), http.Header{}, NewPayload([]byte("{}"), func() {})), 50*time.Millisecond)
 
 	require.NoError(t, err)
-	require.Equal(t, policy.ErrorTimeout, met.result.Err)
+	require.Equal(t, policy.ErrorTimeout, met.Result.Err)
 	select {
 	case <-closed:
 	case <-time.After(10 * time.Second):

@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"crypto/sha256"
@@ -44,11 +44,11 @@ type ownTransport struct {
 }
 
 func newTransports(o Options) *transports {
-	t := &transports{allow: o.AllowCIDR, plainHTTP: o.AllowHTTP, proxy: o.Proxy, resolver: o.resolver, own: map[[sha256.Size]byte]*ownTransport{}}
-	t.secure = t.make(o.maxWorkers, guard(o.AllowCIDR))
+	t := &transports{allow: o.AllowCIDR, plainHTTP: o.AllowHTTP, proxy: o.Proxy, resolver: o.Resolver, own: map[[sha256.Size]byte]*ownTransport{}}
+	t.secure = t.make(o.MaxIdleConnections, guard(o.AllowCIDR))
 	t.plain = t.secure
 	if !o.AllowHTTP {
-		t.plain = t.make(o.maxWorkers, guardPlain(o.AllowCIDR))
+		t.plain = t.make(o.MaxIdleConnections, guardPlain(o.AllowCIDR))
 	}
 	return t
 }

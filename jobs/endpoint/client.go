@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"bytes"
@@ -10,18 +10,20 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"postrider/policy"
-	"postrider/store"
 )
 
 const (
 	maxResponseBytes = 64 << 10 // read at most: the connection stays usable for the next request
-	maxExcerptBytes  = 4 << 10  // stored at most
-	maxResponseHead  = 64 << 10
+	// MaxExcerptBytes is how much of a response body is kept.
+	MaxExcerptBytes = 4 << 10
+	maxResponseHead = 64 << 10
 	// Node.js closes idle connections after 5 s by default. A request that meets the close is a socket error, which
 	// namespace-2023 never retries under documented: idle connections are given up before that.
 	idleConnTimeout = 4 * time.Second
@@ -30,8 +32,8 @@ const (
 	handshakeTimeout = 30 * time.Second
 )
 
-// errInterrupted: our own stop cut the request. That is no outcome; the attempt is made again.
-var errInterrupted = errors.New("the attempt was cut by this node's stop")
+// ErrInterrupted means that the stop of this node cut the request. It is not an outcome: the attempt is made again.
+var ErrInterrupted = errors.New("the attempt was cut by this node's stop")
 
 // refusedError is an address that must not be called.
 type refusedError struct{ cause error }
@@ -39,38 +41,66 @@ type refusedError struct{ cause error }
 func (e *refusedError) Error() string { return "refused address: " + e.cause.Error() }
 func (e *refusedError) Unwrap() error { return e.cause }
 
-// endpointClient makes the requests. They live in a context of their own, not in their job's: only the ack timeout and
-// the engine's stop end them.
-type endpointClient struct {
+// Options configure a Client.
+type Options struct {
+	UserAgent string
+	// AllowCIDR opens address ranges that policy.Address denies.
+	AllowCIDR []netip.Prefix
+	// AllowHTTP allows requests without TLS to public addresses.
+	AllowHTTP bool
+	// Proxy is the proxy of all requests; nil = none.
+	Proxy *url.URL
+	// Resolver resolves names; nil = the system's.
+	Resolver *net.Resolver
+	// MaxIdleConnections is the number of idle connections that are kept, per endpoint and in total.
+	MaxIdleConnections int
+	// Sent is called when a request has been written; nil = none.
+	Sent func()
+}
+
+// Client sends requests. They have their own context, not in their job's: only the ack timeout and the
+// engine's stop end them.
+type Client struct {
 	requests   context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
 	transports *transports
 	tokens     *tokens
 	userAgent  string
 	late       *lateCalls
-	sent       func() // told when a request was written; nil = nobody
+	sent       func() // called when a request has been written; nil = none
 }
 
-func newEndpointClient(requests context.Context, o Options) *endpointClient {
-	c := &endpointClient{requests: requests, userAgent: o.UserAgent, late: newLateCalls(), transports: newTransports(o)}
+// NewClient returns a client. The end of requests cuts all its requests.
+func NewClient(requests context.Context, o Options) *Client {
+	c := &Client{
+		requests: requests, userAgent: o.UserAgent, late: newLateCalls(), transports: newTransports(o), sent: o.Sent,
+	}
 	c.tokens = newTokens(requests, o.UserAgent, c.transports.roundTrip)
 	return c
 }
 
-// answer is what one request met.
-type answer struct {
-	result     policy.Result
-	errText    string
-	cause      error // of errText, for the log
-	headers    []byte
-	excerpt    []byte
-	retryAfter string
-	timings    store.Timings
-	duration   time.Duration
+// Timings are the durations of a request's phases; zero for a phase that did not happen, as on a reused connection.
+// FirstByte counts from the moment the connection was ready.
+type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
+
+// Answer is the result of one request.
+type Answer struct {
+	Result policy.Result
+	// ErrorText says in plain words why there is no response; Cause is the original error, for the log.
+	ErrorText string
+	Cause     error
+	// Headers and Excerpt are what is kept of the response, at most 4 KiB each; nil = none.
+	Headers    []byte
+	Excerpt    []byte
+	RetryAfter string // the header as received
+	Timings    Timings
+	Duration   time.Duration
+	Sent       http.Header // the headers of the request; nil = no request was sent
+	Token      string      // the access token in them; "" = none
 }
 
 // post sends one request and waits for its answer, at most until the ack timeout. The error is errInterrupted or nil:
 // an endpoint's failure is an outcome.
-func (c *endpointClient) post(k *call, ackTimeout time.Duration) (answer, error) {
+func (c *Client) post(k *Call, ackTimeout time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(c.requests, ackTimeout)
 	defer cancel()
 	a, err := c.exchange(ctx, k)
@@ -81,26 +111,26 @@ func (c *endpointClient) post(k *call, ackTimeout time.Duration) (answer, error)
 }
 
 // timedOut words the error of an attempt that got no response until the ack timeout.
-func (a *answer) timedOut(ackTimeout time.Duration) {
-	if a.result.Err == policy.ErrorTimeout {
-		a.errText = fmt.Sprintf("no response within %g s", ackTimeout.Seconds())
+func (a *Answer) timedOut(ackTimeout time.Duration) {
+	if a.Result.Err == policy.ErrorTimeout {
+		a.ErrorText = fmt.Sprintf("no response within %g s", ackTimeout.Seconds())
 	}
 }
 
-// failed keeps why there was no response: in plain words, and as it was for the log.
-func (a *answer) failed(err error) {
-	a.errText, a.cause = errorText(err), originalError(err)
+// Failed sets ErrorText and Cause from the error of a request without a response.
+func (a *Answer) Failed(err error) {
+	a.ErrorText, a.Cause = ErrorText(err), OriginalError(err)
 }
 
 // exchange makes the call until ctx ends it.
-func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) {
-	a := answer{}
+func (c *Client) exchange(ctx context.Context, k *Call) (Answer, error) {
+	a := Answer{}
 	trace := k.watch.trace()
 	trace.WroteRequest = c.wrote(k.body)
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, k.url, nil)
 	if err != nil {
-		a.result, a.duration = policy.Result{Err: policy.ErrorArgument}, k.elapsed()
-		a.failed(err)
+		a.Result, a.Duration = policy.Result{Err: policy.ErrorArgument}, k.elapsed()
+		a.Failed(err)
 		return a, nil
 	}
 	k.body.attach(req)
@@ -109,23 +139,23 @@ func (c *endpointClient) exchange(ctx context.Context, k *call) (answer, error) 
 		req.Header.Set("User-Agent", c.userAgent)
 	}
 	resp, err := c.transports.roundTrip(req, k.by)
-	a.timings, a.duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
+	a.Timings, a.Duration = k.watch.read(), k.elapsed() // in this order: no phase is longer than the whole
 	if err != nil {
 		if c.requests.Err() != nil {
-			return a, errInterrupted
+			return a, ErrInterrupted
 		}
-		a.result = policy.Result{Err: errorKind(ctx, err)}
-		a.failed(err)
+		a.Result = policy.Result{Err: errorKind(ctx, err)}
+		a.Failed(err)
 		return a, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
 	defer k.answered()()
 	a.read(resp)
-	a.duration = k.elapsed()
+	a.Duration = k.elapsed()
 	return a, nil
 }
 
-func (c *endpointClient) wrote(body *payload) func(httptrace.WroteRequestInfo) {
+func (c *Client) wrote(body *Payload) func(httptrace.WroteRequestInfo) {
 	if c.sent == nil {
 		return body.wrote
 	}
@@ -136,30 +166,30 @@ func (c *endpointClient) wrote(body *payload) func(httptrace.WroteRequestInfo) {
 }
 
 // read takes what is kept of a response. A body that never ends or breaks off changes nothing: the status is the answer.
-func (a *answer) read(resp *http.Response) {
-	a.result = policy.Result{Status: resp.StatusCode}
-	a.retryAfter = resp.Header.Get("Retry-After")
-	excerpt, err := io.ReadAll(io.LimitReader(resp.Body, maxExcerptBytes))
-	if err == nil && len(excerpt) == maxExcerptBytes {
-		_, _ = io.CopyN(io.Discard, resp.Body, maxResponseBytes-maxExcerptBytes)
+func (a *Answer) read(resp *http.Response) {
+	a.Result = policy.Result{Status: resp.StatusCode}
+	a.RetryAfter = resp.Header.Get("Retry-After")
+	excerpt, err := io.ReadAll(io.LimitReader(resp.Body, MaxExcerptBytes))
+	if err == nil && len(excerpt) == MaxExcerptBytes {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxResponseBytes-MaxExcerptBytes)
 	}
 	if len(excerpt) > 0 {
-		a.excerpt = excerpt
+		a.Excerpt = excerpt
 	}
 	if !a.boring() {
-		a.headers = headerBytes(resp.Header)
+		a.Headers = headerBytes(resp.Header)
 	}
 }
 
 // boring answers (success without a body) are most of all answers: their headers are not worth a write.
-func (a *answer) boring() bool {
-	return len(a.excerpt) == 0 && a.result.Status >= 200 && a.result.Status < 300
+func (a *Answer) boring() bool {
+	return len(a.Excerpt) == 0 && a.Result.Status >= 200 && a.Result.Status < 300
 }
 
 func headerBytes(header http.Header) []byte {
 	var out bytes.Buffer
 	_ = header.WriteSubset(&out, map[string]bool{"Set-Cookie": true}) // a bytes.Buffer cannot fail; cookies are secrets
-	return out.Bytes()[:min(out.Len(), maxExcerptBytes)]
+	return out.Bytes()[:min(out.Len(), MaxExcerptBytes)]
 }
 
 // errorKind sorts errors below HTTP into the policies' conditions. TLS failures count as socket errors.
@@ -192,10 +222,10 @@ type stopwatch struct {
 	mu                      sync.Mutex
 	dns, connect, handshake time.Time
 	ready                   time.Time // when the request had its connection; what a dial still does then is no phase of it
-	timings                 store.Timings
+	timings                 Timings
 }
 
-func (s *stopwatch) read() store.Timings {
+func (s *stopwatch) read() Timings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.timings
@@ -221,7 +251,7 @@ func (s *stopwatch) end(took *time.Duration, phase *time.Time) {
 func (s *stopwatch) get() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dns, s.connect, s.handshake, s.ready, s.timings = time.Time{}, time.Time{}, time.Time{}, time.Time{}, store.Timings{}
+	s.dns, s.connect, s.handshake, s.ready, s.timings = time.Time{}, time.Time{}, time.Time{}, time.Time{}, Timings{}
 }
 
 func (s *stopwatch) got(reused bool) {
@@ -229,7 +259,7 @@ func (s *stopwatch) got(reused bool) {
 	defer s.mu.Unlock()
 	s.ready = time.Now()
 	if reused {
-		s.timings = store.Timings{}
+		s.timings = Timings{}
 	}
 }
 
@@ -255,5 +285,17 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 	}
 }
 
-// errNoPolicy is no store.ErrNotFound: that would end the job, and the delivery would wait without one for ever.
-var errNoPolicy = errors.New("its retry policy does not exist")
+// CloseLate cuts the calls that stay open past their ack timeout, and keeps no more.
+func (c *Client) CloseLate() { c.late.close() }
+
+// WaitLate returns when the late responses that had arrived before CloseLate have been recorded.
+func (c *Client) WaitLate() { c.late.wait() }
+
+// OpenCalls is the number of calls that stay open past their ack timeout.
+func (c *Client) OpenCalls() int { return c.late.len() }
+
+// CloseIdle closes all idle connections.
+func (c *Client) CloseIdle() { c.transports.close() }
+
+// Stopped reports whether the node's stop has cut the requests.
+func (c *Client) Stopped() bool { return c.requests.Err() != nil }

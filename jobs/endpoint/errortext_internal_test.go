@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestErrorTextIsPlain(t *testing.T) {
 		"refused address: loopback":                                                          &refusedError{cause: errors.New("loopback")},
 		"first record does not look like a TLS handshake":                                    errors.New("tls: first record does not look like a TLS handshake"),
 	} {
-		require.Equal(t, want, errorText(err))
+		require.Equal(t, want, ErrorText(err))
 	}
 }
 
@@ -75,7 +75,7 @@ func TestErrorTextUnwraps(t *testing.T) {
 			errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP status code "20"`),
 		},
 	} {
-		require.Equal(t, row.want, errorText(row.err))
+		require.Equal(t, row.want, ErrorText(row.err))
 	}
 }
 
@@ -83,15 +83,15 @@ func TestErrorTextUnwraps(t *testing.T) {
 func TestMalformedURLsArePlain(t *testing.T) {
 	t.Parallel()
 	const malformed = "https://a:b/?code=planted"
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 1})
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 1})
 	t.Cleanup(c.transports.close)
-	met, err := c.post(newCall(malformed, http.Header{}, newPayload(nil, func() {})), time.Second)
+	met, err := c.post(newCall(malformed, http.Header{}, NewPayload(nil, func() {})), time.Second)
 	require.NoError(t, err)
-	require.Equal(t, "the URL is malformed", met.errText)
-	require.Equal(t, policy.ErrorArgument, met.result.Err)
-	require.ErrorContains(t, met.cause, "invalid port")
+	require.Equal(t, "the URL is malformed", met.ErrorText)
+	require.Equal(t, policy.ErrorArgument, met.Result.Err)
+	require.ErrorContains(t, met.Cause, "invalid port")
 
-	shaken, _, err := c.ask(question{method: http.MethodPost, url: malformed, header: http.Header{}}, time.Second)
+	shaken, _, err := c.Ask(HandshakeRequest{Method: http.MethodPost, URL: malformed, Header: http.Header{}}, time.Second)
 	require.NoError(t, err)
 	require.Equal(t, "the URL is malformed", shaken.Err)
 	require.ErrorContains(t, shaken.Cause, "invalid port")

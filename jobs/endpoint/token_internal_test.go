@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"context"
@@ -14,15 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
-	"postrider/store"
 )
 
 // issuing is a client of a token server that answers what answer says.
-func issuing(t *testing.T, answer http.HandlerFunc) (*endpointClient, *policy.Connection) {
+func issuing(t *testing.T, answer http.HandlerFunc) (*Client, *policy.Connection) {
 	t.Helper()
 	e := httptest.NewServer(answer)
 	t.Cleanup(e.Close)
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(c.transports.close)
 	return c, &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
 }
@@ -40,7 +39,7 @@ func TestOneRequestForAToken(t *testing.T) {
 	var waiting sync.WaitGroup
 	for range 50 {
 		waiting.Go(func() {
-			text, err := c.token(by)
+			text, err := c.Token(by)
 			if err != nil || text != "abc" {
 				t.Errorf("got %q, %v", text, err)
 			}
@@ -63,7 +62,7 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%d}`, asked.Add(1), 0)
 	})
 	for n := range 3 {
-		text, err := c.token(by)
+		text, err := c.Token(by)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "one that ends at once serves one request")
 	}
@@ -83,7 +82,7 @@ func TestATokenHoldsUntilItsEnd(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"access_token":"abc","expires_in":3600}`)
 	})
-	_, err := c.token(by)
+	_, err := c.Token(by)
 	require.NoError(t, err)
 	failing.Store(true)
 	age := func(change func(*token)) {
@@ -92,11 +91,11 @@ func TestATokenHoldsUntilItsEnd(t *testing.T) {
 		change(c.tokens.held[credentialsOf(by)])
 	}
 	age(func(k *token) { k.until = time.Now() })
-	text, err := c.token(by)
+	text, err := c.Token(by)
 	require.NoError(t, err)
 	require.Equal(t, "abc", text)
 	age(func(k *token) { k.until, k.ends = time.Now(), time.Now() })
-	_, err = c.token(by)
+	_, err = c.Token(by)
 	require.ErrorContains(t, err, "it answered 500")
 }
 
@@ -135,10 +134,10 @@ func TestTokenServersAreGuarded(t *testing.T) {
 	c, by := issuing(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	})
-	_, err := c.token(by)
+	_, err := c.Token(by)
 	require.ErrorContains(t, err, "it answered 307")
-	closed := newEndpointClient(t.Context(), Options{maxWorkers: 10})
-	_, err = closed.token(by)
+	closed := NewClient(t.Context(), Options{MaxIdleConnections: 10})
+	_, err = closed.Token(by)
 	require.ErrorContains(t, err, "refused address")
 	require.NotContains(t, err.Error(), "secret")
 	require.Zero(t, reached.Load())
@@ -163,13 +162,12 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	defer e.Close()
 	var released atomic.Int64
 	try := func() int {
-		a := &attempt{engine: &Engine{endpoint: c}, policy: &policy.Policy{AckTimeout: 5 * time.Second}, sub: &store.Subscription{SubscriptionSpec: store.SubscriptionSpec{EndpointURL: e.URL, Connection: *by}}}
-		sent := newPayload([]byte("{}"), func() { released.Add(1) })
-		met, late, err := a.send(http.Header{}, sent)
-		sent.drop()
+		sent := NewPayload([]byte("{}"), func() { released.Add(1) })
+		met, late, err := c.Send(&Request{URL: e.URL, Header: http.Header{}, Body: sent, Connection: by, AckTimeout: 5 * time.Second})
+		sent.Drop()
 		require.NoError(t, err)
 		require.Nil(t, late)
-		return met.result.Status
+		return met.Result.Status
 	}
 	require.Equal(t, 200, try())
 	valid.Store("token-2")
@@ -189,7 +187,7 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 // The pools of connections are bounded, and one for each set of settings.
 func TestOwnTransportsAreBounded(t *testing.T) {
 	t.Parallel()
-	c := newTransports(Options{maxWorkers: 10})
+	c := newTransports(Options{MaxIdleConnections: 10})
 	first, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
 	require.NoError(t, err)
 	same, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13, OAuth2: &policy.OAuth2{ClientID: "x"}})

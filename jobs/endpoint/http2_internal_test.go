@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"bytes"
@@ -104,9 +104,9 @@ func serveHTTP2(conn net.Conn, script func(stream)) {
 }
 
 // client trusts the endpoint's certificate, and else is the engine's.
-func (e *http2Endpoint) client(t *testing.T) *endpointClient {
+func (e *http2Endpoint) client(t *testing.T) *Client {
 	t.Helper()
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	c.transports.secure.TLSClientConfig.RootCAs = e.roots
 	t.Cleanup(c.transports.close)
 	return c
@@ -163,12 +163,12 @@ func TestHTTP2Endpoints(t *testing.T) {
 				requests.Add(1)
 				row.script(s)
 			})
-			met, err := e.client(t).post(newCall(e.url, http.Header{"Content-Type": {"application/json"}}, newPayload([]byte(`[{"id":"e"}]`), func() {})), time.Second)
+			met, err := e.client(t).post(newCall(e.url, http.Header{"Content-Type": {"application/json"}}, NewPayload([]byte(`[{"id":"e"}]`), func() {})), time.Second)
 			require.NoError(t, err)
-			require.Equal(t, row.met, met.result, met.errText)
-			require.Contains(t, met.errText, row.said)
-			require.Equal(t, row.met.Err == policy.ErrorNone, met.errText == "")
-			require.Less(t, met.duration, 4*time.Second)
+			require.Equal(t, row.met, met.Result, met.ErrorText)
+			require.Contains(t, met.ErrorText, row.said)
+			require.Equal(t, row.met.Err == policy.ErrorNone, met.ErrorText == "")
+			require.Less(t, met.Duration, 4*time.Second)
 			require.EqualValues(t, 1, requests.Load(), "one attempt is one request")
 		})
 	}

@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"bytes"
@@ -188,7 +188,7 @@ func (s *tokens) ask(by *policy.Connection) (text string, lifetime time.Duration
 
 // noToken is the error of a request that got no response.
 func noToken(by *policy.Connection, err error) error {
-	return &plainError{text: "no token from " + by.OAuth2.TokenURL + ": " + errorText(err), cause: err}
+	return &PlainError{Text: "no token from " + by.OAuth2.TokenURL + ": " + ErrorText(err), Cause: err}
 }
 
 // readToken reads a token server's answer (RFC 6749, 5.1 and 5.2). The problem repeats nothing of it but the word for an error.
@@ -226,4 +226,11 @@ func lifetimeOf(raw json.RawMessage) time.Duration {
 	default:
 		return time.Duration(max(seconds, 0) * float64(time.Second))
 	}
+}
+
+// Token returns an access token for a connection with OAuth2, requested if necessary.
+func (c *Client) Token(by *policy.Connection) (string, error) {
+	ctx, cancel := context.WithTimeout(c.requests, tokenTimeout+time.Second)
+	defer cancel()
+	return c.tokens.get(ctx, by)
 }

@@ -1,4 +1,4 @@
-package jobs
+package endpoint
 
 import (
 	"context"
@@ -65,9 +65,9 @@ func answered(m dnsmessage.Message, answer func(string) netip.Addr) []byte {
 }
 
 // told makes one request and returns what it came to.
-func told(t *testing.T, c *endpointClient, endpoint string) answer {
+func told(t *testing.T, c *Client, endpoint string) Answer {
 	t.Helper()
-	met, err := c.post(newCall(endpoint, http.Header{}, newPayload([]byte("{}"), func() {})), 5*time.Second)
+	met, err := c.post(newCall(endpoint, http.Header{}, NewPayload([]byte("{}"), func() {})), 5*time.Second)
 	require.NoError(t, err)
 	return met
 }
@@ -89,8 +89,8 @@ func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 		names[nameOf(address)] = netip.MustParseAddr(address)
 	}
 	resolver := nameServer(t, func(name string) netip.Addr { return names[name] })
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver})
-	opened := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver, AllowCIDR: []netip.Prefix{
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
+	opened := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver, AllowCIDR: []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.0/24"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd00::/8"),
 	}})
 	for address, why := range rows {
@@ -98,13 +98,13 @@ func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 			t.Parallel()
 			for _, scheme := range []string{"http", "https"} {
 				met := told(t, c, scheme+"://"+nameOf(address)+":9/")
-				require.Equal(t, policy.ErrorArgument, met.result.Err, met.errText)
-				require.Contains(t, met.errText, why)
+				require.Equal(t, policy.ErrorArgument, met.Result.Err, met.ErrorText)
+				require.Contains(t, met.ErrorText, why)
 			}
 			if strings.Contains(why, "metadata") || strings.Contains(why, "WireServer") {
 				met := told(t, opened, "http://"+nameOf(address)+":9/")
-				require.Equal(t, policy.ErrorArgument, met.result.Err, met.errText)
-				require.Contains(t, met.errText, why)
+				require.Equal(t, policy.ErrorArgument, met.Result.Err, met.ErrorText)
+				require.Contains(t, met.ErrorText, why)
 			}
 		})
 	}
@@ -136,11 +136,11 @@ func TestRebindingReachesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, policy.Address(found[0], nil), "nor with its address, then")
 
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
 	for range 3 {
 		met := told(t, c, endpoint)
-		require.Equal(t, policy.ErrorArgument, met.result.Err)
-		require.Contains(t, met.errText, "loopback")
+		require.Equal(t, policy.ErrorArgument, met.Result.Err)
+		require.Contains(t, met.ErrorText, "loopback")
 	}
 	require.Zero(t, reached.Load())
 	require.Greater(t, asked.Load(), int64(1))
@@ -152,12 +152,12 @@ func TestPlainHTTPStaysInOpenedNetworks(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer inside.Close()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: loopback})
-	require.Equal(t, http.StatusOK, told(t, c, inside.URL).result.Status)
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: loopback})
+	require.Equal(t, http.StatusOK, told(t, c, inside.URL).Result.Status)
 	c.transports.close()
 	met := told(t, c, "http://1.2.3.4:8009/")
-	require.Equal(t, policy.ErrorArgument, met.result.Err)
-	require.Contains(t, met.errText, "--allow-http")
+	require.Equal(t, policy.ErrorArgument, met.Result.Err)
+	require.Contains(t, met.ErrorText, "--allow-http")
 }
 
 // Through a proxy names are its business, and what is written in a URL is judged here as ever.
@@ -172,28 +172,28 @@ func TestDeliveryProxy(t *testing.T) {
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, Proxy: at})
-	require.Equal(t, http.StatusAccepted, told(t, c, "http://endpoint.example.test/hook").result.Status)
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Proxy: at})
+	require.Equal(t, http.StatusAccepted, told(t, c, "http://endpoint.example.test/hook").Result.Status)
 	require.Equal(t, "POST http://endpoint.example.test/hook {}", <-asked)
-	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").result.Err, "this proxy makes no tunnel")
+	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").Result.Err, "this proxy makes no tunnel")
 	require.Equal(t, "CONNECT endpoint.example.test:443 ", <-asked)
 	for _, literal := range []string{"http://127.0.0.1:9/", "https://[::1]:9/", "http://169.254.169.254/", "http://metadata.google.internal/"} {
 		met := told(t, c, literal)
-		require.Equal(t, policy.ErrorArgument, met.result.Err, literal)
-		require.Contains(t, met.errText, "refused address")
+		require.Equal(t, policy.ErrorArgument, met.Result.Err, literal)
+		require.Contains(t, met.ErrorText, "refused address")
 	}
 	c.transports.close()
 	require.Empty(t, asked)
 
 	// Whatever networks are opened: nobody here knows whether a name leads into one.
-	opened := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	opened := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for _, other := range []string{"http://endpoint.example.test:25/", "https://endpoint.example.test:22/", "http://1.2.3.4:25/"} {
 		met := told(t, opened, other)
-		require.Equal(t, policy.ErrorArgument, met.result.Err, other)
-		require.Contains(t, met.errText, "another protocol")
+		require.Equal(t, policy.ErrorArgument, met.Result.Err, other)
+		require.Contains(t, met.ErrorText, "another protocol")
 	}
 	require.Empty(t, asked)
-	require.Equal(t, http.StatusAccepted, told(t, opened, "http://10.1.2.3:25/hook").result.Status, "an address in an opened network")
+	require.Equal(t, http.StatusAccepted, told(t, opened, "http://10.1.2.3:25/hook").Result.Status, "an address in an opened network")
 	require.Equal(t, "POST http://10.1.2.3:25/hook {}", <-asked)
 	opened.transports.close()
 }
@@ -206,7 +206,7 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("10.0.0.0/8"),
 	}})
 	for _, name := range []string{
@@ -217,15 +217,15 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 		for _, spelling := range []string{name, name + ".", strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:] + ".", name + ".."} {
 			for _, scheme := range []string{"http://", "https://"} {
 				met := told(t, c, scheme+spelling+"/latest/meta-data/")
-				require.Equal(t, policy.ErrorArgument, met.result.Err, scheme+spelling)
-				require.Contains(t, met.errText, "refused address", scheme+spelling)
+				require.Equal(t, policy.ErrorArgument, met.Result.Err, scheme+spelling)
+				require.Contains(t, met.ErrorText, "refused address", scheme+spelling)
 			}
 		}
 	}
 	c.transports.close()
 	require.Zero(t, asked.Load())
 	for _, other := range []string{"metadata.example.test", "instance-data.example.test", "internal.example.test", "my-metadata"} {
-		require.Equal(t, http.StatusOK, told(t, c, "http://"+other+"/").result.Status, other)
+		require.Equal(t, http.StatusOK, told(t, c, "http://"+other+"/").Result.Status, other)
 	}
 	c.transports.close()
 }
@@ -233,7 +233,7 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 // Nothing in the environment makes requests go another way.
 func TestNoProxyFromTheEnvironment(t *testing.T) {
 	t.Parallel()
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10})
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10})
 	require.Nil(t, c.transports.secure.Proxy)
 	require.Nil(t, c.transports.plain.Proxy)
 }
@@ -265,10 +265,10 @@ func counting(t *testing.T) (port string, reached *atomic.Int64) {
 func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	port, reached := counting(t)
-	text, err := os.ReadFile("../policy/testdata/refused-endpoints.txt")
+	text, err := os.ReadFile("../../policy/testdata/refused-endpoints.txt")
 	require.NoError(t, err)
 	resolver := nameServer(t, func(string) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowHTTP: true, resolver: resolver})
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
 	called := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "{port}", port)) {
 		endpoint, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -279,11 +279,11 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 		for _, scheme := range []string{"http:", "https:"} {
 			raw := strings.Replace(endpoint, "http:", scheme, 1)
 			met := told(t, c, raw)
-			require.NotEqual(t, policy.ErrorNone, met.result.Err, raw)
+			require.NotEqual(t, policy.ErrorNone, met.Result.Err, raw)
 			if u, err := url.Parse(raw); err == nil {
 				if _, err := netip.ParseAddr(u.Hostname()); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
-					require.Equal(t, policy.ErrorArgument, met.result.Err, "%s: %s", raw, met.errText)
-					require.Contains(t, met.errText, "refused address", "%s (%s)", raw, says)
+					require.Equal(t, policy.ErrorArgument, met.Result.Err, "%s: %s", raw, met.ErrorText)
+					require.Contains(t, met.ErrorText, "refused address", "%s (%s)", raw, says)
 				}
 			}
 		}
@@ -291,7 +291,7 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	require.Greater(t, called, 100)
 	require.Zero(t, reached.Load())
 
-	opened := newEndpointClient(t.Context(), Options{maxWorkers: 10, resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	opened := NewClient(t.Context(), Options{MaxIdleConnections: 10, Resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	told(t, opened, "http://127.0.0.1:"+port+"/")
 	require.NotZero(t, reached.Load(), "where it is opened, somebody is there")
 }
@@ -313,9 +313,9 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	inside.StartTLS()
 	defer inside.Close()
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw}))
-	c := newEndpointClient(t.Context(), Options{maxWorkers: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	ask := func(n int) answer {
-		k := newCall(inside.URL, http.Header{}, newPayload([]byte("{}"), func() {}))
+	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	ask := func(n int) Answer {
+		k := newCall(inside.URL, http.Header{}, NewPayload([]byte("{}"), func() {}))
 		k.by = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority} // the same, and yet another setting
 		met, err := c.post(k, 20*time.Second)
 		require.NoError(t, err)
@@ -325,9 +325,9 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	first, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
 	require.NoError(t, err)
 	for n := range settings {
-		require.Equal(t, http.StatusOK, ask(n).result.Status)
+		require.Equal(t, http.StatusOK, ask(n).Result.Status)
 		require.LessOrEqual(t, len(c.transports.own), maxOwnTransports)
-		require.Equal(t, http.StatusOK, ask(0).result.Status, "one that is used stays")
+		require.Equal(t, http.StatusOK, ask(0).Result.Status, "one that is used stays")
 	}
 	require.Len(t, c.transports.own, maxOwnTransports)
 	again, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})

@@ -1,39 +1,35 @@
-package jobs
+package endpoint
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/url"
 	"os"
 	"regexp"
 	"strings"
 	"syscall"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
-// plainError has one text for people, and the original error for the log and for code that distinguishes errors.
-type plainError struct {
-	text  string
-	cause error
+// PlainError has one text for people, and the original error for the log and for code that distinguishes errors.
+type PlainError struct {
+	Text  string
+	Cause error
 }
 
 // Error returns the text for people.
-func (e *plainError) Error() string { return e.text }
+func (e *PlainError) Error() string { return e.Text }
 
 // Unwrap returns the original error.
-func (e *plainError) Unwrap() error { return e.cause }
+func (e *PlainError) Unwrap() error { return e.Cause }
 
-// originalError is what the log shows of an error: the cause of a plainError, and any other error itself.
-func originalError(err error) error {
-	var plain *plainError
+// OriginalError is what the log shows of an error: the cause of a PlainError, and any other error itself.
+func OriginalError(err error) error {
+	var plain *PlainError
 	if errors.As(err, &plain) {
-		return plain.cause
+		return plain.Cause
 	}
 	return err
 }
@@ -43,21 +39,21 @@ var goPrefix = regexp.MustCompile(`^((net/http|http|http2|tls|x509|net): |HTTP/1
 
 func withoutPrefix(text string) string { return goPrefix.ReplaceAllString(text, "") }
 
-// errorText is a request's error in words that need no knowledge of Go.
-func errorText(err error) string {
-	var plain *plainError
+// ErrorText returns the error of a request in words that need no knowledge of Go.
+func ErrorText(err error) string {
+	var plain *PlainError
 	var refused *refusedError
 	var request *url.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &plain):
-		return plain.text
+		return plain.Text
 	case errors.As(err, &refused):
 		return refused.Error()
 	case errors.As(err, &request) && request.Op == "parse":
 		return "the URL is malformed"
 	case errors.As(err, &request):
-		return errorText(request.Err)
+		return ErrorText(request.Err)
 	case errors.As(err, &certificate):
 		return "the endpoint's certificate is not trusted: " + withoutPrefix(certificate.Err.Error())
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -102,38 +98,8 @@ func networkErrorText(err error) string {
 	}
 }
 
-// cloudError is an error that S3's API responded with.
-type cloudError interface {
-	ErrorCode() string
-	ErrorMessage() string
-}
-
-// locationErrorText is an error of writing a file to a directory or a bucket.
-func locationErrorText(err error) string {
-	var file *fs.PathError
-	var link *os.LinkError
-	var azure *azcore.ResponseError
-	var s3 cloudError
-	switch {
-	case errors.As(err, &file):
-		return file.Path + ": " + file.Err.Error()
-	case errors.As(err, &link):
-		return link.New + ": " + link.Err.Error()
-	case errors.As(err, &azure):
-		return strings.TrimSpace(fmt.Sprintf("the location responded with %d %s", azure.StatusCode, azure.ErrorCode))
-	case errors.As(err, &s3):
-		return strings.TrimSuffix("the location responded with "+s3.ErrorCode()+": "+s3.ErrorMessage(), ": ")
-	case isNetworkError(err):
-		return errorText(err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("it was not written within %g s", exportTimeout.Seconds())
-	default:
-		return "it could not be written; the log of the node has the cause"
-	}
-}
-
-// isNetworkError reports an error that errorText has words for.
-func isNetworkError(err error) bool {
+// IsNetworkError reports whether ErrorText has words for the error.
+func IsNetworkError(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
