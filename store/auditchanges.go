@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,17 +12,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its own.
+// settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its
+// own.
 var settingNames = map[string]string{
 	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination",
-	"DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings", "Signed": "signing",
-	"ExpirationTimeUTC": "expirationTimeUtc", "Connection": "", "MinimumTLSVersion": "minimumTlsVersionAllowed", "OAuth2": "oauth2",
+	"DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings",
+	"Signed": "signing", "ExpirationTimeUTC": "expirationTimeUtc", "Connection": "",
+	"MinimumTLSVersion": "minimumTlsVersionAllowed", "OAuth2": "oauth2",
 	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
 	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
 }
 
-// settings returns the settings by name, as the REST API spells them, and the names in their order. A struct's own fields are
-// settings of their own.
+// settings returns the settings by name, as the REST API spells them, and the names in their order. A struct's own
+// fields are settings of their own.
 func (s *SubscriptionSpec) settings() (names []string, values settings) {
 	values = settings{}
 	names = flatten(reflect.ValueOf(*s), "", values, nil)
@@ -69,7 +72,9 @@ func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
 }
 
 // auditPut writes the settings of a new event subscription, or those that changed, into the audit.
-func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, existing *Subscription) error {
+func auditPut(
+	ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, existing *Subscription,
+) error {
 	e := auditEntry{action: auditSubscriptionMade, topic: topic, subscription: name}
 	before := &SubscriptionSpec{}
 	if existing != nil {
@@ -87,19 +92,14 @@ func auditPut(ctx context.Context, tx pgx.Tx, topic, name string, spec *Subscrip
 	return audit(ctx, tx, e)
 }
 
-// Settings of a topic and of a retry policy are the columns of their views: these have no secrets.
-const (
-	topicSettings = `SELECT to_jsonb(t) - '{topic,subscriptions,created_at,updated_at}'::text[] FROM postrider.topics t WHERE topic = $1`
+// The settings of a topic and of a retry policy are the columns of their views, which contain no secrets.
+const topicSettings = `SELECT to_jsonb(t) - '{topic,subscriptions,created_at,updated_at}'::text[]
+	FROM postrider.topics t WHERE topic = $1`
 
-	policySettings = `
-SELECT to_jsonb(p) - '{name,built_in,created_at,updated_at}'::text[]
-       || (SELECT coalesce(jsonb_object_agg('cells.' || c.endpoint_kind || ' ' || c.condition,
-                  jsonb_build_object('action', c.action, 'minDelaySeconds', c.min_delay_seconds)), '{}')
-             FROM postrider.retry_policy_cells c WHERE c.policy = p.name)
-  FROM postrider.retry_policies p WHERE p.name = $1`
-)
+//go:embed policy_settings.sql
+var policySettings string
 
-// readSettings reads one of these; none where there is no such row.
+// readSettings reads the settings of one topic or retry policy; nil if there is no such row.
 func readSettings(ctx context.Context, tx pgx.Tx, query, name string) (settings, error) {
 	var row settings
 	if err := tx.QueryRow(ctx, query, name).Scan(&row); errors.Is(err, pgx.ErrNoRows) {

@@ -10,24 +10,24 @@ import (
 	"postrider/policy/filter"
 )
 
-// Catalogue is everything publishing and delivering need to know of the configuration, as of one version. It is never
-// changed: a reload makes a new one.
+// Catalogue is the configuration that publishing and delivering need, in one version. It never changes: a reload makes
+// a new one.
 type Catalogue struct {
 	Version int64
-	// server is when the PostgreSQL that it was read from began. Another one, or one that was restored, may lack the last changes.
+	// server is when PostgreSQL was started. A restarted or another server may lack the last changes.
 	server time.Time
 
 	topics      map[string]*Topic
 	subsByTopic map[int64][]*Subscription
-	// filters are those of subsByTopic, in the same order, for the topics where an event subscription has advanced filters.
+	// filters are those of subsByTopic, in the same order, for topics with advanced filters.
 	filters map[int64]*filter.Set
 	subs    map[int64]*Subscription
-	// expiring are the topics where an event subscription has an expirationTimeUtc; now is the database's time.
+	// expiring are the topics with an event subscription that expires; now is the database's time.
 	expiring map[int64]bool
 	now      func() time.Time
-	// rules are what holds for each of subs.
+	// rules are the resolved settings of each of subs.
 	rules          map[int64]policy.Rules
-	timeScale      int // see Options
+	timeScale      int // see Cache
 	policies       map[string]*policy.Policy
 	policyVersions map[string]int64
 	policyList     []*policy.Policy
@@ -37,7 +37,8 @@ type Catalogue struct {
 func emptyCatalogue() *Catalogue {
 	return &Catalogue{
 		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
-		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{}, rules: map[int64]policy.Rules{},
+		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{},
+		rules: map[int64]policy.Rules{},
 	}
 }
 
@@ -59,11 +60,11 @@ func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
 	return p, ok
 }
 
-// PolicyVersion is the version in which a retry policy was read, for Condition.Versions; 0 where there is none of this name.
+// PolicyVersion is the version of a retry policy, for Condition.Versions; 0 if there is none of this name.
 func (c *Catalogue) PolicyVersion(name string) int64 { return c.policyVersions[name] }
 
-// restKey names what shares a probation under the event subscription's policy; nil under a policy without probation. The
-// SQL function rest_key returns the same.
+// restKey names what shares a probation under the event subscription's policy; nil under a policy without probation.
+// The SQL function rest_key returns the same.
 func (c *Catalogue) restKey(sub *Subscription) []byte {
 	p, ok := c.policies[sub.RetryPolicy]
 	if !ok {
@@ -79,7 +80,7 @@ func (c *Catalogue) restKey(sub *Subscription) []byte {
 	}
 }
 
-// Rules are what holds for an event subscription's deliveries; none where it, or its retry policy, is not there.
+// Rules are the resolved settings of an event subscription's deliveries; none without it or its retry policy.
 func (c *Catalogue) Rules(subscription int64) (policy.Rules, bool) {
 	r, ok := c.rules[subscription]
 	return r, ok
@@ -131,8 +132,9 @@ func wantingAdvanced(subs []*Subscription, filters *filter.Set, e *event.Event) 
 // EventView is what filters see of an event of a topic.
 func EventView(topic string, e *event.Event) filter.EventView {
 	view := filter.EventView{
-		CloudEvent: e.Schema == event.CloudEvents, Custom: e.Schema == event.Custom, Type: e.Type, ID: e.ID, Subject: e.Subject, Source: e.Source,
-		Topic: event.Envelope{Topic: topic}.Path(), DataVersion: e.DataVersion, Body: e.Body,
+		CloudEvent: e.Schema == event.CloudEvents, Custom: e.Schema == event.Custom, Type: e.Type, ID: e.ID,
+		Subject: e.Subject, Source: e.Source, Topic: event.Envelope{Topic: topic}.Path(), DataVersion: e.DataVersion,
+		Body: e.Body,
 	}
 	if view.Custom {
 		view.EventTime = e.Time.UTC().Format(time.RFC3339Nano)
@@ -140,7 +142,7 @@ func EventView(topic string, e *event.Event) filter.EventView {
 	return view
 }
 
-// apply takes over what changed, and says whose rules may be others now.
+// apply stores the changes, and returns the event subscriptions whose rules may have changed.
 func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) (changed []int64) {
 	for _, t := range topics {
 		subs = append(c.retained(t), subs...)
@@ -164,8 +166,7 @@ func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) (changed []int6
 	return changed
 }
 
-// retained are the event subscriptions of a topic with its retention, where that was changed. Those in the catalogue are being
-// read by others: these are copies.
+// retained are copies of a topic's event subscriptions with its changed retention: the originals are being read.
 func (c *Catalogue) retained(t *Topic) (subs []*Subscription) {
 	for _, s := range c.subsByTopic[t.ID] {
 		if s.EventRetentionInDays != t.EventRetentionInDays {
@@ -177,7 +178,7 @@ func (c *Catalogue) retained(t *Topic) (subs []*Subscription) {
 	return subs
 }
 
-// resolve says what holds for the event subscriptions given.
+// resolve computes the rules of event subscriptions.
 func (c *Catalogue) resolve(subscriptions []int64) {
 	for _, id := range subscriptions {
 		delete(c.rules, id)
@@ -189,7 +190,7 @@ func (c *Catalogue) resolve(subscriptions []int64) {
 	}
 }
 
-// readyFilters makes a topic's filters ready, once for all changes of a reload. A topic without advanced filters needs none.
+// readyFilters prepares a topic's filters, once per reload, if there are advanced filters.
 func (c *Catalogue) readyFilters(topicID int64) {
 	delete(c.filters, topicID)
 	subs := c.subsByTopic[topicID]

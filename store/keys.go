@@ -24,15 +24,20 @@ type sealedBy struct {
 	Retired bool
 }
 
-// CheckKey fails where something in this database may be sealed with a key that is not known here; else it leaves a proof of the one
-// that is sealed with, and takes over what keyed hashes are made with. A node with the wrong key must stop at its start and not
-// at its first delivery.
+// CheckKey fails if a value in this database may be sealed with a key that the sealer does not know. Else it stores a
+// proof of the sealer's key, and gives the sealer the key of this database's hashes. A node with the wrong key must
+// stop at its start, not at its first delivery.
 func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *Sealer) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // locked: of two first nodes with different keys, one must fail
+	const query = `SELECT key_id, proof, mac_sealed, retired_at IS NOT NULL AS retired
+		FROM postrider_internal.encryption_keys ORDER BY created_at, key_id`
+	const insert = `INSERT INTO postrider_internal.encryption_keys (key_id, proof, mac_sealed)
+		VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	// The lock: of two first nodes with different keys, one must fail.
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return fmt.Errorf("lock the encryption keys' proofs: %w", err)
 		}
-		rows, err := tx.Query(ctx, "SELECT key_id, proof, mac_sealed, retired_at IS NOT NULL AS retired FROM postrider_internal.encryption_keys ORDER BY created_at, key_id")
+		rows, err := tx.Query(ctx, query)
 		if err != nil {
 			return readError("the encryption keys' proofs", err)
 		}
@@ -43,8 +48,8 @@ func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *Sealer) error {
 		if err := accept(s, keys); err != nil {
 			return err
 		}
-		const insert = "INSERT INTO postrider_internal.encryption_keys (key_id, proof, mac_sealed) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-		if _, err := tx.Exec(ctx, insert, s.KeyID(), s.Seal(proofColumn, proofText), s.Seal(macColumn, s.MacKey())); err != nil {
+		proof, mac := s.Seal(proofColumn, proofText), s.Seal(macColumn, s.MacKey())
+		if _, err := tx.Exec(ctx, insert, s.KeyID(), proof, mac); err != nil {
 			return fmt.Errorf("store the encryption key's proof: %w", err)
 		}
 		return nil
@@ -58,13 +63,16 @@ func accept(s *Sealer, keys []sealedBy) error {
 	for _, k := range keys {
 		switch {
 		case k.Retired && k.KeyID == s.KeyID():
-			return fmt.Errorf("encryption key %s is retired: set POSTRIDER_ENCRYPTION_KEY to the one that took its place", k.KeyID)
+			return fmt.Errorf("encryption key %s is retired: "+
+				"set POSTRIDER_ENCRYPTION_KEY to the one that took its place", k.KeyID)
 		case k.Retired:
 			continue
 		case !known:
-			return fmt.Errorf("this database was set up with another encryption key than %s: set the key it was set up with", s.KeyID())
+			return fmt.Errorf("this database was set up with another encryption key than %s: "+
+				"set the key it was set up with", s.KeyID())
 		case !slices.Contains(own, k.KeyID):
-			return fmt.Errorf("something may still be sealed with encryption key %s: name it in POSTRIDER_PREVIOUS_ENCRYPTION_KEYS until `postrider keys rotate` is through", k.KeyID)
+			return fmt.Errorf("something may still be sealed with encryption key %s: "+
+				"name it in POSTRIDER_PREVIOUS_ENCRYPTION_KEYS until `postrider keys rotate` is through", k.KeyID)
 		}
 		if _, err := s.Open(proofColumn, k.Proof); err != nil {
 			return err
@@ -87,8 +95,10 @@ var ErrNothingSealed = errors.New("nothing is sealed in this database yet")
 // CheckKey it writes nothing. It returns ErrNothingSealed if there is neither.
 func TryKey(ctx context.Context, pool *pgxpool.Pool, s *Sealer) error {
 	var proofs, endpoint []byte
-	err := pool.QueryRow(ctx, `SELECT (SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
-		(SELECT endpoint_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`, s.KeyID()).Scan(&proofs, &endpoint)
+	const query = `SELECT
+		(SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
+		(SELECT endpoint_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`
+	err := pool.QueryRow(ctx, query, s.KeyID()).Scan(&proofs, &endpoint)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read what is sealed: %w", err)

@@ -16,12 +16,12 @@ func (r *recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
 		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
 	catalogue := r.store.Catalogue()
-	if !catalogue.someoneIsTold() {
+	if !catalogue.HasSystemSubscribers() {
 		return
 	}
 	deliveries, batches := []int64{}, []int64{}
 	for _, req := range group {
-		if catalogue.tellsOf(req.SubscriptionID) {
+		if catalogue.NotifiesOf(req.SubscriptionID) {
 			deliveries, batches = req.failures(deliveries, batches)
 		}
 	}

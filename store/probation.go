@@ -106,7 +106,7 @@ func (s *Store) evidenceOf(r *Result) *evidence {
 	return &evidence{
 		Rest: r.Rest, outcome: r.Outcome, met: policy.Result{Status: r.Status, Err: r.Err}, jobID: r.JobID,
 		event: r.FirstEvent, first: r.Number == 1,
-		finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().tellsOf(r.SubscriptionID),
+		finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().NotifiesOf(r.SubscriptionID),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sealedTables are all columns that hold something sealed, but for the keys' own proofs.
+// sealedTables are all sealed columns, except the keys' own proofs.
 var sealedTables = []sealedTable{
 	{"topics", []string{"key1_sealed", "key2_sealed"}},
 	{"event_subscriptions", []string{"endpoint_sealed", "delivery_headers_sealed", "signing_sealed", "connection_sealed"}},
@@ -22,22 +22,24 @@ type sealedTable struct {
 	columns []string
 }
 
-// resealStep is how many rows are locked at a time: a change of one of them waits for some milliseconds.
+// resealStep is how many rows are locked at a time, for some milliseconds.
 const resealStep = 100
 
-// retireTries is how often what was sealed meanwhile, by nodes that still seal with another key, is sealed anew.
+// retireTries is how often values are resealed that nodes have sealed with another key in the meantime.
 const retireTries = 20
 
-// errSealedMeanwhile: a node has sealed something with another key since it was looked for.
+// errSealedMeanwhile: a node has sealed a value with another key since the last pass.
 var errSealedMeanwhile = errors.New("something was sealed with another key meanwhile")
 
-// RotateKeys seals anew what other keys have sealed, and retires those: nothing may be sealed with them any more, and no node needs them.
-// Deliveries go on meanwhile. tell is told of each step. It may be cut at any time and begun again. Every node must know the key
-// of this sealer by then, see docs/security.md.
-func RotateKeys(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, tell func(table string, rows int)) (retired []string, err error) {
+// RotateKeys reseals every value that another key has sealed, and retires the other keys: nothing may be sealed with
+// them, and no node needs them. Deliveries go on. It calls progress after each step, and can be interrupted and
+// repeated. Every node must know this sealer's key before, see docs/security.md.
+func RotateKeys(
+	ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, progress func(table string, rows int),
+) (retired []string, err error) {
 	for range retireTries {
 		for _, table := range sealedTables {
-			if err := reseal(ctx, pool, sealer, table, tell); err != nil {
+			if err := reseal(ctx, pool, sealer, table, progress); err != nil {
 				return nil, err
 			}
 		}
@@ -49,16 +51,18 @@ func RotateKeys(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, tell fu
 }
 
 // reseal goes through a table by id.
-func reseal(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, table sealedTable, tell func(string, int)) error {
+func reseal(
+	ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, table sealedTable, progress func(string, int),
+) error {
 	for after, more := int64(0), true; more; {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
-			// What is sealed says the same as before: no publisher need filter again, and no etag changes.
+			// The values stay the same: no publisher needs to filter again, and no etag changes.
 			if _, err := tx.Exec(ctx, "SET LOCAL postrider.resealing = 'on'"); err != nil {
 				return err
 			}
 			var rows int
 			if after, rows, err = resealRows(ctx, tx, sealer, table, after); rows > 0 {
-				tell(table.name, rows)
+				progress(table.name, rows)
 			}
 			more = rows == resealStep
 			return err
@@ -70,9 +74,12 @@ func reseal(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer, table seale
 	return nil
 }
 
-// resealRows does one step after a row's id, and returns the last one's.
-func resealRows(ctx context.Context, tx pgx.Tx, sealer *Sealer, table sealedTable, after int64) (last int64, n int, err error) {
-	query := fmt.Sprintf("SELECT id, ARRAY[%s] FROM postrider_internal.%s WHERE id > $1 AND (%s) ORDER BY id LIMIT %d FOR NO KEY UPDATE",
+// resealRows makes one step after a row's id, and returns the last row's.
+func resealRows(
+	ctx context.Context, tx pgx.Tx, sealer *Sealer, table sealedTable, after int64,
+) (last int64, n int, err error) {
+	query := fmt.Sprintf(`SELECT id, ARRAY[%s] FROM postrider_internal.%s WHERE id > $1 AND (%s)
+		ORDER BY id LIMIT %d FOR NO KEY UPDATE`,
 		strings.Join(table.columns, ", "), table.name, table.sealedByOthers("$2"), resealStep)
 	rows, err := tx.Query(ctx, query, after, sealer.KeyID())
 	if err != nil {
@@ -101,13 +108,15 @@ func resealRows(ctx context.Context, tx pgx.Tx, sealer *Sealer, table sealedTabl
 			args = append(args, sealer.Seal(table.name+"."+table.columns[i], plain))
 			set = append(set, fmt.Sprintf("%s = $%d", table.columns[i], len(args)))
 		}
-		batch.Queue(fmt.Sprintf("UPDATE postrider_internal.%s SET %s WHERE id = $1", table.name, strings.Join(set, ", ")), args...)
+		update := fmt.Sprintf("UPDATE postrider_internal.%s SET %s WHERE id = $1", table.name, strings.Join(set, ", "))
+		batch.Queue(update, args...)
 		after = r.ID
 	}
 	return after, len(list), tx.SendBatch(ctx, batch).Close()
 }
 
-// sealedByOthers is the condition that something in a row was sealed with another key than this one: its id is bytes 2 to 9.
+// sealedByOthers is the condition that something in a row was sealed with another key than this one: its id is bytes 2
+// to 9.
 func (t sealedTable) sealedByOthers(key string) string {
 	var any []string
 	for _, column := range t.columns {
@@ -116,11 +125,13 @@ func (t sealedTable) sealedByOthers(key string) string {
 	return strings.Join(any, " OR ")
 }
 
-// retire closes the other keys. Whoever is sealing with one holds its row, so that the look afterwards sees what came of it; whoever
-// comes later is refused.
+// retire closes the other keys. Whoever is sealing with one holds its row, so that the look afterwards sees what came
+// of it; whoever comes later is refused.
 func retire(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer) (retired []string, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, "UPDATE postrider_internal.encryption_keys SET retired_at = now() WHERE key_id <> $1 AND retired_at IS NULL RETURNING key_id", sealer.KeyID())
+		const others = `UPDATE postrider_internal.encryption_keys SET retired_at = now()
+			WHERE key_id <> $1 AND retired_at IS NULL RETURNING key_id`
+		rows, err := tx.Query(ctx, others, sealer.KeyID())
 		if err != nil {
 			return err
 		}
@@ -129,7 +140,8 @@ func retire(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer) (retired []
 		}
 		for _, table := range sealedTables {
 			var left bool
-			query := fmt.Sprintf("SELECT EXISTS (SELECT FROM postrider_internal.%s WHERE %s)", table.name, table.sealedByOthers("$1"))
+			condition := table.sealedByOthers("$1")
+			query := fmt.Sprintf("SELECT EXISTS (SELECT FROM postrider_internal.%s WHERE %s)", table.name, condition)
 			if err := tx.QueryRow(ctx, query, sealer.KeyID()).Scan(&left); err != nil {
 				return err
 			}
@@ -137,7 +149,8 @@ func retire(ctx context.Context, pool *pgxpool.Pool, sealer *Sealer) (retired []
 				return errSealedMeanwhile
 			}
 		}
-		return audit(ctx, tx, auditEntry{action: auditKeysRetired, details: map[string]any{"retired": retired, "key": sealer.KeyID()}})
+		details := map[string]any{"retired": retired, "key": sealer.KeyID()}
+		return audit(ctx, tx, auditEntry{action: auditKeysRetired, details: details})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("retire the other encryption keys: %w", err)

@@ -104,7 +104,7 @@ func usablePolicy(ctx context.Context, tx pgx.Tx, name string) error {
 	switch {
 	case errors.Is(err, ErrBuiltIn):
 		return nil
-	case err == nil && own == nil:
+	case err == nil && own == 0:
 		return fmt.Errorf("retry policy %q: %w", name, ErrNoPolicy)
 	}
 	return err

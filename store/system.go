@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SystemTopic is where postrider tells operators what they want to know: dead letters, drops, probations and the like, as
-// CloudEvents, to whoever subscribes. Nobody else publishes to it.
+// SystemTopic is the topic of postrider's own events: dead letters, drops, probations and others, as CloudEvents. Only
+// postrider publishes to it.
 const SystemTopic = "postrider.system"
 
 // ErrOwnTopic: SystemTopic cannot be deleted, and has no access keys.
@@ -24,8 +24,8 @@ func refuseOwn(topic string) error {
 	return nil
 }
 
-// EnsureSystemTopic makes SystemTopic where it is not there yet. Nodes that start at the same moment wait for one another. Nobody
-// is ever shown its access keys.
+// EnsureSystemTopic creates SystemTopic if it does not exist. Nodes that start at the same time wait for each other.
+// Its access keys are never shown.
 func (t *Topics) EnsureSystemTopic(ctx context.Context) error {
 	if _, made := t.cache.Catalogue().Topic(SystemTopic); made {
 		return nil
@@ -36,20 +36,20 @@ func (t *Topics) EnsureSystemTopic(ctx context.Context) error {
 	return nil
 }
 
-// someoneIsTold reports whether SystemTopic has event subscriptions. As long as it has none, nothing is written down for it.
-func (c *Catalogue) someoneIsTold() bool {
+// HasSystemSubscribers reports whether SystemTopic has event subscriptions. Without one, no notice is stored.
+func (c *Catalogue) HasSystemSubscribers() bool {
 	topic, made := c.topics[SystemTopic]
 	return made && len(c.subsByTopic[topic.ID]) > 0
 }
 
-// tellsOf reports whether somebody is to be told what becomes of an event subscription's deliveries. Of those of SystemTopic itself
-// nobody is: an endpoint that fails at being told would be told of that, for ever.
-func (c *Catalogue) tellsOf(subscription int64) bool {
+// NotifiesOf reports whether SystemTopic gets events about an event subscription's deliveries. There are none about its
+// own event subscriptions: an endpoint that fails would get an event about each failure, forever.
+func (c *Catalogue) NotifiesOf(subscription int64) bool {
 	sub, known := c.subs[subscription]
-	return c.someoneIsTold() && (!known || sub.Topic != SystemTopic)
+	return c.HasSystemSubscribers() && (!known || sub.Topic != SystemTopic)
 }
 
-// noteExpired notes, in the transaction that has deleted it, that an event subscription's time had come.
+// noteExpired stores the notice that an event subscription has expired, in the transaction of its deletion.
 func noteExpired(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
 	if _, err := tx.Exec(ctx, "SELECT postrider_internal.note_expired($1)", sub.ID); err != nil {
 		return fmt.Errorf("note that event subscription %q of topic %q has expired: %w", sub.Name, sub.Topic, err)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"reflect"
@@ -31,7 +32,7 @@ type Topic struct {
 	InputSchemaMapping *event.Mapping
 	// EventRetentionInDays, of namespace topics, bounds the time to live of their events; 0 for the others.
 	EventRetentionInDays int
-	// DuplicateWindow is for how long an event of the same source and id is not stored again, in whole minutes; 0: it is stored each time.
+	// DuplicateWindow is how long an event of the same source and id is not stored again, in whole minutes; 0 = never.
 	DuplicateWindow time.Duration
 	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
 	Key1Hash, Key2Hash   []byte
@@ -49,15 +50,15 @@ func (t *Topic) version() int64 {
 	return t.Version
 }
 
-// DefaultRetentionInDays is the retention of a namespace topic that states none, and the longest there is: 1 to 7 days may be set
-// (Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions). That the longest is the default is
-// ours; the time to live of namespace-2023 is as long.
+// DefaultRetentionInDays is the retention of a namespace topic that states none, and the longest there is: 1 to 7 days
+// may be set (Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions). That the
+// longest is the default is ours; the time to live of namespace-2023 is as long.
 const DefaultRetentionInDays = 7
 
 // MaxDuplicateWindow is the longest DuplicateWindow of a topic, the shortest is a minute.
 const MaxDuplicateWindow = 7 * 24 * time.Hour
 
-// TopicSpec is what a person may say of a topic. All of it but the retention, the window and the keys cannot be changed later.
+// TopicSpec are the settings of a topic. Only the retention, the window and the keys can be changed later.
 type TopicSpec struct {
 	Kind        TopicKind
 	InputSchema event.Schema
@@ -77,10 +78,8 @@ type Topics struct {
 	cache *Cache
 }
 
-const topicColumns = `SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, coalesce(t.event_retention_in_days, 0),
-       coalesce(make_interval(mins => t.duplicate_detection_window_in_minutes), '0'), t.key1_hash, t.key2_hash, t.version, t.created_at, t.updated_at, t.deleted_at,
-       t.key1_sealed, t.key2_sealed
-  FROM postrider_internal.topics t `
+//go:embed topic.sql
+var topicQuery string
 
 type topicRow struct {
 	Topic
@@ -88,7 +87,7 @@ type topicRow struct {
 }
 
 func (r records) queryTopics(ctx context.Context, db querier, where string, args ...any) ([]*Topic, error) {
-	rows, err := db.Query(ctx, topicColumns+where, args...)
+	rows, err := db.Query(ctx, topicQuery+where, args...)
 	if err != nil {
 		return nil, readError("topics", err)
 	}
@@ -120,15 +119,17 @@ func (r records) topic(ctx context.Context, db querier, name string) (*Topic, er
 	return topics[0], nil
 }
 
-// ListTopics lists topics by name, after the name given, at most limit of them.
+// ListTopics lists topics by name, after the given name, at most limit.
 func (t *Topics) ListTopics(ctx context.Context, after string, limit int) ([]*Topic, error) {
 	return t.queryTopics(ctx, t.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
-// PutTopic makes a topic, or finds that it exists with the same settings; only the retention and the window of duplicates can be others. The keys are answered
-// only when it was made. *FunctionError, which is ErrConflict, when it exists with another kind, schema or mapping, or a topic whose
-// name differs only in letter case exists; ErrPrecondition.
-func (t *Topics) PutTopic(ctx context.Context, name string, spec TopicSpec, when ...Condition) (*Topic, *AccessKeys, error) {
+// PutTopic creates a topic, or changes the retention and the window of an existing one. It returns the keys only of a
+// new topic. *FunctionError, which is ErrConflict: the topic has another kind, schema or mapping, or a name exists that
+// differs only in letter case. ErrPrecondition.
+func (t *Topics) PutTopic(
+	ctx context.Context, name string, spec TopicSpec, when ...Condition,
+) (*Topic, *AccessKeys, error) {
 	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
 		spec.EventRetentionInDays = DefaultRetentionInDays
 	}
@@ -166,7 +167,7 @@ func (t *Topics) PutTopic(ctx context.Context, name string, spec TopicSpec, when
 	return topic, keys, nil
 }
 
-// become changes what can be changed.
+// become changes the settings that can be changed.
 func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	if err := t.agreesWith(spec); err != nil {
 		return err
@@ -185,15 +186,18 @@ func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	if err != nil {
 		return err
 	}
-	const update = "UPDATE postrider_internal.topics SET event_retention_in_days = nullif($2::integer, 0), duplicate_detection_window_in_minutes = nullif($3::integer, 0) WHERE id = $1"
+	const update = `UPDATE postrider_internal.topics SET event_retention_in_days = nullif($2::integer, 0),
+		duplicate_detection_window_in_minutes = nullif($3::integer, 0) WHERE id = $1`
 	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow)); err != nil {
 		return fmt.Errorf("change topic %q: %w", t.Name, err)
 	}
 	return auditTopic(ctx, tx, auditTopicReplaced, t.Name, before, map[string]any{"settings": different})
 }
 
-// auditTopic writes that a topic was created or changed, with what differs from before.
-func auditTopic(ctx context.Context, tx pgx.Tx, action auditAction, name string, before settings, details map[string]any) error {
+// auditTopic records that a topic was created, changed or deleted, with the differences from before.
+func auditTopic(
+	ctx context.Context, tx pgx.Tx, action auditAction, name string, before settings, details map[string]any,
+) error {
 	after, err := readSettings(ctx, tx, topicSettings, name)
 	if err != nil {
 		return err
@@ -220,22 +224,24 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 }
 
 func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
-	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed, key2_sealed, key1_hash, key2_hash, event_retention_in_days, duplicate_detection_window_in_minutes)
+	const insert = `INSERT INTO postrider_internal.topics (name, kind, input_schema, input_schema_mapping, key1_sealed,
+		key2_sealed, key1_hash, key2_hash, event_retention_in_days, duplicate_detection_window_in_minutes)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9::integer, 0), nullif($10::integer, 0))`
 	var mapping any // SQL's NULL and not JSON's
 	if spec.InputSchemaMapping != nil {
 		mapping = spec.InputSchemaMapping
 	}
 	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
-		t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2), spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow))
+		t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2),
+		spec.EventRetentionInDays, wholeMinutes(spec.DuplicateWindow))
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)
 	}
 	return auditTopic(ctx, tx, auditTopicMade, name, nil, nil)
 }
 
-// DeleteTopic removes a topic. ErrNotFound, or ErrConflict while it has event subscriptions: deleting those cancels
-// deliveries, and that must be said one by one. ErrPrecondition; ErrOwnTopic.
+// DeleteTopic deletes a topic. ErrNotFound; ErrPrecondition; ErrOwnTopic. ErrConflict: it has event subscriptions,
+// whose deletion cancels deliveries and must be requested for each.
 func (t *Topics) DeleteTopic(ctx context.Context, name string, when ...Condition) error {
 	if err := refuseOwn(name); err != nil {
 		return err
@@ -260,7 +266,8 @@ func (t *Topics) DeleteTopic(ctx context.Context, name string, when ...Condition
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE postrider_internal.topics SET deleted_at = now() WHERE id = $1", topic.ID); err != nil {
+		const deleted = "UPDATE postrider_internal.topics SET deleted_at = now() WHERE id = $1"
+		if _, err := tx.Exec(ctx, deleted, topic.ID); err != nil {
 			return fmt.Errorf("delete topic %q: %w", name, err)
 		}
 		return auditTopic(ctx, tx, auditTopicDeleted, name, before, nil)

@@ -32,8 +32,8 @@ const (
 	key2Column = "topics.key2_sealed"
 )
 
-// signing verifies signatures by a topic's keys. Most publishers show a key instead, and that needs the hashes alone: so
-// the keys are opened when the first signature comes.
+// signing verifies signatures by a topic's keys. The keys are opened for the first signature: most publishers send a
+// key instead, which only needs the hashes.
 type signing struct {
 	topic        string
 	key1, key2   []byte // sealed
@@ -51,13 +51,13 @@ func (s *signing) keys() (first, other []byte) {
 func (s *signing) open(column string, sealed []byte) []byte {
 	key, err := s.sealer.Open(column, sealed)
 	if err != nil {
-		s.log.Error("an access key cannot be opened: what was signed with it is refused", "topic", s.topic, "error", err)
+		s.log.Error("an access key cannot be opened: signatures made with it are rejected", "topic", s.topic, "error", err)
 		return nil
 	}
 	return SigningKey(key)
 }
 
-// SigningKey is what an access key signs with: the bytes that it is base64 of. Nil where it is no base64, or of nothing.
+// SigningKey is the key of signatures: the bytes whose base64 the access key is. Nil if it is not base64, or empty.
 //
 // Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08.
 func SigningKey(key string) []byte {
@@ -68,8 +68,8 @@ func SigningKey(key string) []byte {
 	return raw
 }
 
-// SignedWith is 1 where signature is HMAC-SHA256 of text with the key, and 0 where it is not or the key is empty. How long
-// it takes does not depend on the signature.
+// SignedWith is 1 if signature is the HMAC-SHA256 of text with the key, 0 if it is not or the key is empty. Its
+// duration does not depend on the signature.
 func SignedWith(key []byte, text string, signature []byte) int {
 	if len(key) == 0 {
 		return 0
@@ -79,14 +79,14 @@ func SignedWith(key []byte, text string, signature []byte) int {
 	return subtle.ConstantTimeCompare(h.Sum(nil), signature)
 }
 
-// Signed reports whether signature is HMAC-SHA256 of text with one of the topic's keys. It tries both in any case.
+// Signed reports whether signature is the HMAC-SHA256 of text with one of the topic's keys. It always tries both.
 func (t *Topic) Signed(text string, signature []byte) bool {
 	first, other := t.signing.keys()
 	return SignedWith(first, text, signature)|SignedWith(other, text, signature) == 1
 }
 
-// noTopic stands for a topic that does not exist: no access key opens it, and trying one takes as long as for a topic that
-// does. So a client without a right credential cannot find out which topics exist.
+// noTopic stands for a topic that does not exist. Rejecting a key takes as long as for an existing topic, so that a
+// client without a valid credential cannot find out which topics exist.
 var noTopic = sync.OnceValue(func() *Topic {
 	one, other := newAccessKey(), newAccessKey()
 	known := &signing{first: SigningKey(one), other: SigningKey(other)}
@@ -94,7 +94,7 @@ var noTopic = sync.OnceValue(func() *Topic {
 	return &Topic{Key1Hash: hashKey(one), Key2Hash: hashKey(other), signing: known}
 })
 
-// TopicKeys opens both access keys of a topic, to be shown, and writes that into the audit first; ErrNotFound, ErrOwnTopic.
+// TopicKeys returns both access keys of a topic, which the audit records first. ErrNotFound, ErrOwnTopic.
 func (t *Topics) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
@@ -110,7 +110,8 @@ func (t *Topics) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys,
 }
 
 func (t *Topics) topicKeys(ctx context.Context, db querier, topic string) (id int64, _ *AccessKeys, _ error) {
-	const query = "SELECT id, key1_sealed, key2_sealed FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL"
+	const query = `SELECT id, key1_sealed, key2_sealed FROM postrider_internal.topics
+		WHERE name = $1 AND deleted_at IS NULL`
 	var sealed1, sealed2 []byte
 	err := db.QueryRow(ctx, query, topic).Scan(&id, &sealed1, &sealed2)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -127,8 +128,8 @@ func (t *Topics) topicKeys(ctx context.Context, db querier, topic string) (id in
 	return id, keys, err
 }
 
-// RegenerateTopicKey replaces one of a topic's access keys by a new one and answers both. The old one is refused from the
-// next publish on, on every node; the other one stays as it is. ErrNotFound, ErrOwnTopic.
+// RegenerateTopicKey replaces one of a topic's access keys and returns both. Every node rejects the old key from the
+// next publish on. ErrNotFound, ErrOwnTopic.
 func (t *Topics) RegenerateTopicKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
@@ -158,7 +159,8 @@ func (t *Topics) RegenerateTopicKey(ctx context.Context, topic string, name KeyN
 	return keys, nil
 }
 
-// SetTopicKeys replaces both access keys. The old ones are refused from the next publish on, on every node. ErrNotFound, ErrOwnTopic.
+// SetTopicKeys replaces both access keys. Every node rejects the old ones from the next publish on. ErrNotFound,
+// ErrOwnTopic.
 func (t *Topics) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
 	if err := refuseOwn(name); err != nil {
 		return err
@@ -180,12 +182,15 @@ func auditKeys(ctx context.Context, tx pgx.Tx, topic string, replaced ...KeyName
 	for _, name := range replaced {
 		found[string(name)] = changed
 	}
-	return audit(ctx, tx, auditEntry{action: auditKeysReplaced, topic: topic, details: map[string]any{"keys": replaced}, changes: found})
+	details := map[string]any{"keys": replaced}
+	return audit(ctx, tx, auditEntry{action: auditKeysReplaced, topic: topic, details: details, changes: found})
 }
 
 func (t *Topics) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {
-	const update = `UPDATE postrider_internal.topics SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
-	_, err := tx.Exec(ctx, update, topic, t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), hashKey(keys.Key1), hashKey(keys.Key2))
+	const update = `UPDATE postrider_internal.topics
+		SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
+	_, err := tx.Exec(ctx, update, topic, t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2),
+		hashKey(keys.Key1), hashKey(keys.Key2))
 	if err != nil {
 		return fmt.Errorf("replace a topic's keys: %w", err)
 	}

@@ -25,7 +25,8 @@ func nullTime(t time.Time) pgtype.Timestamptz {
 // nullInt is NULL for 0.
 func nullInt(n int64) pgtype.Int8 { return pgtype.Int8{Int64: n, Valid: n != 0} }
 
-// nullText is NULL for "". It removes what a text column cannot hold, so that no text of a third party fails a statement.
+// nullText is NULL for "". It removes what a text column cannot hold, so that no text of a third party fails a
+// statement.
 func nullText(s string) pgtype.Text {
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 	return pgtype.Text{String: s, Valid: s != ""}
