@@ -15,8 +15,8 @@ const maxAuditedValue = 4096
 // changed stands in the audit for the values of a secret, and for values that are too long to keep.
 var changed = map[string]any{"changed": true}
 
-// changes are the settings that differ, each with its old and its new value. nil settings have no values: what is created or
-// deleted has changed as a whole.
+// changes are the settings that differ, each with its old and its new value. nil settings have no values: a created or
+// deleted object has changed as a whole.
 func changes(before, after settings) map[string]any {
 	found := map[string]any{}
 	for _, side := range []settings{before, after} {

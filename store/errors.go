@@ -81,7 +81,7 @@ func retryTransient(do func() error) (err error) {
 	return err
 }
 
-// isLocked reports that somebody else has had a row, or a table, for longer than the statement was to wait. Nothing was committed.
+// isLocked reports that another session kept a row or a table locked for longer than lock_timeout. Nothing was committed.
 func isLocked(err error) bool { return SQLState(err) == "55P03" }
 
 // IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.

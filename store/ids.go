@@ -12,7 +12,7 @@ import (
 const (
 	// tickBits: an id has its time in milliseconds, and in 4,096ths of one where the milliseconds end.
 	tickBits = 12
-	// tickNanoseconds are counted as one: 3,906 of them fill a millisecond, and what is left is for those that come at once.
+	// tickNanoseconds count as one tick: 3,906 of them fill a millisecond, and the rest is for ids made at once.
 	tickNanoseconds = 256
 	// setBack is how far the clock may be behind the last id while ids continue from that id. The database's time is read
 	// each second, and arrives a little late.
@@ -20,7 +20,8 @@ const (
 )
 
 // IDs creates the ids of events and dead letters: ascending UUIDs of version 7 with the database's time. The process's
-// clock may be an hour off, and lists are ordered, and times looked up, by id. The SQL function new_uuid creates the same.
+// clock may be an hour off, and lists are ordered, and times looked up, by id. The SQL function new_uuid creates the
+// same.
 type IDs struct {
 	now func() time.Time
 

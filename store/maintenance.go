@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Maintenance keeps the tables in order: partitions, retention, merged counts, vacuum, notices, and repairs of rows that
-// have lost their job.
+// Maintenance keeps the tables in order: partitions, retention, merged counts, vacuum, notices, and repairs of rows
+// without their job.
 type Maintenance struct {
 	db       *DB
 	cache    *Cache

@@ -27,7 +27,7 @@ func NewOperator(db *DB, clock *Clock, subscriptions *Subscriptions, poke func()
 	return &Operator{db: db, log: log, clock: clock, subscriptions: subscriptions, poke: poke}
 }
 
-// Cancel ends a pending delivery. An attempt that is under way may still reach the endpoint; nothing of it is recorded. ErrNotFound;
+// Cancel ends a pending delivery. A running attempt may still reach the endpoint, but is not recorded. ErrNotFound;
 // ErrConflict: it has ended.
 func (o *Operator) Cancel(ctx context.Context, delivery int64) error {
 	var state string
@@ -61,8 +61,9 @@ func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (erased i
 	return erased, o.call(ctx, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)", &erased, systemID)
 }
 
-// EraseSubject erases all events of a topic with exactly this subject, which must not be empty. It says how many; or, where they are more
-// than a thousand or not found within a second, which operation has begun to, else nil. ErrNotFound: there is no such topic; ErrInvalid.
+// EraseSubject erases all events of a topic with exactly this subject, which must not be empty. It returns how many. If
+// there are more than a thousand, or finding them takes more than a second, it begins an operation and returns its id.
+// ErrNotFound: there is no such topic; ErrInvalid.
 func (o *Operator) EraseSubject(ctx context.Context, topic, subject string) (erased int, operation *uuid.UUID, err error) {
 	const call = "SELECT erased, operation_id FROM postrider_internal.erase_subject($1, $2, $3, $4)"
 	return erased, operation, o.ask(ctx, "erase the events of a subject", call, []any{&erased, &operation}, topic, subject)

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mendOwned gives new jobs to unfinished rows without a live one. What is apart in one moment of the database is broken. A row that
-// somebody moves on meanwhile is left to the next pass.
+// mendOwned gives new jobs to unfinished rows without a live job. One statement sees one snapshot, so such a row is
+// inconsistent. A row that another transaction changes meanwhile is left to the next pass.
 func (m *Maintenance) mendOwned(ctx context.Context, o *owner) (n int, err error) {
 	statement := o.sql(`
 WITH broken AS MATERIALIZED (

@@ -27,7 +27,9 @@ func (o *Operator) Purge(ctx context.Context, id uuid.UUID) (purged bool, err er
 // RedeliverAll begins to redeliver all dead letters that a filter matches now, and returns the operation's id. If
 // Redelivered is nil in the filter, those redelivered before are left out. rate is the most per second; 0 = no limit.
 // *FunctionError.
-func (o *Operator) RedeliverAll(ctx context.Context, filter *DeadLetterFilter, to Target, rate int) (operation uuid.UUID, err error) {
+func (o *Operator) RedeliverAll(
+	ctx context.Context, filter *DeadLetterFilter, to Target, rate int,
+) (operation uuid.UUID, err error) {
 	const call = "SELECT postrider_internal.redeliver_all($1, nullif($2::text, ''), nullif($3::text, ''), $4, $5, $6)"
 	text, err := filter.Text()
 	if err != nil {
@@ -40,11 +42,12 @@ func (o *Operator) RedeliverAll(ctx context.Context, filter *DeadLetterFilter, t
 // PurgeAll begins to remove all dead letters that a filter matches now, and returns the operation's id. rate as for
 // RedeliverAll. *FunctionError.
 func (o *Operator) PurgeAll(ctx context.Context, filter *DeadLetterFilter, rate int) (operation uuid.UUID, err error) {
+	const call = "SELECT postrider_internal.purge_all($1, $2, $3, $4)"
 	text, err := filter.Text()
 	if err != nil {
 		return uuid.Nil, err
 	}
-	err = o.call(ctx, "purge dead letters", "SELECT postrider_internal.purge_all($1, $2, $3, $4)", &operation, text, orNull(rate))
+	err = o.call(ctx, "purge dead letters", call, &operation, text, orNull(rate))
 	return operation, err
 }
 

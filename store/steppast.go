@@ -10,14 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// stepEvents redelivers the next past events that the event subscription's filter wants, of one day. The last day's end is the operation's.
+// stepEvents redelivers the next past events of one day that match the event subscription's filter. The operation ends
+// with the last day.
 func (p *Operator) stepEvents(ctx context.Context, tx pgx.Tx, o *operationRow) (step stepped, err error) {
 	sub, gone, err := p.targetOf(ctx, tx, *o.TargetID)
 	if err != nil || gone != "" {
 		step.failure = &gone
 		return step, err
 	}
-	place := past{TopicID: sub.TopicID, From: *o.PublishedFrom, Until: *o.PublishedUntil, Day: o.ReachedAt.UTC(), After: o.ReachedID}
+	place := past{
+		TopicID: sub.TopicID, From: *o.PublishedFrom, Until: *o.PublishedUntil, Day: o.ReachedAt.UTC(), After: o.ReachedID,
+	}
 	found, err := place.scan(ctx, tx, o.most())
 	if err != nil {
 		return step, err
@@ -48,8 +51,10 @@ func (p *Operator) targetOf(ctx context.Context, tx pgx.Tx, id int64) (sub *Subs
 	return sub, "", nil
 }
 
-// redeliverPast makes deliveries of those events that are wanted, and says how many it has read.
-func redeliverPast(ctx context.Context, tx pgx.Tx, o *operationRow, sub *Subscription, day time.Time, ids [][16]byte) (step stepped, read int, err error) {
+// redeliverPast creates the deliveries of the events that match, and returns how many events it has read.
+func redeliverPast(
+	ctx context.Context, tx pgx.Tx, o *operationRow, sub *Subscription, day time.Time, ids [][16]byte,
+) (step stepped, read int, err error) {
 	wanted, sizes, read, err := wantedPast(ctx, tx, sub.Topic, &sub.Filter, day, ids)
 	if err != nil {
 		return step, 0, err

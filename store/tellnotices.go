@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// PublishNotices publishes the noted notices to SystemTopic as events, and returns how many there were. All nodes call it
-// each second; one of them does it.
+// PublishNotices publishes notices to SystemTopic as events, and returns how many there were. All nodes call it each
+// second; one of them does it.
 func (m *Maintenance) PublishNotices(ctx context.Context) (told int, err error) {
 	if !m.cache.Catalogue().HasSystemSubscribers() {
 		return 0, nil
@@ -19,7 +19,8 @@ func (m *Maintenance) PublishNotices(ctx context.Context) (told int, err error) 
 
 // CleanNotices removes notices if SystemTopic has no event subscriptions.
 func (m *Maintenance) CleanNotices(ctx context.Context) error {
-	if _, err := m.db.Exec(ctx, "DELETE FROM postrider_internal.notices WHERE postrider_internal.told_since() IS NULL"); err != nil {
+	const remove = "DELETE FROM postrider_internal.notices WHERE postrider_internal.told_since() IS NULL"
+	if _, err := m.db.Exec(ctx, remove); err != nil {
 		return fmt.Errorf("remove notices: %w", err)
 	}
 	return nil
