@@ -20,11 +20,11 @@ const agesTimeout = 5 * time.Second
 
 // OwedSince says since when deliveries count as owed at a time of the database's clock. That is later than what Load read where a pause
 // that stops the time to live has begun since, ended or not. Deliveries that have ended are left out.
-func (s *Store) OwedSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
+func (l *Loader) OwedSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, agesTimeout)
 	defer cancel()
 	owed := make(map[int64]time.Time, len(deliveries))
-	rows, err := s.db.Query(ctx, agesStatement, deliveries, at)
+	rows, err := l.DB.Query(ctx, agesStatement, deliveries, at)
 	if err != nil {
 		return nil, outage("read the age of deliveries", err)
 	}

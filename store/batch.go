@@ -85,31 +85,31 @@ const PointClaim = "claim"
 
 // LoadBatch reads the batch of a job, with its events. For a pump, a job whose arguments name no batch, it is cut first.
 // ErrNotFound: there is nothing to send, and the job is done with.
-func (s *Store) LoadBatch(ctx context.Context, sub *Subscription, token JobToken, pump bool) (*Batch, error) {
+func (l *Loader) LoadBatch(ctx context.Context, sub *Subscription, token JobToken, pump bool) (*Batch, error) {
 	if pump {
-		if err := s.cutBatch(ctx, sub, token); err != nil {
+		if err := l.cutBatch(ctx, sub, token); err != nil {
 			return nil, err
 		}
-		s.Reach(PointClaim)
+		l.Reach(PointClaim)
 	}
-	b, bytes, err := s.findBatch(ctx, sub, token.JobID)
+	b, bytes, err := l.findBatch(ctx, sub, token.JobID)
 	if err != nil {
 		return nil, err
 	}
 	b.Job = token
-	if b.release, err = s.memory.Reserve(ctx, bytes); err != nil {
+	if b.release, err = l.Memory.Reserve(ctx, bytes); err != nil {
 		return nil, err
 	}
-	if err := s.fillBatch(ctx, b, token.JobID); err != nil {
+	if err := l.fillBatch(ctx, b, token.JobID); err != nil {
 		b.release()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (b *Batch, bytes int64, err error) {
+func (l *Loader) findBatch(ctx context.Context, sub *Subscription, jobID int64) (b *Batch, bytes int64, err error) {
 	b = &Batch{Work: Work{SubscriptionID: sub.ID, JobID: &jobID}}
-	err = s.db.ReadKept(ctx, func(batch *pgx.Batch) {
+	err = l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(batchStatement, jobID).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&b.ID, &b.Attempts, &b.SkippedMarks, &bytes, &b.NextAttemptAt, &b.NotBefore, &b.FirstAttemptAt, &b.LastHold, &b.CreatedAt)
 		})
@@ -125,10 +125,10 @@ func (s *Store) findBatch(ctx context.Context, sub *Subscription, jobID int64) (
 
 // fillBatch reads members, bodies, and whether an attempt may be made now, in one round trip. The latter first: members whose age a resume
 // is about to correct must not be seen without the pause.
-func (s *Store) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
-	rests, rest := map[string]restRow{}, restOf(s.Catalogue(), b.SubscriptionID)
+func (l *Loader) fillBatch(ctx context.Context, b *Batch, jobID int64) error {
+	rests, rest := map[string]restRow{}, restOf(l.Cache.Catalogue(), b.SubscriptionID)
 	b.asOf = time.Now()
-	err := s.db.ReadKept(ctx, func(batch *pgx.Batch) {
+	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(turnStatement, b.SubscriptionID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&b.readAt, &b.Hold, &b.TimeToLiveStopped)
 			b.loadedAt = time.Now()

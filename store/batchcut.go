@@ -79,9 +79,9 @@ type openDelivery struct {
 type cutting struct {
 	*cutter
 	*pump
-	store *Store
-	tx    pgx.Tx
-	sub   *Subscription
+	loader *Loader
+	tx     pgx.Tx
+	sub    *Subscription
 
 	later bool // a look back took long: a pump of its own makes the next one
 	more  bool // further jobs were given out
@@ -91,19 +91,19 @@ type cutting struct {
 // cutBatch makes the next batch of an event subscription, with the pump's job as its token, and the next pump if something is
 // left. Where more is open than fits, further batches are cut with jobs of their own. It is committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (what is open
 // is then on hold as well), or the job is gone.
-func (s *Store) cutBatch(ctx context.Context, sub *Subscription, token JobToken) error {
-	c := s.cutters.of(sub.ID)
+func (l *Loader) cutBatch(ctx context.Context, sub *Subscription, token JobToken) error {
+	c := l.cutters.of(sub.ID)
 	p := c.enter(token)
 	if p == nil {
 		return token.gone()
 	}
-	cut := &cutting{cutter: c, pump: p, store: s, sub: sub}
+	cut := &cutting{cutter: c, pump: p, loader: l, sub: sub}
 	began := time.Now()
 	hold, err := cut.run(ctx)
 	c.leave(p, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
-	s.Traffic.addOne(sub.ID, cut.held)
+	l.Traffic.addOne(sub.ID, cut.held)
 	if cut.more {
-		s.poke()
+		l.Notifier.poke()
 	}
 	switch {
 	case errors.Is(err, errNothingCut):
@@ -113,7 +113,7 @@ func (s *Store) cutBatch(ctx context.Context, sub *Subscription, token JobToken)
 	case err != nil:
 		return fmt.Errorf("%w: cut a batch: %w", ErrUnavailable, err)
 	case hold != "":
-		return s.HoldOpen(ctx, sub.ID, token, hold)
+		return l.HoldOpen(ctx, sub.ID, token, hold)
 	}
 	if cut.later {
 		c.trust(began)
@@ -127,7 +127,7 @@ var errNothingCut = errors.New("nothing was open")
 // run cuts in one transaction. A hold is what stands in the way: then nothing was done.
 func (c *cutting) run(ctx context.Context) (hold string, err error) {
 	nothing := false
-	err = pgx.BeginFunc(ctx, c.store.db, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, c.loader.DB, func(tx pgx.Tx) (err error) {
 		c.tx = tx
 		if hold, err = c.lock(ctx); err != nil || hold != "" {
 			return err
@@ -150,7 +150,7 @@ func (c *cutting) run(ctx context.Context) (hold string, err error) {
 
 // lock takes the token, keeps other nodes' pumps of the event subscription waiting, and reads what stands in the way.
 func (c *cutting) lock(ctx context.Context) (hold string, err error) {
-	w, rests, rest, jobID := Work{}, map[string]restRow{}, restOf(c.store.Catalogue(), c.sub.ID), c.token.JobID
+	w, rests, rest, jobID := Work{}, map[string]restRow{}, restOf(c.loader.Cache.Catalogue(), c.sub.ID), c.token.JobID
 	batch := &pgx.Batch{}
 	batch.Queue(takeLock, lockBatching, c.sub.ID)
 	batch.Queue(lockJobStatement, jobID, c.token.JobMade).QueryRow(func(row pgx.Row) error { return row.Scan(&jobID) })
@@ -173,7 +173,7 @@ func (c *cutting) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
 	c.lookedBack = 0
 	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
-	if room := min(c.store.Room(c.sub.ID), limit); c.sub.Batching() && room > 0 {
+	if room := min(c.loader.Traffic.Room(c.sub.ID), limit); c.sub.Batching() && room > 0 {
 		if found, err = c.readHeld(ctx, room); err != nil {
 			return nil, err
 		}
@@ -249,7 +249,7 @@ func (c *cutting) bind(ctx context.Context, open []openDelivery) (nothing bool, 
 	left := len(ids) < len(open)
 	first := false
 	batch := &pgx.Batch{}
-	batch.Queue(c.store.db.Keeping(keepPlan))
+	batch.Queue(c.loader.DB.Keeping(keepPlan))
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if others := c.taking(); len(others) > 0 {
 		queueEnd(batch, others)
@@ -294,7 +294,7 @@ func (c *cutting) move(open []openDelivery, cut int) {
 // cuts cuts batches from a beginning of what is open. bytes are counted as they are sent from here on.
 func (c *cutting) cuts(ctx context.Context, open []openDelivery) (cuts [][]openDelivery, err error) {
 	var schema event.Schema
-	if topic, ok := c.store.Catalogue().Topic(c.sub.Topic); ok {
+	if topic, ok := c.loader.Cache.Catalogue().Topic(c.sub.Topic); ok {
 		schema = topic.InputSchema
 	}
 	added := event.Overhead(schema, c.sub.EventDeliverySchema, c.sub.Topic)
@@ -343,11 +343,11 @@ SELECT count(*) FROM step`
 
 // HoldOpen puts on hold what the next batches would have been cut from, and ends the pump that met the hold. It answers
 // ErrNotFound: there is nothing to send.
-func (s *Store) HoldOpen(ctx context.Context, subscription int64, token JobToken, hold string) error {
+func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token JobToken, hold string) error {
 	for n := holdStep; n > 0; {
-		if err := s.db.QueryRow(ctx, holdOpenStatement, subscription, token.JobID, hold, holdStep, token.JobMade).Scan(&n); err != nil {
+		if err := l.DB.QueryRow(ctx, holdOpenStatement, subscription, token.JobID, hold, holdStep, token.JobMade).Scan(&n); err != nil {
 			return fmt.Errorf("%w: hold what is open: %w", ErrUnavailable, err)
 		}
 	}
-	return s.EndJob(ctx, token)
+	return l.Jobs.EndJob(ctx, token)
 }

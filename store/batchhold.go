@@ -33,7 +33,7 @@ SELECT coalesce(sum(members), 0) FROM wave`
 
 // releaseBatches says how many deliveries the released batches have. owedBefore is farFuture for all; else those batches go
 // that have a member owed since then: its turn ends it, and the rest goes on hold again.
-func (s *Store) releaseBatches(ctx context.Context, subscription int64, owedBefore time.Time, alsoLater bool, limit int) (n int, err error) {
+func (r *Releaser) releaseBatches(ctx context.Context, subscription int64, owedBefore time.Time, alsoLater bool, limit int) (n int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}
@@ -41,7 +41,7 @@ func (s *Store) releaseBatches(ctx context.Context, subscription int64, owedBefo
 	if owedBefore.Equal(farFuture) {
 		before = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
 	}
-	if err := s.db.QueryRow(ctx, releaseBatchesStatement, subscription, before, alsoLater, limit, owedBefore.Equal(farFuture)).Scan(&n); err != nil {
+	if err := r.DB.QueryRow(ctx, releaseBatchesStatement, subscription, before, alsoLater, limit, owedBefore.Equal(farFuture)).Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held batches: %w", err)
 	}
 	return n, nil

@@ -17,7 +17,7 @@ const blockedPause = 250 * time.Millisecond
 //
 // While any result is blocked, each group is checked before it is recorded: a transaction that holds one row may hold
 // more, and each that is only found by waiting for it costs half a second.
-func (r *recorder) setBlockedAside(group []*recording) (free []*recording) {
+func (r *Recorder) setBlockedAside(group []*recording) (free []*recording) {
 	free, blocked, err := r.divide(group)
 	if err != nil {
 		return group
@@ -31,7 +31,7 @@ func (r *recorder) setBlockedAside(group []*recording) (free []*recording) {
 	}
 	if news > 0 {
 		first := blocked[0]
-		r.store.log.Info("an open transaction holds rows of some results; they are recorded when it has ended",
+		r.Log.Info("an open transaction holds rows of some results; they are recorded when it has ended",
 			"results", news, "delivery", first.DeliveryID, "batch", first.BatchID, "subscription", first.SubscriptionID)
 	}
 	if len(blocked) > 0 {
@@ -41,7 +41,7 @@ func (r *recorder) setBlockedAside(group []*recording) (free []*recording) {
 }
 
 // divide divides a group into results whose rows can be locked now, and results whose rows another transaction holds.
-func (r *recorder) divide(group []*recording) (free, blocked []*recording, err error) {
+func (r *Recorder) divide(group []*recording) (free, blocked []*recording, err error) {
 	var jobs, deliveries, batches []int64
 	rests := make([][]byte, len(group))
 	for i, req := range group {
@@ -50,14 +50,14 @@ func (r *recorder) divide(group []*recording) (free, blocked []*recording, err e
 		} else {
 			deliveries = append(deliveries, req.DeliveryID)
 		}
-		if e := r.store.evidenceOf(&req.Result); e != nil {
+		if e := r.evidenceOf(&req.Result); e != nil {
 			rests[i] = []byte(e.key)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	var keys [][]byte
-	row := r.store.db.QueryRow(ctx, blockedStatement, jobs, deliveries, batches, rests)
+	row := r.DB.QueryRow(ctx, blockedStatement, jobs, deliveries, batches, rests)
 	if err := row.Scan(&jobs, &deliveries, &batches, &keys); err != nil {
 		return nil, nil, fmt.Errorf("check which rows are locked: %w", err)
 	}

@@ -143,3 +143,6 @@ func (p *pump) taking() []JobToken {
 	}
 	return tokens
 }
+
+// forget drops what this process remembers of event subscriptions that were deleted.
+func (l *Loader) forget() { l.cutters.retain(l.Cache.Catalogue()) }

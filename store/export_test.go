@@ -13,18 +13,18 @@ func (s *Store) StepRoutesBy(deliveries int) { s.stepLimit = deliveries }
 func (s *Store) ReadRoutesBy(bytes int) { s.stepBytes = bytes }
 
 // LookBackSlowly makes every look back of this store's pumps a slow one.
-func (s *Store) LookBackSlowly() { s.cutters.slow = 0 }
+func (s *Store) LookBackSlowly() { s.Loader.cutters.slow = 0 }
 
 // PumpsWaiting is how many of this store's pumps wait for their turn.
 func (s *Store) PumpsWaiting(subscription int64) int {
-	c := s.cutters.of(subscription)
+	c := s.Loader.cutters.of(subscription)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting)
 }
 
 // LookBackAtOnce makes none a slow one, however busy the machine is.
-func (s *Store) LookBackAtOnce() { s.cutters.slow = time.Hour }
+func (s *Store) LookBackAtOnce() { s.Loader.cutters.slow = time.Hour }
 
 // KeptStatement is a statement whose plan is kept, and what its transaction sets first.
 type KeptStatement struct{ SQL, Settings string }

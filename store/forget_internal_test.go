@@ -19,10 +19,19 @@ func withTwo() *Catalogue {
 	return c
 }
 
+// forgetful is a store with a catalogue and without a database.
+func forgetful(c *Catalogue) *Store {
+	cache := &Cache{}
+	cache.catalogue.Store(c)
+	return &Store{
+		Cache: cache, Loader: NewLoader(LoaderParts{Cache: cache}, nil), Recorder: NewRecorder(RecorderParts{Cache: cache}, nil),
+	}
+}
+
 func TestForgetLeavesWhatIsThere(t *testing.T) {
 	t.Parallel()
-	s, c := &Store{}, withTwo()
-	s.catalogue.Store(c)
+	c := withTwo()
+	s := forgetful(c)
 	gone := &Subscription{ID: 3, SubscriptionSpec: SubscriptionSpec{RetryPolicy: "by itself"}}
 	for _, sub := range []*Subscription{c.subs[1], c.subs[2], gone} {
 		s.cutters.of(sub.ID)
@@ -43,8 +52,7 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 // A pump may be at work when its event subscription is deleted.
 func TestForgetLeavesCuttersAtWork(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
-	s.catalogue.Store(emptyCatalogue())
+	s := forgetful(emptyCatalogue())
 	c := s.cutters.of(7)
 	first := c.enter(JobToken{JobID: 1})
 	waiting := make(chan *pump)

@@ -79,26 +79,26 @@ const (
 // Best effort, unlike Record: an answer that cannot be written down is lost, and the retry is made. Event Grid promises
 // no more ("attempts to remove the event from the retry queue on a best effort basis", Microsoft, Event Grid message
 // delivery and retry, 2019-05-15).
-func (s *Store) RecordLate(ctx context.Context, r Result, why string) (ended bool, err error) {
+func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
 	defer cancel()
-	statement, what, which := lateStatement, "delivery", any(r.SystemID)
-	if r.BatchID != 0 {
-		statement, what, which = lateBatchStatement, "batch", r.BatchMade
+	statement, what, which := lateStatement, "delivery", any(result.SystemID)
+	if result.BatchID != 0 {
+		statement, what, which = lateBatchStatement, "batch", result.BatchMade
 	}
 	for range lateTries {
-		err = s.db.QueryRow(ctx, statement,
-			r.owner(), r.JobID, r.Verdict.Action == policy.Delivered, nullInt(int64(r.Status)), string(r.Outcome),
-			r.SubscriptionID, r.Number, r.Reruns, r.StartedAt, r.Duration.Microseconds(),
-			nullInt(r.Timings.DNS.Microseconds()), nullInt(r.Timings.Connect.Microseconds()), nullInt(r.Timings.TLS.Microseconds()),
-			nullInt(r.Timings.FirstByte.Microseconds()), why, s.node, r.ResponseHeaders, r.ResponseExcerpt, what, which,
+		err = r.DB.QueryRow(ctx, statement,
+			result.owner(), result.JobID, result.Verdict.Action == policy.Delivered, nullInt(int64(result.Status)), string(result.Outcome),
+			result.SubscriptionID, result.Number, result.Reruns, result.StartedAt, result.Duration.Microseconds(),
+			nullInt(result.Timings.DNS.Microseconds()), nullInt(result.Timings.Connect.Microseconds()), nullInt(result.Timings.TLS.Microseconds()),
+			nullInt(result.Timings.FirstByte.Microseconds()), why, r.Node, result.ResponseHeaders, result.ResponseExcerpt, what, which,
 		).Scan(&ended)
 		if !isTransient(err) {
 			break
 		}
 	}
-	if err == nil && r.Verdict.Action == policy.Delivered {
-		err = s.endRest(ctx, r.Rest.key)
+	if err == nil && result.Verdict.Action == policy.Delivered {
+		err = r.endRest(ctx, result.Rest.key)
 	}
 	if err != nil {
 		return ended, fmt.Errorf("record a %s's late answer: %w", what, err)

@@ -27,25 +27,37 @@ const (
 	loadTimeout = 10 * time.Second
 )
 
-// loader reads deliveries with their bodies, many in one query, as far as there is memory: what does not fit is read again
-// when others were released.
-type loader struct {
-	store  *Store
-	memory *Memory
-	queue  *batcher[*loadRequest]
+// Loader reads deliveries and batches with their bodies for attempts, and cuts batches. It reads many deliveries in one
+// query, if there is memory: what does not fit is read again when others were released.
+type Loader struct {
+	LoaderParts
+	Failpoint
+	queue   *batcher[*loadRequest]
+	cutters cutters
 
 	now time.Time // the database's, when it was last asked; the loader's own goroutine only
 }
 
-func newLoader(s *Store, memory *Memory) *loader {
-	return &loader{store: s, memory: memory, queue: newBatcher[*loadRequest]()}
+// LoaderParts are what a Loader needs.
+type LoaderParts struct {
+	DB       *DB
+	Cache    *Cache
+	Memory   *Memory
+	Jobs     *JobRows
+	Traffic  *Traffic
+	Notifier *Notifier
+}
+
+// NewLoader makes a loader; its Run loads.
+func NewLoader(parts LoaderParts, fail Failpoint) *Loader {
+	return &Loader{LoaderParts: parts, Failpoint: fail, queue: newBatcher[*loadRequest](), cutters: cutters{slow: slowLook}}
 }
 
 // Load reads a delivery of an event subscription for the job that is its token. ErrNotFound: the delivery is finished, or has
 // another token by now; there is nothing to do.
-func (s *Store) Load(ctx context.Context, deliveryID, subscriptionID, jobID int64) (*Work, error) {
-	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, rest: restOf(s.Catalogue(), subscriptionID), done: make(chan loadAnswer, 1)}
-	s.loader.queue.add(req)
+func (l *Loader) Load(ctx context.Context, deliveryID, subscriptionID, jobID int64) (*Work, error) {
+	req := &loadRequest{deliveryID: deliveryID, jobID: jobID, rest: restOf(l.Cache.Catalogue(), subscriptionID), done: make(chan loadAnswer, 1)}
+	l.queue.add(req)
 	select {
 	case answer := <-req.done:
 		return answer.work, answer.err
@@ -59,10 +71,10 @@ func (s *Store) Load(ctx context.Context, deliveryID, subscriptionID, jobID int6
 	}
 }
 
-func (l *loader) run(ctx context.Context) {
+func (l *Loader) run(ctx context.Context) {
 	l.queue.run(ctx, fitsLoad, func(group []*loadRequest) {
 		for len(group) > 0 {
-			free := l.memory.Wait(ctx)
+			free := l.Memory.Wait(ctx)
 			if ctx.Err() != nil {
 				answerAll(group, fmt.Errorf("%w: this node is stopping", ErrUnavailable))
 				return
@@ -97,7 +109,7 @@ SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_ma
  WHERE d.id = ANY ($1)`
 
 // load answers what fits into the memory that is free and returns the rest.
-func (l *loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
+func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
 	found, err := l.query(ctx, group, free)
@@ -116,14 +128,14 @@ func (l *loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 		case work.Event.Body == nil && !work.EventMissing:
 			rest = append(rest, req)
 		default:
-			work.release = l.memory.Take(int64(len(work.Event.Body)))
+			work.release = l.Memory.Take(int64(len(work.Event.Body)))
 			req.done <- loadAnswer{work: work}
 		}
 	}
 	return rest
 }
 
-func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*Work, error) {
+func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*Work, error) {
 	ids := make([]int64, len(group))
 	for i, req := range group {
 		ids[i] = req.deliveryID
@@ -131,7 +143,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	found, rests := make(map[int64]*Work, len(group)), map[string]restRow{}
 	from, to := l.days(group)
 	asOf := time.Now()
-	err := l.store.db.ReadKept(ctx, func(batch *pgx.Batch) {
+	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readWork(rows, found) })
 		queueRests(batch, group, rests)
 	})
@@ -149,7 +161,7 @@ func (l *loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 }
 
 // days are yesterday and today, of which nearly every event is; all days once one of the group was found to be of another.
-func (l *loader) days(group []*loadRequest) (from, to pgtype.Date) {
+func (l *Loader) days(group []*loadRequest) (from, to pgtype.Date) {
 	if l.now.IsZero() || slices.ContainsFunc(group, func(req *loadRequest) bool { return req.old }) {
 		return pgtype.Date{InfinityModifier: pgtype.NegativeInfinity, Valid: true}, pgtype.Date{InfinityModifier: pgtype.Infinity, Valid: true}
 	}

@@ -12,10 +12,10 @@ import (
 
 // queueNotices notes, in the transaction that records a group, the deliveries that T3 has dead-lettered or dropped, for
 // event subscriptions of the system topic. It is a separate statement: most systems have no such event subscription.
-func (r *recorder) queueNotices(batch *pgx.Batch, group []*recording) {
+func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
 		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
-	catalogue := r.store.Catalogue()
+	catalogue := r.Cache.Catalogue()
 	if !catalogue.HasSystemSubscribers() {
 		return
 	}

@@ -98,15 +98,15 @@ type evidence struct {
 
 // evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a success
 // and nothing is known to have failed.
-func (s *Store) evidenceOf(r *Result) *evidence {
-	success := r.Outcome == policy.OutcomeDelivered
-	if r.Number == 0 || r.Rest.key == "" || success && !r.Rest.Failing && !s.failing.has(r.Rest.key) {
+func (r *Recorder) evidenceOf(q *Result) *evidence {
+	success := q.Outcome == policy.OutcomeDelivered
+	if q.Number == 0 || q.Rest.key == "" || success && !q.Rest.Failing && !r.failing.has(q.Rest.key) {
 		return nil
 	}
 	return &evidence{
-		Rest: r.Rest, outcome: r.Outcome, met: policy.Result{Status: r.Status, Err: r.Err}, jobID: r.JobID,
-		event: r.FirstEvent, first: r.Number == 1,
-		finished: r.StartedAt.Add(r.Duration), told: s.Catalogue().NotifiesOf(r.SubscriptionID),
+		Rest: q.Rest, outcome: q.Outcome, met: policy.Result{Status: q.Status, Err: q.Err}, jobID: q.JobID,
+		event: q.FirstEvent, first: q.Number == 1,
+		finished: q.StartedAt.Add(q.Duration), told: r.Cache.Catalogue().NotifiesOf(q.SubscriptionID),
 	}
 }
 
@@ -208,65 +208,61 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 	})
 }
 
-func (s *Store) writeStandings(ctx context.Context, tx pgx.Tx, standings map[string]*standing) error {
+func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[string]*standing) error {
 	batch := &pgx.Batch{}
 	for _, st := range standings {
-		switch r := st.rest; {
-		case r == (policy.Rest{}):
+		switch rest := st.rest; {
+		case rest == (policy.Rest{}):
 			batch.Queue(dropRest, []byte(st.key))
-		case st.changed || r != st.before:
-			batch.Queue(writeRest, []byte(st.key), nullTime(r.Since), nullTime(r.Until), nullText(string(r.Cause)),
-				r.Met.String(), r.Step, r.FailuresInARow, nullInt(st.probe), st.told, st.counted)
+		case st.changed || rest != st.before:
+			batch.Queue(writeRest, []byte(st.key), nullTime(rest.Since), nullTime(rest.Until), nullText(string(rest.Cause)),
+				rest.Met.String(), rest.Step, rest.FailuresInARow, nullInt(st.probe), st.told, st.counted)
 		}
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("write down the probation: %w", err)
 	}
 	for _, st := range standings {
-		s.failing.set(st.key, st.rest != (policy.Rest{}))
-		s.tellRest(st)
+		r.failing.set(st.key, st.rest != (policy.Rest{}))
+		r.tellRest(st)
 	}
 	return nil
 }
 
 // tellRest logs a hold's beginning and its end.
-func (s *Store) tellRest(st *standing) {
+func (r *Recorder) tellRest(st *standing) {
 	switch {
 	case !st.before.Held() && st.rest.Held():
-		s.log.Warn("deliveries to an endpoint are held after failures; one is let through at the end of the hold, or now by POST …/probe of an event subscription on it", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
+		r.Log.Warn("deliveries to an endpoint are held after failures; one is let through at the end of the hold, or now by POST …/probe of an event subscription on it", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
 	case st.before.Held() && !st.rest.Held():
-		s.log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
+		r.Log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
 	}
 }
 
 // endRest ends a probation, and the counting of failures, after a late success. The timeout before it was counted as a failure;
 // but the endpoint works, if slowly, and a probation would make it slower still.
-func (s *Store) endRest(ctx context.Context, key string) error {
+func (r *Recorder) endRest(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
 	}
-	if _, err := s.db.Exec(ctx, dropRest, []byte(key)); err != nil {
+	if _, err := r.DB.Exec(ctx, dropRest, []byte(key)); err != nil {
 		return fmt.Errorf("end the probation: %w", err)
 	}
-	s.failing.set(key, false)
+	r.failing.set(key, false)
 	return nil
 }
 
 // CleanProbations removes what has failed where no event subscription is left that could succeed there: they were deleted, or name
 // another endpoint or policy by now.
-func (s *Store) CleanProbations(ctx context.Context) error {
+func (r *Recorder) CleanProbations(ctx context.Context) error {
 	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
 		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
 		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
-	if _, err := s.db.Exec(ctx, clean); err != nil {
+	if _, err := r.DB.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove probations of nobody: %w", err)
 	}
 	return nil
 }
 
-// Forget gives back what this process remembers of event subscriptions that were deleted.
-func (s *Store) Forget() {
-	catalogue := s.Catalogue()
-	s.cutters.retain(catalogue)
-	s.failing.retain(catalogue)
-}
+// forget drops what this process remembers of event subscriptions that were deleted.
+func (r *Recorder) forget() { r.failing.retain(r.Cache.Catalogue()) }

@@ -39,7 +39,7 @@ func recordStatementFor(group []*recording) string {
 }
 
 // recordArgs are the parameters of recordStatement.
-func (r *recorder) recordArgs(group []*recording) []any {
+func (r *Recorder) recordArgs(group []*recording) []any {
 	var fates []fateRow
 	for _, req := range group {
 		for i := range req.Fates {
@@ -47,7 +47,7 @@ func (r *recorder) recordArgs(group []*recording) []any {
 		}
 	}
 	args := make([]any, 0, 2+len(resultColumns)+len(fateColumns))
-	return fateColumns.append(resultColumns.append(append(args, r.store.node, r.timeScale), group), fates)
+	return fateColumns.append(resultColumns.append(append(args, r.Node, float64(max(r.TimeScale, 1))), group), fates)
 }
 
 // resultColumns are the columns of a result.

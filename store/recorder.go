@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,17 +37,43 @@ const (
 	PointDeadLetter   = "dead-letter"
 )
 
-// recorder records results in groups (T3). A flush that fails is repeated while the process lives: the endpoint's
+// Recorder records results in groups (T3). A flush that fails is repeated while the process lives: the endpoint's
 // response exists only here, and River would run the same job row twice if it were given the failure.
-type recorder struct {
-	store     *Store
-	timeScale float64
-	queue     *batcher[*recording]
+type Recorder struct {
+	RecorderParts
+	Failpoint
+	queue *batcher[*recording]
 	// blocked are the results whose rows another transaction has locked, see blocked.go. Only the flush uses it.
 	blocked map[*recording]bool
+	failing failing
+
+	flushes, flushTime *Histogram
+	failures           atomic.Int64
 
 	mu      sync.Mutex
 	healthy chan struct{} // closed while flushes succeed
+}
+
+// RecorderParts are what a Recorder needs. TimeScale is Options.TimeScale.
+type RecorderParts struct {
+	DB        *DB
+	Cache     *Cache
+	IDs       *IDs
+	Traffic   *Traffic
+	Notifier  *Notifier
+	Disk      *Disk
+	Log       *slog.Logger
+	Node      string
+	TimeScale int
+}
+
+// RecorderCounters are what a Recorder has done since its process began.
+type RecorderCounters struct {
+	// Flushes are the transactions, by how many results each had; Time by how long it took until they were stored, in
+	// nanoseconds, repeats included.
+	Flushes, Time Distribution
+	// Failures are the flushes that failed and were tried again; Waiting the results that wait.
+	Failures, Waiting int64
 }
 
 // recording is a result that waits to be recorded.
@@ -57,22 +85,31 @@ type recording struct {
 	done        chan struct{}
 }
 
-func newRecorder(s *Store, timeScale int) *recorder {
-	r := &recorder{
-		store: s, timeScale: float64(max(timeScale, 1)), queue: newBatcher[*recording](),
-		blocked: map[*recording]bool{}, healthy: make(chan struct{}),
+// NewRecorder makes a recorder; its Run records.
+func NewRecorder(parts RecorderParts, fail Failpoint) *Recorder {
+	const ms = int64(time.Millisecond)
+	r := &Recorder{
+		RecorderParts: parts, Failpoint: fail, queue: newBatcher[*recording](), blocked: map[*recording]bool{},
+		flushes:   NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
+		flushTime: NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
+		healthy:   make(chan struct{}),
 	}
 	close(r.healthy)
 	return r
 }
 
+// RecorderCounters reads the counters. It does not query the database.
+func (r *Recorder) RecorderCounters() RecorderCounters {
+	return RecorderCounters{r.flushes.Read(), r.flushTime.Read(), r.failures.Load(), int64(r.queue.len())}
+}
+
 // Record stores a result and returns when it is stored, or when ctx ends: then it may still become stored. If the job row
 // does not exist any more, nothing is recorded; for a batch, whose turn may go on after a result, Record then returns
 // ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made again.
-func (s *Store) Record(ctx context.Context, result Result) error {
+func (r *Recorder) Record(ctx context.Context, result Result) error {
 	req := &recording{Result: result, done: make(chan struct{})}
-	s.recorder.identify(req)
-	s.recorder.queue.add(req)
+	r.identify(req)
+	r.queue.add(req)
 	select {
 	case <-req.done:
 		if req.gone && req.failed == nil && req.BatchID != 0 {
@@ -85,7 +122,7 @@ func (s *Store) Record(ctx context.Context, result Result) error {
 }
 
 // identify gives each dead letter its id.
-func (r *recorder) identify(req *recording) {
+func (r *Recorder) identify(req *recording) {
 	if req.BatchID == 0 && req.Verdict.Action == policy.DeadLetter {
 		req.Fates = []Fate{{DeliveryID: req.DeliveryID, Verdict: req.Verdict}}
 	}
@@ -95,29 +132,29 @@ func (r *recorder) identify(req *recording) {
 	req.deadLetters = make([]uuid.UUID, len(req.Fates))
 	for i := range req.Fates {
 		if req.Fates[i].Verdict.Action == policy.DeadLetter {
-			r.store.Reach(PointDeadLetter)
-			req.deadLetters[i] = r.store.ids.One()
+			r.Reach(PointDeadLetter)
+			req.deadLetters[i] = r.IDs.One()
 		}
 	}
 }
 
 // WaitRecording waits while recording fails: a node that cannot record results must not start new requests.
-func (s *Store) WaitRecording(ctx context.Context) error {
+func (r *Recorder) WaitRecording(ctx context.Context) error {
 	select {
-	case <-s.recorder.gate():
+	case <-r.health():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait until results can be recorded again: %w", ctx.Err())
 	}
 }
 
-func (r *recorder) gate() <-chan struct{} {
+func (r *Recorder) health() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.healthy
 }
 
-func (r *recorder) setHealthy(healthy bool) {
+func (r *Recorder) setHealthy(healthy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -134,7 +171,7 @@ func (r *recorder) setHealthy(healthy bool) {
 
 // run records until ctx ends and nothing waits. What is blocked is tried once more at the end; the node that reclaims
 // this one's jobs makes the other attempts again.
-func (r *recorder) run(ctx context.Context) {
+func (r *Recorder) run(ctx context.Context) {
 	r.queue.run(ctx, fitsFlush, func(group []*recording) { r.flush(ctx, group) })
 	if len(r.blocked) > 0 {
 		r.flush(ctx, slices.Collect(maps.Keys(r.blocked)))
@@ -152,12 +189,12 @@ func fitsFlush() func(*recording) bool {
 
 // flush repeats until the group is recorded or the process stops. Repeating is safe: a result whose job row is gone
 // records nothing.
-func (r *recorder) flush(ctx context.Context, group []*recording) {
+func (r *Recorder) flush(ctx context.Context, group []*recording) {
 	// In the order of ids, so that two transactions seldom wait for one another in a circle; reclaiming and canceling
 	// skip what is locked and never wait.
 	slices.SortFunc(group, func(a, b *recording) int { return cmp.Compare(a.JobID, b.JobID) })
 	began, pause := time.Now(), recordMinPause
-	r.store.Reach(PointRecordBefore)
+	r.Reach(PointRecordBefore)
 	if len(r.blocked) > 0 {
 		group = r.setBlockedAside(group)
 	}
@@ -177,9 +214,9 @@ func (r *recorder) flush(ctx context.Context, group []*recording) {
 			}
 		}
 		r.setHealthy(false)
-		r.store.stats.recordFailures.Add(1)
-		r.store.Noticed(err)
-		r.store.log.Warn("results could not be recorded and are kept in memory; no new requests until they are recorded",
+		r.failures.Add(1)
+		r.Disk.Noticed(err)
+		r.Log.Warn("results could not be recorded and are kept in memory; no new requests until they are recorded",
 			"results", len(group), "retry_in", pause, "error", err)
 		if !waitAbout(ctx, pause) {
 			return
@@ -188,24 +225,25 @@ func (r *recorder) flush(ctx context.Context, group []*recording) {
 	}
 	r.setHealthy(true)
 	if len(group) > 0 {
-		r.store.stats.recorded(len(group), time.Since(began))
+		r.flushes.Observe(int64(len(group)))
+		r.flushTime.Observe(int64(time.Since(began)))
 	}
 	r.recorded(group)
 }
 
 // recorded lets the callers of Record return.
-func (r *recorder) recorded(group []*recording) {
-	r.store.Reach(PointRecordAfter)
+func (r *Recorder) recorded(group []*recording) {
+	r.Reach(PointRecordAfter)
 	for _, req := range group {
-		r.store.Traffic.finished(req.SubscriptionID, req.deliveries())
+		r.Traffic.finished(req.SubscriptionID, req.deliveries())
 		delete(r.blocked, req)
 		close(req.done)
 	}
 }
 
 // blame records a result that PostgreSQL rejects once more, without the bytes that the endpoint sent.
-func (r *recorder) blame(req *recording, err error) error {
-	r.store.log.Error("a response could not be stored and is left out",
+func (r *Recorder) blame(req *recording, err error) error {
+	r.Log.Error("a response could not be stored and is left out",
 		"delivery", req.DeliveryID, "batch", req.BatchID, "subscription", req.SubscriptionID, "error", err)
 	req.RequestHeaders, req.ResponseHeaders = nil, nil
 	req.ResponseExcerpt = []byte("(postrider: the response could not be stored)")
@@ -214,20 +252,20 @@ func (r *recorder) blame(req *recording, err error) error {
 	if !isPoison(err) {
 		return err // recorded, or an outage: the group is tried again
 	}
-	r.store.log.Error("a result could not be recorded; its job will be run again",
+	r.Log.Error("a result could not be recorded; its job will be run again",
 		"delivery", req.DeliveryID, "batch", req.BatchID, "error", err)
 	req.failed = fmt.Errorf("%w: %w", ErrPoison, err)
 	return nil
 }
 
 // write records a group, and what it shows about the health of endpoints, in one transaction.
-func (r *recorder) write(group []*recording) error {
+func (r *Recorder) write(group []*recording) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	r.store.Reach(PointRecordInside)
+	r.Reach(PointRecordInside)
 	var found []*evidence
 	for _, req := range group {
-		if e := r.store.evidenceOf(&req.Result); e != nil {
+		if e := r.evidenceOf(&req.Result); e != nil {
 			found = append(found, e)
 		}
 	}
@@ -240,14 +278,14 @@ func (r *recorder) write(group []*recording) error {
 	}
 	// A retry that is due within the poll interval is worth a wake-up.
 	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID == 0 && q.Verdict.Action == policy.Retry }) {
-		r.store.poke()
+		r.Notifier.poke()
 	}
 	return nil
 }
 
 // recordGroup returns the jobs whose results were recorded; the rows of the others were gone. A group that shows nothing
 // about endpoints takes one round trip.
-func (r *recorder) recordGroup(ctx context.Context, group []*recording, found []*evidence) (recorded []int64, err error) {
+func (r *Recorder) recordGroup(ctx context.Context, group []*recording, found []*evidence) (recorded []int64, err error) {
 	if len(found) > 0 {
 		return r.recordWithEvidence(ctx, group, found)
 	}
@@ -255,13 +293,13 @@ func (r *recorder) recordGroup(ctx context.Context, group []*recording, found []
 	batch.Queue("BEGIN")
 	r.queueGroup(batch, group, &recorded)
 	batch.Queue("COMMIT")
-	err = r.store.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	err = r.DB.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	return recorded, err
 }
 
 // recordWithEvidence uses only results whose job row existed: a node that was thought dead is no evidence.
-func (r *recorder) recordWithEvidence(ctx context.Context, group []*recording, found []*evidence) (recorded []int64, err error) {
-	err = pgx.BeginFunc(ctx, r.store.db, func(tx pgx.Tx) error {
+func (r *Recorder) recordWithEvidence(ctx context.Context, group []*recording, found []*evidence) (recorded []int64, err error) {
+	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
 		standings, now := map[string]*standing{}, time.Time{}
 		batch := &pgx.Batch{}
 		r.queueGroup(batch, group, &recorded)
@@ -271,10 +309,10 @@ func (r *recorder) recordWithEvidence(ctx context.Context, group []*recording, f
 		}
 		heard := slices.DeleteFunc(found, func(e *evidence) bool { return !slices.Contains(recorded, e.jobID) })
 		weigh(standings, heard, now)
-		if err := r.store.writeStandings(ctx, tx, standings); err != nil {
+		if err := r.writeStandings(ctx, tx, standings); err != nil {
 			return err
 		}
-		r.store.failing.forget(heard, standings)
+		r.failing.forget(heard, standings)
 		return nil
 	})
 	return recorded, err
@@ -285,8 +323,8 @@ func (r *recorder) recordWithEvidence(ctx context.Context, group []*recording, f
 const lockJobs = `SELECT count(*) FROM (
 	SELECT FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE) locked`
 
-func (r *recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]int64) {
-	batch.Queue(r.store.db.Keeping(keepPlanBriefly))
+func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]int64) {
+	batch.Queue(r.DB.Keeping(keepPlanBriefly))
 	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID != 0 }) {
 		batch.Queue(lockJobs, column(group, func(q *recording) int64 { return q.JobID }))
 	}

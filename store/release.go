@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,22 +47,40 @@ SELECT coalesce(array_agg(id) FILTER (WHERE attempts > 0), '{}'), count(*) FILTE
 // openOrExpired: whoever refills ($6) stops at an event subscription that is on hold; whoever releases what has expired does not.
 const openOrExpired = `(NOT $6 OR NOT EXISTS (SELECT FROM postrider_internal.event_subscription_states WHERE subscription_id = $1 AND hold IS NOT NULL))`
 
+// Releaser gives jobs to held deliveries.
+type Releaser struct {
+	DB       *DB
+	Cache    *Cache
+	Traffic  *Traffic
+	Notifier *Notifier
+	Failpoint
+	count atomic.Int64
+}
+
+// NewReleaser makes a releaser.
+func NewReleaser(db *DB, cache *Cache, traffic *Traffic, notifier *Notifier, fail Failpoint) *Releaser {
+	return &Releaser{DB: db, Cache: cache, Traffic: traffic, Notifier: notifier, Failpoint: fail}
+}
+
+// ReleasedCount is how many deliveries this node has released from a hold.
+func (r *Releaser) ReleasedCount() int64 { return r.count.Load() }
+
 // Refill releases up to limit deliveries of an open event subscription and says how many; of one that takes batches they are left
 // to its next pump, which is made if there is anything for it. Every node calls it each
 // second for each that is waiting; what a pause, a crash or a race left on hold is found again by the next call.
-func (s *Store) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
-	members, err := s.releaseBatches(ctx, subscription, farFuture, true, limit)
+func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
+	members, err := r.releaseBatches(ctx, subscription, farFuture, true, limit)
 	if err != nil {
 		return 0, err
 	}
 	if batching {
-		return s.pumpHeld(ctx, subscription, members, limit-members)
+		return r.pumpHeld(ctx, subscription, members, limit-members)
 	}
-	n, err := s.wave(ctx, subscription, farFuture, true, limit-members, nil)
+	n, err := r.wave(ctx, subscription, farFuture, true, limit-members, nil)
 	if err != nil {
 		return members, err
 	}
-	s.released(subscription, members+n, limit)
+	r.released(subscription, members+n, limit)
 	return members + n, nil
 }
 
@@ -69,23 +88,23 @@ func (s *Store) Refill(ctx context.Context, subscription int64, batching bool, l
 const PointRefill = "refill"
 
 // pumpHeld looks no further than one pump does. What that takes is counted when it is cut.
-func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit int) (n int, err error) {
+func (r *Releaser) pumpHeld(ctx context.Context, subscription int64, members, limit int) (n int, err error) {
 	var alone []int64
 	var together int
-	row := s.db.QueryRow(ctx, pumpHeldStatement, subscription, min(max(limit, 0), cutAhead), true)
+	row := r.DB.QueryRow(ctx, pumpHeldStatement, subscription, min(max(limit, 0), cutAhead), true)
 	if err := row.Scan(&alone, &together); err != nil {
 		return members, fmt.Errorf("leave held deliveries to a pump: %w", err)
 	}
 	if len(alone) > 0 {
-		if n, err = s.wave(ctx, subscription, farFuture, true, len(alone), alone); err != nil {
+		if n, err = r.wave(ctx, subscription, farFuture, true, len(alone), alone); err != nil {
 			return members, err
 		}
 	}
-	s.Traffic.addOne(subscription, members+n)
+	r.Traffic.addOne(subscription, members+n)
 	if n += members + together; n > 0 {
-		s.stats.released.Add(int64(n))
-		s.Reach(PointRefill)
-		s.poke()
+		r.count.Add(int64(n))
+		r.Reach(PointRefill)
+		r.Notifier.poke()
 	}
 	return n, nil
 }
@@ -93,25 +112,25 @@ func (s *Store) pumpHeld(ctx context.Context, subscription int64, members, limit
 // ReleaseExpired gives jobs to held deliveries that have been owed for at least the age given, though their event
 // subscription is on hold: their turn ends them, for their time to live has passed, or for what the probation's cause is. onlyDue
 // leaves those whose next attempt is still to come.
-func (s *Store) ReleaseExpired(ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int) (int, error) {
+func (r *Releaser) ReleaseExpired(ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int) (int, error) {
 	var now time.Time
-	if err := s.db.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+	if err := r.DB.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
 		return 0, fmt.Errorf("read the database's time: %w", err)
 	}
-	members, err := s.releaseBatches(ctx, subscription, now.Add(-age), !onlyDue, limit)
+	members, err := r.releaseBatches(ctx, subscription, now.Add(-age), !onlyDue, limit)
 	if err != nil {
 		return 0, err
 	}
-	n, err := s.wave(ctx, subscription, now.Add(-age), !onlyDue, limit-members, nil)
+	n, err := r.wave(ctx, subscription, now.Add(-age), !onlyDue, limit-members, nil)
 	if err != nil {
 		return members, err
 	}
-	s.released(subscription, members+n, limit)
+	r.released(subscription, members+n, limit)
 	return members + n, nil
 }
 
-func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Time, alsoLater bool, limit int, only []int64) (n int, err error) {
-	row := s.db.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit, 0), only, owedBefore.Equal(farFuture))
+func (r *Releaser) wave(ctx context.Context, subscription int64, owedBefore time.Time, alsoLater bool, limit int, only []int64) (n int, err error) {
+	row := r.DB.QueryRow(ctx, waveStatement, subscription, owedBefore, alsoLater, max(limit, 0), only, owedBefore.Equal(farFuture))
 	if err := row.Scan(&n); err != nil {
 		return 0, fmt.Errorf("release held deliveries: %w", err)
 	}
@@ -119,12 +138,12 @@ func (s *Store) wave(ctx context.Context, subscription int64, owedBefore time.Ti
 }
 
 // released counts what was let go, and wakes the fetchers.
-func (s *Store) released(subscription int64, n, limit int) {
-	s.Traffic.released(subscription, n, limit)
+func (r *Releaser) released(subscription int64, n, limit int) {
+	r.Traffic.released(subscription, n, limit)
 	if n > 0 {
-		s.stats.released.Add(int64(n))
-		s.Reach(PointRefill)
-		s.poke()
+		r.count.Add(int64(n))
+		r.Reach(PointRefill)
+		r.Notifier.poke()
 	}
 }
 
@@ -159,10 +178,10 @@ SELECT count(*) FROM chosen`
 // ClaimProbe lets one held delivery through a probation whose time has come; false when nothing is held, or another node was
 // quicker. Event subscriptions that are paused as well are left out. A batch is the probe only where no delivery is held that
 // has none: each failing probe costs an attempt, and a batch would pay with all its members'.
-func (s *Store) ClaimProbe(ctx context.Context, key []byte) (bool, error) {
+func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (bool, error) {
 	var claimed int
 	for _, statement := range []string{claimStatement, claimBatchStatement} {
-		if err := s.db.QueryRow(ctx, statement, key, s.restingTogether(key)).Scan(&claimed); err != nil {
+		if err := r.DB.QueryRow(ctx, statement, key, r.restingTogether(key)).Scan(&claimed); err != nil {
 			return false, fmt.Errorf("claim a probe: %w", err)
 		}
 		if claimed > 0 {
@@ -170,14 +189,14 @@ func (s *Store) ClaimProbe(ctx context.Context, key []byte) (bool, error) {
 		}
 	}
 	if claimed > 0 {
-		s.poke()
+		r.Notifier.poke()
 	}
 	return claimed > 0, nil
 }
 
 // restingTogether lists the event subscriptions of one probation that have no other hold.
-func (s *Store) restingTogether(key []byte) []int64 {
-	catalogue, holds := s.Catalogue(), s.LatestTraffic().Holds
+func (r *Releaser) restingTogether(key []byte) []int64 {
+	catalogue, holds := r.Cache.Catalogue(), r.Traffic.LatestTraffic().Holds
 	var ids []int64
 	for id, sub := range catalogue.subs {
 		if _, held := holds[id]; !held && bytes.Equal(catalogue.restKey(sub), key) {

@@ -11,23 +11,7 @@ const millisecond = int64(time.Millisecond)
 // stats counts what this node does. Each publish, attempt and wave costs a few atomic additions, and nothing else is on their way: what the
 // database counts for itself is asked for by a Meter.
 type stats struct {
-	recordResults, recordTime *Histogram
-
-	recordFailures, released atomic.Int64
 	exported, exportsGivenUp atomic.Int64
-}
-
-func newStats() *stats {
-	return &stats{
-		recordResults: NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
-		recordTime:    NewHistogram(millisecond, 2*millisecond, 5*millisecond, 10*millisecond, 25*millisecond, 50*millisecond, 100*millisecond, 250*millisecond, 1000*millisecond, 5000*millisecond),
-	}
-}
-
-// recorded counts a flush that was committed, however often it had to be tried.
-func (s *stats) recorded(results int, took time.Duration) {
-	s.recordResults.Observe(int64(results))
-	s.recordTime.Observe(int64(took))
 }
 
 // Stats is what this node has done since its process began, and what waits in its memory.
@@ -56,12 +40,12 @@ type Stats struct {
 
 // Stats reads the counts. It asks the database nothing.
 func (s *Store) Stats() Stats {
-	n, jobs, publishes := s.stats, s.JobCounters(), s.PublishCounters()
+	n, jobs, publishes, records := s.stats, s.JobCounters(), s.PublishCounters(), s.RecorderCounters()
 	return Stats{
-		PublishGroups: publishes.Groups, PublishTime: publishes.Time, RecordFlushes: n.recordResults.Read(), RecordTime: n.recordTime.Read(),
-		RecordFailures: n.recordFailures.Load(), Promoted: jobs.Promoted, Released: n.released.Load(), Reclaimed: jobs.Reclaimed,
+		PublishGroups: publishes.Groups, PublishTime: publishes.Time, RecordFlushes: records.Flushes, RecordTime: records.Time,
+		RecordFailures: records.Failures, Promoted: jobs.Promoted, Released: s.ReleasedCount(), Reclaimed: jobs.Reclaimed,
 		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
-		WaitingPublishes: publishes.Waiting, WaitingPublishBytes: publishes.WaitingBytes, WaitingResults: int64(s.recorder.queue.len()),
+		WaitingPublishes: publishes.Waiting, WaitingPublishBytes: publishes.WaitingBytes, WaitingResults: records.Waiting,
 		BodyBytes: s.memory.InUse(),
 	}
 }

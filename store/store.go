@@ -53,6 +53,9 @@ type Store struct {
 	*Traffic
 	*JobRows
 	*Publisher
+	*Loader
+	*Recorder
+	*Releaser
 
 	// Active, Wake, Handoff and Gate are those of a node that makes attempts, nil on others.
 	Active  *JobSet
@@ -70,14 +73,9 @@ type Store struct {
 	clock *Clock
 	ids   *IDs
 
-	recorder *recorder
-	loader   *loader
 	access   *Access
 	operator *Operator
-	failing  failing
 	stats    *stats
-
-	cutters cutters
 }
 
 // New makes a store and reads the catalogue once.
@@ -96,7 +94,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Cache: cache, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: newStats()}
+	s := &Store{Cache: cache, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: &stats{}}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = newParts(cache, o.Node, o.Failpoint)
 	s.ids = NewIDs(s.clock)
 	s.Reader = NewReader(db, clock)
@@ -110,15 +108,20 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.Maintenance = NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
 	s.operator = NewOperator(db, clock, s.Subscriptions, s.Notifier.poke, o.Logger)
 	s.access = newAccess(db, o.Logger)
-	s.recorder = newRecorder(s, o.TimeScale)
-	s.cutters.slow = slowLook
 	s.Traffic = NewTraffic(db, cache, s.Gate)
 	s.JobRows = NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = NewPublisher(PublisherParts{
 		DB: db, Cache: cache, IDs: s.ids, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Memory: s.memory,
 		Disk: s.Disk,
 	}, PublisherOptions{Node: o.Node, Threshold: o.RouteThreshold, Log: o.Logger, Failpoint: o.Failpoint})
-	s.loader = newLoader(s, s.memory)
+	s.Loader = NewLoader(LoaderParts{
+		DB: db, Cache: cache, Memory: s.memory, Jobs: s.JobRows, Traffic: s.Traffic, Notifier: s.Notifier,
+	}, o.Failpoint)
+	s.Recorder = NewRecorder(RecorderParts{
+		DB: db, Cache: cache, IDs: s.ids, Traffic: s.Traffic, Notifier: s.Notifier, Disk: s.Disk, Log: o.Logger,
+		Node: o.Node, TimeScale: o.TimeScale,
+	}, o.Failpoint)
+	s.Releaser = NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
 	return s, nil
 }
 
@@ -144,9 +147,15 @@ func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool }
 // Record were handed before is finished first, as long as the database answers; the heartbeat's connection is closed last.
 func (s *Store) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.Publisher.run, s.recorder.run, s.loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
+	for _, loop := range []func(context.Context){s.Publisher.run, s.Recorder.run, s.Loader.run, s.Notifier.run, s.Traffic.run, s.Cache.Run, s.Disk.Watch} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()
 	s.Nodes.close()
+}
+
+// Forget drops what this process remembers of event subscriptions that were deleted.
+func (s *Store) Forget() {
+	s.Loader.forget()
+	s.Recorder.forget()
 }
