@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const seedFile = "../migrations/00003_builtin_policies.sql"
+const seedFile = "../migrations/00004_builtin_policies.sql"
 
 var update = flag.Bool("update", false, "rewrite "+seedFile+" from Builtins()")
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -224,8 +225,10 @@ func TestVisible(t *testing.T) {
 func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
 	t.Parallel()
 	var hints strings.Builder
-	for _, file := range []string{"00011_dead_letters.sql", "00012_operate.sql"} {
-		text, err := os.ReadFile("../migrations/" + file)
+	files, err := filepath.Glob("../migrations/*.sql")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		hints.Write(text)
 	}

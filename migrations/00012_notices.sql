@@ -1,4 +1,5 @@
 -- +goose Up
+
 -- What operators want to be told goes to topic postrider.system as CloudEvents, to whoever subscribes to it. It takes two steps. A
 -- notice is written down in the transaction of what it tells of: one row for each group of deliveries of a flush, however many those
 -- are. Once a second one node makes events of the notices (tell): one for each fact while they are few, and sums where they are many,
@@ -29,10 +30,6 @@ CREATE TABLE postrider_internal.notice_pass (
 );
 INSERT INTO postrider_internal.notice_pass DEFAULT VALUES;
 
--- Whether the probation's beginning was told: then its end is, too, and only then. It is not where deliveries of postrider.system began
--- it, for a notice of it would fail in the same way.
-ALTER TABLE postrider_internal.probations ADD COLUMN told boolean NOT NULL DEFAULT false;
-
 -- +goose StatementBegin
 CREATE FUNCTION postrider_internal.system_topic() RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND deleted_at IS NULL $$;
@@ -41,9 +38,6 @@ SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND del
 CREATE FUNCTION postrider_internal.told_since() RETURNS timestamptz LANGUAGE sql STABLE AS $$
 SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id
  WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL $$;
-
-CREATE FUNCTION postrider_internal.json_time(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
 
 -- Notes which of these deliveries the calling transaction has dead-lettered or dropped; of those that ended otherwise, or in an earlier
 -- transaction, nothing. Whoever ends deliveries calls it after writing their history. The day is written into the statement: a plan
@@ -93,11 +87,14 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+-- +goose StatementEnd
+
 CREATE TRIGGER note_probation AFTER UPDATE ON postrider_internal.probations FOR EACH ROW
     WHEN (OLD.since IS DISTINCT FROM NEW.since AND (OLD.told OR NEW.told)) EXECUTE FUNCTION postrider_internal.note_probation();
 CREATE TRIGGER note_probation_removed AFTER DELETE ON postrider_internal.probations FOR EACH ROW
     WHEN (OLD.since IS NOT NULL AND OLD.told) EXECUTE FUNCTION postrider_internal.note_probation();
 
+-- +goose StatementBegin
 -- The data of one notice's n-th fact.
 CREATE FUNCTION postrider_internal.notice_data(n postrider_internal.notices, place integer) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -192,17 +189,10 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.tell();
-DROP FUNCTION postrider_internal.notice_event_id(postrider_internal.notices, integer);
-DROP FUNCTION postrider_internal.notice_data(postrider_internal.notices, integer);
+DROP FUNCTION postrider_internal.tell, postrider_internal.notice_event_id, postrider_internal.notice_data;
 DROP TRIGGER note_probation_removed ON postrider_internal.probations;
 DROP TRIGGER note_probation ON postrider_internal.probations;
-DROP FUNCTION postrider_internal.note_probation();
-DROP FUNCTION postrider_internal.note_expired(bigint);
-DROP FUNCTION postrider_internal.note_exports_given_up(uuid[], text, jsonb);
-DROP FUNCTION postrider_internal.note_ends(bigint[]);
-DROP FUNCTION postrider_internal.json_time(timestamptz);
-DROP FUNCTION postrider_internal.told_since();
-DROP FUNCTION postrider_internal.system_topic();
-ALTER TABLE postrider_internal.probations DROP COLUMN told;
+DROP FUNCTION postrider_internal.note_expired, postrider_internal.note_exports_given_up,
+    postrider_internal.note_ends, postrider_internal.told_since, postrider_internal.system_topic;
 DROP TABLE postrider_internal.notice_pass, postrider_internal.notices;
+DROP FUNCTION postrider_internal.note_probation;

@@ -10,10 +10,6 @@
 CREATE FUNCTION postrider_internal.quoted_length(given text) RETURNS integer LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
 SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 * (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g'))) $$;
 
--- What the deliveries of an event subscription that are made now wait for. Refilling asks again: this one is told meanwhile.
-CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1), 'admission') $$;
-
 -- What may be delivered as what: event.CanDeliver.
 CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'), ('CloudEventSchemaV1_0', 'CloudEventSchemaV1_0'),
@@ -321,35 +317,18 @@ CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
 
 CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
-
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postrider.purge(uuid), postrider.count_dead_letters(jsonb) FROM PUBLIC;
-
 COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS 'Redelivers a dead letter, as part of the calling transaction: a new delivery with no attempts and a time to live of its own, to the same event subscription or to the one named (topic: the dead letter''s, unless named). Answers the delivery''s id. The dead letter stays, with redelivered_at; one that was redelivered before is refused unless again. Audited.';
 COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter for good; false where there is none. Audited.';
 COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS 'How many dead letters a filter of redeliver_all() or purge_all() matches now; where counting takes more than 30 s, an error that says how many at least. The filter''s members, all optional, are topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
 
 -- +goose Down
-DROP FUNCTION postrider.count_dead_letters(jsonb);
-DROP FUNCTION postrider.purge(uuid);
-DROP FUNCTION postrider.redeliver(uuid, text, text, boolean);
-DROP FUNCTION postrider_internal.find_dead_letters(jsonb, timestamptz, uuid, integer);
-DROP FUNCTION postrider_internal.count_dead_letters(jsonb, interval);
-DROP FUNCTION postrider_internal.count_to_the_end(text, bigint, boolean, interval);
-DROP FUNCTION postrider_internal.count_letters(jsonb, timestamptz, interval);
-DROP FUNCTION postrider_internal.few_letters();
-DROP FUNCTION postrider_internal.edge_of_letters(jsonb, timestamptz, uuid, timestamptz, integer);
-DROP FUNCTION postrider_internal.filter_ids(text, jsonb);
-DROP FUNCTION postrider_internal.dead_letter_condition(jsonb);
-DROP FUNCTION postrider_internal.refuse_filter(text, text);
-DROP FUNCTION postrider_internal.purge(uuid, text, text);
-DROP FUNCTION postrider_internal.redeliver(uuid, text, text, boolean, text, text);
-DROP FUNCTION postrider_internal.redelivery_target(text, text);
-DROP FUNCTION postrider_internal.redeliver_past(uuid[], integer[], date, bigint, uuid);
-DROP FUNCTION postrider_internal.redeliver_letters(uuid[], bigint, timestamptz, uuid);
-DROP FUNCTION postrider_internal.day_of_publishing();
-DROP FUNCTION postrider_internal.first_sure_day();
-DROP FUNCTION postrider_internal.can_deliver(text, text);
-DROP FUNCTION postrider_internal.hold_of(bigint);
-DROP FUNCTION postrider_internal.quoted_length(text);
+DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,
+    postrider_internal.find_dead_letters, postrider_internal.count_dead_letters, postrider_internal.count_to_the_end,
+    postrider_internal.count_letters, postrider_internal.few_letters, postrider_internal.edge_of_letters,
+    postrider_internal.filter_ids, postrider_internal.dead_letter_condition, postrider_internal.refuse_filter,
+    postrider_internal.purge, postrider_internal.redeliver, postrider_internal.redelivery_target,
+    postrider_internal.redeliver_past, postrider_internal.redeliver_letters, postrider_internal.day_of_publishing,
+    postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

@@ -1,7 +1,8 @@
 -- +goose Up
--- The catalogue: what publishers and people configure. It carries one version number. A publish filters with a version
--- it has in memory and its transaction inserts only while that version is still the newest: a change that was answered
--- is seen by every later publish on every node.
+-- Topics, event subscriptions and retry policies, with their holds and the encryption keys of their secrets. The catalog
+-- has one version number. A publish filters events with the version in the node's memory, and its transaction inserts
+-- only while that version is the newest: every later publish on every node uses a change that was confirmed.
+
 CREATE TABLE postrider_internal.catalogue (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
     version bigint NOT NULL
@@ -81,7 +82,6 @@ CREATE TABLE postrider_internal.retry_policy_probations (
     duration interval NOT NULL,
     PRIMARY KEY (policy, outcome)
 );
-
 CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.retry_policies
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
@@ -94,6 +94,7 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
+
 CREATE TRIGGER touch_policy AFTER INSERT OR UPDATE OR DELETE ON postrider_internal.retry_policy_cells
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.touch_policies();
 CREATE TRIGGER touch_policy AFTER INSERT OR UPDATE OR DELETE ON postrider_internal.retry_policy_probations
@@ -220,7 +221,10 @@ CREATE TABLE postrider_internal.probations (
     failures_in_a_row    integer NOT NULL DEFAULT 0,
     failed_events        uuid[],
     probe_job_id         bigint,
-    updated_at           timestamptz NOT NULL DEFAULT now()
+    updated_at           timestamptz NOT NULL DEFAULT now(),
+    -- Whether a notice of the beginning was stored: then one of the end is, and only then. Deliveries of postrider.system
+    -- cause no notice of a probation, which would fail in the same way.
+    told                 boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE since IS NOT NULL;
 
@@ -281,6 +285,7 @@ BEGIN
     RETURN NEW;
 END $$;
 -- +goose StatementEnd
+
 CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF key1_sealed, key2_sealed ON postrider_internal.topics
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('key1_sealed', 'key2_sealed');
 CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, delivery_headers_sealed, signing_sealed, connection_sealed
@@ -288,12 +293,13 @@ CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, d
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'delivery_headers_sealed', 'signing_sealed', 'connection_sealed');
 
 -- +goose Down
+DROP TABLE postrider_internal.encryption_keys;
 DROP VIEW postrider_internal.subscription_holds;
-DROP TABLE postrider_internal.encryption_keys, postrider_internal.probations, postrider_internal.event_subscription_states,
+DROP FUNCTION postrider_internal.rest_key;
+DROP TABLE postrider_internal.probations, postrider_internal.event_subscription_states,
     postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
-    postrider_internal.retry_policy_cells, postrider_internal.retry_policies, postrider_internal.catalogue;
-DROP FUNCTION postrider_internal.refuse_retired_keys();
-DROP FUNCTION postrider_internal.rest_key(text, bytea, bigint);
-DROP FUNCTION postrider_internal.touch_policies();
-DROP FUNCTION postrider_internal.stamp_catalogue_version();
-DROP FUNCTION postrider_internal.next_catalogue_version();
+    postrider_internal.retry_policy_cells, postrider_internal.retry_policies;
+DROP FUNCTION postrider_internal.next_catalogue_version;
+DROP TABLE postrider_internal.catalogue;
+DROP FUNCTION postrider_internal.refuse_retired_keys, postrider_internal.touch_policies,
+    postrider_internal.stamp_catalogue_version;

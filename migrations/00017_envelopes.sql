@@ -70,10 +70,6 @@ BEGIN
     RETURN nullif(moment, '0001-01-01T00:00:00Z'); -- no time at all, as everywhere in the service
 END $$;
 
--- Ids are made as the service makes them: version 7, so that those of one time stand together in the index.
-CREATE FUNCTION postrider_internal.new_uuid() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;
-
 -- How deep objects and arrays nest. Strings are taken out first, then pairs of brackets, innermost first.
 CREATE FUNCTION postrider_internal.nests_deeper(body text, most integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -338,18 +334,9 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.accept_events(text, jsonb, boolean, boolean, text);
-DROP FUNCTION postrider_internal.take_accepted(bigint, integer, postrider_internal.envelope[], text);
-DROP FUNCTION postrider_internal.take_key(bigint, text, uuid[], date);
-DROP FUNCTION postrider_internal.custom_envelope(postrider_internal.envelope, jsonb, text, text, jsonb, timestamptz);
-DROP FUNCTION postrider_internal.mapped_text(jsonb, text, jsonb, text, boolean, integer, integer);
-DROP FUNCTION postrider_internal.cloud_event_envelope(postrider_internal.envelope, jsonb, text);
-DROP FUNCTION postrider_internal.event_grid_envelope(postrider_internal.envelope, jsonb, text, text, timestamptz);
-DROP FUNCTION postrider_internal.with_trace(postrider_internal.envelope, jsonb);
-DROP FUNCTION postrider_internal.nests_deeper(text, integer);
-DROP FUNCTION postrider_internal.new_uuid();
-DROP FUNCTION postrider_internal.envelope_time(text, text);
-DROP FUNCTION postrider_internal.envelope_text(jsonb, text, text, boolean, integer, integer, boolean);
-DROP FUNCTION postrider_internal.kind_in_words(jsonb);
-DROP FUNCTION postrider_internal.refuse_event(text, text);
+DROP FUNCTION postrider_internal.accept_events, postrider_internal.take_accepted, postrider_internal.take_key,
+    postrider_internal.custom_envelope, postrider_internal.mapped_text, postrider_internal.cloud_event_envelope,
+    postrider_internal.event_grid_envelope, postrider_internal.with_trace, postrider_internal.nests_deeper,
+    postrider_internal.envelope_time, postrider_internal.envelope_text, postrider_internal.kind_in_words,
+    postrider_internal.refuse_event;
 DROP TYPE postrider_internal.envelope;

@@ -1,4 +1,5 @@
 -- +goose Up
+
 -- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a session there is only the SHA-256:
 -- both are 32 random bytes, which nobody finds by trying, so a fast hash will do. People choose passwords, so those have a slow one.
 -- failed_* belong to the lock-out and to the audit, which has one row for the wrong passwords of a minute: failed_untold are those that no row has yet.
@@ -40,8 +41,8 @@ CREATE TABLE postrider_internal.api_keys (
 );
 CREATE INDEX api_keys_user_idx ON postrider_internal.api_keys (user_id) WHERE user_id IS NOT NULL;
 
--- What a key may do now: a personal key (role is its owner's) never more than its owner.
 -- +goose StatementBegin
+-- What a key may do now: a personal key (role is its owner's) never more than its owner.
 CREATE FUNCTION postrider_internal.key_scope(scope text, role text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN role IS NULL THEN scope ELSE (ARRAY ['read', 'operate', 'admin'])[least(
     array_position(ARRAY ['read', 'operate', 'admin'], scope), array_position(ARRAY ['viewer', 'operator', 'admin'], role))] END $$;
@@ -86,8 +87,8 @@ CREATE TABLE postrider_internal.sign_in_places (
     PRIMARY KEY (user_id, place)
 );
 
--- A session ends 12 hours after its owner was last seen, and at its own expires_at in any case.
 -- +goose StatementBegin
+-- A session ends 12 hours after its owner was last seen, and at its own expires_at in any case.
 CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql STABLE AS $$
 SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
 -- +goose StatementEnd
@@ -137,12 +138,8 @@ COMMENT ON COLUMN postrider.users.locked_until IS 'Until when no password is loo
 COMMENT ON COLUMN postrider.users.sessions IS 'How many sessions are open.';
 
 -- +goose Down
-DROP VIEW postrider.users;
-DROP VIEW postrider.api_keys;
-DROP FUNCTION postrider_internal.session_ends(postrider_internal.sessions);
-DROP TABLE postrider_internal.sign_in_places;
-DROP TABLE postrider_internal.sessions;
-DROP TABLE postrider_internal.login_requests;
-DROP FUNCTION postrider_internal.key_scope(text, text);
-DROP TABLE postrider_internal.api_keys;
-DROP TABLE postrider_internal.users;
+DROP VIEW postrider.users, postrider.api_keys;
+DROP FUNCTION postrider_internal.session_ends;
+DROP TABLE postrider_internal.sign_in_places, postrider_internal.sessions, postrider_internal.login_requests;
+DROP FUNCTION postrider_internal.key_scope;
+DROP TABLE postrider_internal.api_keys, postrider_internal.users;

@@ -1,9 +1,7 @@
 -- +goose Up
--- +goose StatementBegin
--- An interval in seconds as a number: what people compare and sort by.
-CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
+-- The views of the SQL contract. Audit, handshakes and access have theirs beside their tables.
 
+-- +goose StatementBegin
 -- When the time to live of a pending delivery ends: policy.Deadline, later by a pause that stops the time to live and has not moved
 -- owed_since yet. In seconds, because a day of an interval has 23 or 25 hours in some time zones.
 CREATE FUNCTION postrider_internal.expires_at(id bigint, owed_since timestamptz, minutes integer, retention_days integer,
@@ -111,8 +109,9 @@ SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, 
        CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) ELSE 'erased at ' || e.erased_at END AS body_error, octet_length(e.body) AS body_bytes, e.day, e.erased_at
   FROM postrider_internal.events e
   JOIN postrider_internal.topics t ON t.id = e.topic_id
- WHERE (e.day > (e.published_at AT TIME ZONE 'UTC')::date) IS NOT TRUE; -- without those that a redelivery has stored again; of day = … PostgreSQL believes that it
-                                                                        -- is true of one event in 200, and sorts all of them for a page
+ -- Without events that a redelivery stored again. For day = … PostgreSQL assumes that one event in 200 matches, and sorts
+ -- all events for a page.
+ WHERE (e.day > (e.published_at AT TIME ZONE 'UTC')::date) IS NOT TRUE;
 COMMENT ON VIEW postrider.events IS 'Accepted events, also those that no event subscription wanted (matched = 0).';
 COMMENT ON COLUMN postrider.events.system_id IS 'postrider''s own id of the event (aeg-output-event-id); ordered by time of publishing.';
 COMMENT ON COLUMN postrider.events.topic IS 'Topic it was published to.';
@@ -447,9 +446,82 @@ COMMENT ON COLUMN postrider.storage.rows_estimate IS 'How many rows PostgreSQL c
 COMMENT ON COLUMN postrider.storage.total_bytes IS 'Bytes on disk, with indexes and long values.';
 COMMENT ON COLUMN postrider.storage.index_bytes IS 'Bytes of its indexes.';
 
+CREATE VIEW postrider.delivery_counts AS
+SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets, c.subscription_id
+  FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,
+               CASE WHEN bool_or(latency_buckets IS NOT NULL) THEN ARRAY [
+                    sum(latency_buckets[1])::bigint, sum(latency_buckets[2])::bigint, sum(latency_buckets[3])::bigint, sum(latency_buckets[4])::bigint, sum(latency_buckets[5])::bigint, sum(latency_buckets[6])::bigint, sum(latency_buckets[7])::bigint,
+                    sum(latency_buckets[8])::bigint, sum(latency_buckets[9])::bigint, sum(latency_buckets[10])::bigint, sum(latency_buckets[11])::bigint, sum(latency_buckets[12])::bigint, sum(latency_buckets[13])::bigint, sum(latency_buckets[14])::bigint] END AS latency_buckets
+          FROM (SELECT * FROM postrider_internal.rollups
+                UNION ALL
+                SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint, CASE WHEN count(bucket) > 0 THEN ARRAY [
+                            coalesce(sum(count) FILTER (WHERE bucket = 0), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 1), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 2), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 3), 0)::bigint,
+                            coalesce(sum(count) FILTER (WHERE bucket = 4), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 5), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 6), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 7), 0)::bigint,
+                            coalesce(sum(count) FILTER (WHERE bucket = 8), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 9), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 10), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 11), 0)::bigint,
+                            coalesce(sum(count) FILTER (WHERE bucket = 12), 0)::bigint, coalesce(sum(count) FILTER (WHERE bucket = 13), 0)::bigint] END
+                  FROM postrider_internal.rollup_deltas, unnest(entries) GROUP BY 1, 2, 3, 4, 5) both_of
+         GROUP BY minute, topic_id, subscription_id, kind, detail) c
+  JOIN postrider_internal.topics t ON t.id = c.topic_id
+  LEFT JOIN postrider_internal.event_subscriptions s ON s.id = c.subscription_id;
+COMMENT ON VIEW postrider.delivery_counts IS 'What happened in each minute, counted exactly: written in the transactions that did it. Cheap at any number of deliveries; it outlives events and history.';
+COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.';
+COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription IS 'Event subscription; NULL for published and duplicate, which are counted once however many want the event.';
+COMMENT ON COLUMN postrider.delivery_counts.kind IS 'What is counted: published (events), duplicate (events that were published again and are stored once), owed (deliveries begun), attempt (requests made), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
+COMMENT ON COLUMN postrider.delivery_counts.detail IS 'Of an attempt its outcome, of an end its reason, of delivered FirstAttempt where no second attempt was made; else empty.';
+COMMENT ON COLUMN postrider.delivery_counts.count IS 'How many.';
+COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS 'Of attempts: how many took less than 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5, 10, 30, 60 s, and longer, each without those before it; else NULL.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription_id IS 'Id of the event subscription, see postrider.event_subscriptions; 0 for published and duplicate.';
+
+CREATE VIEW postrider.operations AS
+SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped, o.failed, o.last_error,
+       CASE WHEN o.steps = 0 THEN NULL WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_letters THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id)) ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
+       o.started_by, o.created_at, o.finished_at,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN o.done - coalesce(e.ended, 0) END AS pending,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.delivered, 0) END AS delivered,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dead_lettered, 0) END AS dead_lettered,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dropped, 0) END AS dropped,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.canceled, 0) END AS canceled
+  FROM postrider_internal.operations o
+  LEFT JOIN (SELECT operation_id, sum(deliveries)::bigint AS ended,
+                    (sum(deliveries) FILTER (WHERE state = 'delivered'))::bigint AS delivered,
+                    (sum(deliveries) FILTER (WHERE state = 'dead_lettered'))::bigint AS dead_lettered,
+                    (sum(deliveries) FILTER (WHERE state = 'dropped'))::bigint AS dropped,
+                    (sum(deliveries) FILTER (WHERE state = 'canceled'))::bigint AS canceled
+               FROM (SELECT operation_id, state, deliveries FROM postrider_internal.operation_outcomes
+                      UNION ALL
+                     SELECT operation_id, kind, count FROM postrider_internal.rollup_deltas, unnest(entries)
+                      WHERE operation_id IS NOT NULL) both_of
+              GROUP BY operation_id) e ON e.operation_id = o.id;
+COMMENT ON VIEW postrider.operations IS 'Redeliveries, purges and erasures of many, under way and over. Those that are over are kept for 30 days.';
+COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
+COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters), redeliver_events (past events) or erase_subject.';
+COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by somebody); failed: last_error says why it could not go on.';
+COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it named a subject that was erased. An erasure''s own has the subject as long as it is running.';
+COMMENT ON COLUMN postrider.operations.topic IS 'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own. Of an erasure, the topic whose events are erased.';
+COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
+COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
+COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
+COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a second; NULL = as fast as it goes.';
+COMMENT ON COLUMN postrider.operations.matched IS 'How many dead letters matched at the start; NULL of past events and of erasures, which are looked at on the way.';
+COMMENT ON COLUMN postrider.operations.matched_at_least IS 'true: there were more than matched. Counting is stopped after two seconds.';
+COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered, purged or erased.';
+COMMENT ON COLUMN postrider.operations.skipped IS 'How many dead letters were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.';
+COMMENT ON COLUMN postrider.operations.failed IS 'How many could not be redelivered: their event subscription was deleted or has expired, does not take their schema, or they were erased.';
+COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
+COMMENT ON COLUMN postrider.operations.reached_at IS 'How far it has looked: at dead letters given up until then, or at events published until then, about; NULL = not begun. An erasure goes through the events, and then through the dead letters.';
+COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it, as postrider.audit tells actors.';
+COMMENT ON COLUMN postrider.operations.created_at IS 'When it was started. Dead letters that were written later are none of it.';
+COMMENT ON COLUMN postrider.operations.finished_at IS 'When it was over; NULL = it is running.';
+COMMENT ON COLUMN postrider.operations.pending IS 'How many of its redeliveries are not finished: postrider.deliveries with this operation_id. NULL, as the four counts below, for a purge or an erasure.';
+COMMENT ON COLUMN postrider.operations.delivered IS 'How many of its redeliveries were delivered. Exact, and kept after the deliveries'' own rows are gone.';
+COMMENT ON COLUMN postrider.operations.dead_lettered IS 'How many of its redeliveries became dead letters again.';
+COMMENT ON COLUMN postrider.operations.dropped IS 'How many of its redeliveries were dropped: they failed, and their event subscription keeps no dead letters.';
+COMMENT ON COLUMN postrider.operations.canceled IS 'How many of its redeliveries were canceled.';
+
 -- +goose Down
-DROP VIEW postrider.storage, postrider.backlogs, postrider.nodes, postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members, postrider.batches,
-    postrider.delivery_attempts, postrider.deliveries, postrider.events, postrider.event_subscriptions, postrider.topics;
-DROP FUNCTION postrider_internal.expires_at(bigint, timestamptz, integer, integer, integer, postrider_internal.retry_policies,
-    postrider_internal.event_subscription_states);
-DROP FUNCTION postrider_internal.seconds(interval);
+DROP VIEW postrider.operations, postrider.delivery_counts, postrider.storage, postrider.nodes,
+    postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members,
+    postrider.batches, postrider.delivery_attempts, postrider.backlogs, postrider.deliveries, postrider.events,
+    postrider.event_subscriptions, postrider.topics;
+DROP FUNCTION postrider_internal.expires_at;

@@ -1,4 +1,5 @@
 -- +goose Up
+
 -- The handshake with an endpoint, before any delivery (validation), and the word that its event subscription is gone (deletion).
 -- Names are copied: a handshake that fails leaves no event subscription behind, and one that says goodbye comes after it.
 -- subscription_id is that of the event subscription that was stored with it.
@@ -119,6 +120,7 @@ WITH gone AS (
 )
 SELECT coalesce(bool_or(m.pending), false) FROM moved m $$;
 -- +goose StatementEnd
+
 COMMENT ON FUNCTION postrider_internal.begin_handshake IS
     'Inserts a handshake with the job of its first request, wakes the nodes on commit, and returns the handshake''s id.';
 COMMENT ON FUNCTION postrider_internal.record_handshake_step IS
@@ -164,6 +166,6 @@ COMMENT ON COLUMN postrider.handshake_steps.duration_ms IS 'How long the request
 COMMENT ON COLUMN postrider.handshake_steps.node IS 'Node that made it.';
 
 -- +goose Down
-DROP FUNCTION postrider_internal.begin_handshake, postrider_internal.record_handshake_step;
 DROP VIEW postrider.handshake_steps, postrider.handshakes;
+DROP FUNCTION postrider_internal.record_handshake_step, postrider_internal.begin_handshake;
 DROP TABLE postrider_internal.handshake_steps, postrider_internal.handshakes;

@@ -1,38 +1,5 @@
 -- +goose Up
--- A redelivery, a purge or an erasure of many, step by step: job_id is the job of the next one. cursor_at and cursor_id are the place it has come to, the
--- dead letter (by the time it was given up) or the past event (by its day) that was looked at last. A step looks at so many, however few it finds.
-CREATE TABLE postrider_internal.operations (
-    id              uuid PRIMARY KEY,
-    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events', 'erase_subject')),
-    state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
-    filter          jsonb NOT NULL,
-    -- Where to: of dead letters NULL for their own event subscription. target_id is what the two names meant at the start.
-    topic           text,
-    subscription    text,
-    target_id       bigint,
-    published_from  timestamptz,
-    published_until timestamptz,
-    rate_per_second integer CHECK (rate_per_second >= 1),
-    matched         bigint,
-    -- Counting them took too long: there are more than matched.
-    matched_at_least boolean NOT NULL DEFAULT false,
-    done            bigint NOT NULL DEFAULT 0,
-    skipped         bigint NOT NULL DEFAULT 0,
-    failed          bigint NOT NULL DEFAULT 0,
-    last_error      text,
-    started_by      text NOT NULL,
-    cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
-    cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-    -- An erasure has been through the events, and goes through the dead letters.
-    of_letters      boolean NOT NULL DEFAULT false,
-    steps           bigint NOT NULL DEFAULT 0,
-    job_id          bigint UNIQUE,
-    created_at      timestamptz NOT NULL DEFAULT now(),
-    finished_at     timestamptz,
-    CONSTRAINT one_end CHECK ((state = 'running') = (finished_at IS NULL))
-);
-CREATE INDEX operations_created_idx ON postrider_internal.operations (created_at, id);
-CREATE INDEX operations_running_idx ON postrider_internal.operations (id) WHERE state = 'running';
+-- The functions that start operations on many, and their steps.
 
 -- +goose StatementBegin
 -- Starts an operation: its row and the job of its first step. The audit outlives what is erased, so of a subject it has that there was one: true.
@@ -386,7 +353,6 @@ CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer), postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
-
 COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS 'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now: each once, and by default only those that were not redelivered before ("redelivered": true redelivers those that were). Answers the operation''s id, see postrider.operations; the service does it in steps. subscription and topic: to this event subscription instead of each one''s own. rate_per_second: no more than so many in a second. Audited.';
 COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS 'Removes all dead letters that match a filter, see count_dead_letters(), and exist now. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
 COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS 'Delivers a topic''s past events to one of its event subscriptions, those that its filter wants: published at published_from or later and before published_until (default now), as far as they are kept. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
@@ -394,78 +360,11 @@ COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS 'H
 COMMENT ON FUNCTION postrider.erase_subject(text, text) IS 'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event that is kept. Up to 1,000 that are found within a second are erased at once, and erased says how many; else an operation begins, see postrider.operations, whose id it answers, and the service erases in steps. The audit keeps the number and not the subject, and operations whose filter names it do so no more; an error while one of them is running.';
 COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS 'Stops an operation between two steps: what is done stays done. false where it was over already. Audited.';
 
--- The time in an id of version 7; NULL of the lowest id.
-CREATE FUNCTION postrider_internal.time_of_id(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint, 0) / 1000.0) $$;
-
-CREATE VIEW postrider.operations AS
-SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until, o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped, o.failed, o.last_error,
-       CASE WHEN o.steps = 0 THEN NULL WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_letters THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id)) ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
-       o.started_by, o.created_at, o.finished_at,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN o.done - coalesce(e.ended, 0) END AS pending,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.delivered, 0) END AS delivered,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dead_lettered, 0) END AS dead_lettered,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dropped, 0) END AS dropped,
-       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.canceled, 0) END AS canceled
-  FROM postrider_internal.operations o
-  LEFT JOIN (SELECT operation_id, sum(deliveries)::bigint AS ended,
-                    (sum(deliveries) FILTER (WHERE state = 'delivered'))::bigint AS delivered,
-                    (sum(deliveries) FILTER (WHERE state = 'dead_lettered'))::bigint AS dead_lettered,
-                    (sum(deliveries) FILTER (WHERE state = 'dropped'))::bigint AS dropped,
-                    (sum(deliveries) FILTER (WHERE state = 'canceled'))::bigint AS canceled
-               FROM (SELECT operation_id, state, deliveries FROM postrider_internal.operation_outcomes
-                      UNION ALL
-                     SELECT operation_id, kind, count FROM postrider_internal.rollup_deltas, unnest(entries)
-                      WHERE operation_id IS NOT NULL) both_of
-              GROUP BY operation_id) e ON e.operation_id = o.id;
-COMMENT ON VIEW postrider.operations IS 'Redeliveries, purges and erasures of many, under way and over. Those that are over are kept for 30 days.';
-COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
-COMMENT ON COLUMN postrider.operations.kind IS 'redeliver (dead letters), purge (dead letters), redeliver_events (past events) or erase_subject.';
-COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by somebody); failed: last_error says why it could not go on.';
-COMMENT ON COLUMN postrider.operations.filter IS 'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it named a subject that was erased. An erasure''s own has the subject as long as it is running.';
-COMMENT ON COLUMN postrider.operations.topic IS 'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own. Of an erasure, the topic whose events are erased.';
-COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
-COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
-COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
-COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a second; NULL = as fast as it goes.';
-COMMENT ON COLUMN postrider.operations.matched IS 'How many dead letters matched at the start; NULL of past events and of erasures, which are looked at on the way.';
-COMMENT ON COLUMN postrider.operations.matched_at_least IS 'true: there were more than matched. Counting is stopped after two seconds.';
-COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered, purged or erased.';
-COMMENT ON COLUMN postrider.operations.skipped IS 'How many dead letters were purged or redelivered by somebody else before their turn; of past events, how many the filter does not want.';
-COMMENT ON COLUMN postrider.operations.failed IS 'How many could not be redelivered: their event subscription was deleted or has expired, does not take their schema, or they were erased.';
-COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
-COMMENT ON COLUMN postrider.operations.reached_at IS 'How far it has looked: at dead letters given up until then, or at events published until then, about; NULL = not begun. An erasure goes through the events, and then through the dead letters.';
-COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it, as postrider.audit tells actors.';
-COMMENT ON COLUMN postrider.operations.created_at IS 'When it was started. Dead letters that were written later are none of it.';
-COMMENT ON COLUMN postrider.operations.finished_at IS 'When it was over; NULL = it is running.';
-COMMENT ON COLUMN postrider.operations.pending IS 'How many of its redeliveries are not finished: postrider.deliveries with this operation_id. NULL, as the four counts below, for a purge or an erasure.';
-COMMENT ON COLUMN postrider.operations.delivered IS 'How many of its redeliveries were delivered. Exact, and kept after the deliveries'' own rows are gone.';
-COMMENT ON COLUMN postrider.operations.dead_lettered IS 'How many of its redeliveries became dead letters again.';
-COMMENT ON COLUMN postrider.operations.dropped IS 'How many of its redeliveries were dropped: they failed, and their event subscription keeps no dead letters.';
-COMMENT ON COLUMN postrider.operations.canceled IS 'How many of its redeliveries were canceled.';
-
 -- +goose Down
-DROP VIEW postrider.operations;
-DROP FUNCTION postrider_internal.time_of_id(uuid);
-DROP FUNCTION postrider.cancel_operation(uuid);
-DROP FUNCTION postrider.erase_subject(text, text);
-DROP FUNCTION postrider.count_events(text, timestamptz, timestamptz);
-DROP FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer);
-DROP FUNCTION postrider.purge_all(jsonb, integer);
-DROP FUNCTION postrider.redeliver_all(jsonb, text, text, integer);
-DROP FUNCTION postrider_internal.step_erasure(uuid, integer, integer);
-DROP FUNCTION postrider_internal.erase_subject(text, text, text, text);
-DROP FUNCTION postrider_internal.next_of_subject(text, text, integer, integer, boolean, timestamptz, uuid);
-DROP FUNCTION postrider_internal.forget_filters(text, text, uuid);
-DROP FUNCTION postrider_internal.step_letters(uuid, integer, bigint, integer);
-DROP FUNCTION postrider_internal.end_step(uuid, bigint, bigint, bigint, text, timestamptz, uuid, boolean, boolean, text, interval);
-DROP FUNCTION postrider_internal.begin_step(bigint);
-DROP FUNCTION postrider_internal.cancel_operation(uuid, text, text);
-DROP FUNCTION postrider_internal.count_events(text, timestamptz, timestamptz, interval);
-DROP FUNCTION postrider_internal.redeliver_events(text, text, timestamptz, timestamptz, integer, text, text);
-DROP FUNCTION postrider_internal.past_events(text, text, timestamptz, timestamptz);
-DROP FUNCTION postrider_internal.first_day_of_events();
-DROP FUNCTION postrider_internal.purge_all(jsonb, integer, text, text);
-DROP FUNCTION postrider_internal.redeliver_all(jsonb, text, text, integer, text, text);
-DROP FUNCTION postrider_internal.start_operation(postrider_internal.operations, text, text);
-DROP TABLE postrider_internal.operations;
+DROP FUNCTION postrider.cancel_operation, postrider.erase_subject, postrider.count_events,
+    postrider.redeliver_events, postrider.purge_all, postrider.redeliver_all, postrider_internal.step_erasure,
+    postrider_internal.erase_subject, postrider_internal.next_of_subject, postrider_internal.forget_filters,
+    postrider_internal.step_letters, postrider_internal.end_step, postrider_internal.begin_step,
+    postrider_internal.cancel_operation, postrider_internal.count_events, postrider_internal.redeliver_events,
+    postrider_internal.first_day_of_events, postrider_internal.past_events, postrider_internal.purge_all,
+    postrider_internal.redeliver_all, postrider_internal.start_operation;

@@ -55,10 +55,7 @@ CREATE FUNCTION postrider.test_delivery(topic text, subscription text) RETURNS b
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.test_delivery(text, text) FROM PUBLIC;
-
 COMMENT ON FUNCTION postrider.test_delivery(text, text) IS 'Delivers a sample event of type postrider.TestEvent, in the topic''s schema, to this event subscription alone, whatever its filter says, as part of the calling transaction. It is attempted, retried and counted as any other delivery, and waits where the event subscription is on hold. Answers the delivery''s id. Audited.';
 
 -- +goose Down
-DROP FUNCTION postrider.test_delivery(text, text);
-DROP FUNCTION postrider_internal.test_delivery(text, text, text, text);
-DROP FUNCTION postrider_internal.test_event(text, text, jsonb, uuid, text, jsonb, timestamptz);
+DROP FUNCTION postrider.test_delivery, postrider_internal.test_delivery, postrider_internal.test_event;

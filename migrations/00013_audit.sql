@@ -1,4 +1,5 @@
 -- +goose Up
+
 -- Who changed what, and who was shown a secret. A row is written in the transaction of the change itself, or committed before
 -- a secret is answered: what the audit does not have did not happen. Names and not ids, for it outlives what it tells of.
 CREATE TABLE postrider_internal.audit (
@@ -38,5 +39,5 @@ COMMENT ON COLUMN postrider.audit.changes IS 'Of a changed topic, event subscrip
 
 -- +goose Down
 DROP VIEW postrider.audit;
-DROP FUNCTION postrider_internal.note_audit(text, text, text, text, text, jsonb);
+DROP FUNCTION postrider_internal.note_audit;
 DROP TABLE postrider_internal.audit;

@@ -1,0 +1,74 @@
+-- +goose Up
+-- The two schemas, and functions that several topics share. Schema postrider is the SQL contract; postrider_internal has
+-- the tables, River's included, and may change.
+
+CREATE SCHEMA IF NOT EXISTS postrider;
+
+-- +goose StatementBegin
+-- A body is accepted as any valid JSON text, and PostgreSQL's jsonb cannot hold all of that (\u0000, a lone surrogate,
+-- 1e999999). One such row must never fail the query over all the others, so questions go through this function. Not
+-- PARALLEL SAFE: catching an error takes a subtransaction, which PostgreSQL refuses in parallel queries up to 16.
+CREATE FUNCTION postrider.try_jsonb(body bytea) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN convert_from(body, 'UTF8')::jsonb;
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION postrider.jsonb_error(body bytea) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    PERFORM convert_from(body, 'UTF8')::jsonb;
+    RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLERRM;
+END $$;
+
+-- Response excerpts are bytes of strangers: valid UTF-8 is shown as text, anything else as PostgreSQL's escape format.
+CREATE FUNCTION postrider.try_text(body bytea) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN convert_from(body, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+    RETURN encode(body, 'escape');
+END $$;
+-- +goose StatementEnd
+
+COMMENT ON SCHEMA postrider IS 'postrider''s SQL contract: documented views and functions.';
+COMMENT ON SCHEMA postrider_internal IS 'postrider''s tables and River''s. No contract: read the views of schema postrider instead.';
+COMMENT ON FUNCTION postrider.try_jsonb(bytea) IS 'The bytes as jsonb, or NULL where PostgreSQL''s jsonb cannot hold them; never fails.';
+COMMENT ON FUNCTION postrider.jsonb_error(bytea) IS 'Why try_jsonb() answers NULL for these bytes; NULL when it does not.';
+COMMENT ON FUNCTION postrider.try_text(bytea) IS 'The bytes as text if they are valid UTF-8, else in escape format; never fails.';
+
+-- +goose StatementBegin
+-- An interval in seconds as a number: what people compare and sort by.
+CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT extract(epoch FROM i)::double precision $$;
+
+-- Ids are made as the service makes them: version 7, so that those of one time stand together in the index.
+CREATE FUNCTION postrider_internal.new_uuid() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;
+
+-- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and its result waits in its
+-- node's memory until this one ends. So a transaction that calls one and then idles for 5 s is ended by PostgreSQL, unless its session has a shorter limit.
+CREATE FUNCTION postrider_internal.commit_soon() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT setting::integer NOT BETWEEN 1 AND 5000 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
+    END IF;
+END $$;
+
+CREATE FUNCTION postrider_internal.json_time(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') $$;
+
+-- The time in an id of version 7; NULL of the lowest id.
+CREATE FUNCTION postrider_internal.time_of_id(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint, 0) / 1000.0) $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION postrider_internal.time_of_id, postrider_internal.json_time, postrider_internal.commit_soon,
+    postrider_internal.new_uuid, postrider_internal.seconds, postrider.try_text, postrider.jsonb_error,
+    postrider.try_jsonb;
+DROP SCHEMA postrider;

@@ -1,0 +1,71 @@
+-- +goose Up
+-- Counts of what was published, attempted and ended. Lists, charts and backlogs read these, never the big tables.
+
+-- Counts, top-N lists and charts read rollups, never the big tables. Publishing and recording append what they count (an upsert
+-- would make every flush fight for the same few rows), a few rows for each flush: with a row for each event subscription, a
+-- thousand of them cost a third of a core. A background merge adds them up, one slot of event subscriptions at a time.
+CREATE TYPE postrider_internal.rollup_entry AS (
+    minute          timestamptz,
+    topic_id        bigint,
+    subscription_id bigint,
+    kind            text,
+    detail          text,
+    bucket          integer,
+    count           bigint,
+    operation_id    uuid -- of the end of a redelivery: the operation that redelivered it
+);
+
+CREATE TABLE postrider_internal.rollup_deltas (
+    slot            smallint NOT NULL,
+    entries         postrider_internal.rollup_entry[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- They live for seconds: no time is spent on compressing them.
+ALTER TABLE postrider_internal.rollup_deltas ALTER COLUMN entries SET STORAGE EXTERNAL;
+
+CREATE TABLE postrider_internal.rollups (
+    minute          timestamptz NOT NULL,
+    topic_id        bigint NOT NULL,
+    subscription_id bigint NOT NULL DEFAULT 0,
+    kind            text NOT NULL,
+    detail          text NOT NULL DEFAULT '',
+    count           bigint NOT NULL,
+    latency_buckets bigint[],
+    PRIMARY KEY (minute, topic_id, subscription_id, kind, detail)
+) WITH (fillfactor = 60); -- a minute is added to about six times; in place it costs a fifth less
+
+-- The same counts, added up for pages that look back over days, so that these read some thousand rows whatever the traffic and the number of event
+-- subscriptions: by the hour for each event subscription, by the quarter of an hour for each topic (subscription_id 0), by the minute and the quarter for
+-- all together (topic_id 0). The merge keeps them, in the statement that keeps the minutes.
+CREATE TABLE postrider_internal.rollup_sums (
+    span            smallint NOT NULL, -- in minutes: 1, 15, 60
+    begins          timestamptz NOT NULL,
+    topic_id        bigint NOT NULL,
+    subscription_id bigint NOT NULL,
+    kind            text NOT NULL,
+    detail          text NOT NULL,
+    count           bigint NOT NULL,
+    latency_buckets bigint[],
+    PRIMARY KEY (span, begins, topic_id, subscription_id, kind, detail)
+) WITH (fillfactor = 60);
+
+-- How many deliveries an event subscription is owed, less what rollup_deltas has to add: the merge moves both on in one statement, so
+-- that a backlog of any size is known without being counted.
+CREATE TABLE postrider_internal.owed (
+    subscription_id bigint PRIMARY KEY,
+    deliveries      bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- How the redeliveries of an operation ended, without what rollup_deltas still has to add. The merge keeps it: an operation
+-- of a million redeliveries is read without counting them, and its counts outlive the deliveries.
+CREATE TABLE postrider_internal.operation_outcomes (
+    operation_id uuid NOT NULL,
+    state        text NOT NULL,
+    deliveries   bigint NOT NULL,
+    PRIMARY KEY (operation_id, state)
+) WITH (fillfactor = 50);
+
+-- +goose Down
+DROP TABLE postrider_internal.operation_outcomes, postrider_internal.owed, postrider_internal.rollup_sums,
+    postrider_internal.rollups, postrider_internal.rollup_deltas;
+DROP TYPE postrider_internal.rollup_entry;

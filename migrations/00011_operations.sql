@@ -1,0 +1,40 @@
+-- +goose Up
+-- Operations on many dead letters or events: redeliver, purge, erase.
+
+-- A redelivery, a purge or an erasure of many, step by step: job_id is the job of the next one. cursor_at and cursor_id are the place it has come to, the
+-- dead letter (by the time it was given up) or the past event (by its day) that was looked at last. A step looks at so many, however few it finds.
+CREATE TABLE postrider_internal.operations (
+    id              uuid PRIMARY KEY,
+    kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events', 'erase_subject')),
+    state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
+    filter          jsonb NOT NULL,
+    -- Where to: of dead letters NULL for their own event subscription. target_id is what the two names meant at the start.
+    topic           text,
+    subscription    text,
+    target_id       bigint,
+    published_from  timestamptz,
+    published_until timestamptz,
+    rate_per_second integer CHECK (rate_per_second >= 1),
+    matched         bigint,
+    -- Counting them took too long: there are more than matched.
+    matched_at_least boolean NOT NULL DEFAULT false,
+    done            bigint NOT NULL DEFAULT 0,
+    skipped         bigint NOT NULL DEFAULT 0,
+    failed          bigint NOT NULL DEFAULT 0,
+    last_error      text,
+    started_by      text NOT NULL,
+    cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
+    cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    -- An erasure has been through the events, and goes through the dead letters.
+    of_letters      boolean NOT NULL DEFAULT false,
+    steps           bigint NOT NULL DEFAULT 0,
+    job_id          bigint UNIQUE,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    finished_at     timestamptz,
+    CONSTRAINT one_end CHECK ((state = 'running') = (finished_at IS NULL))
+);
+CREATE INDEX operations_created_idx ON postrider_internal.operations (created_at, id);
+CREATE INDEX operations_running_idx ON postrider_internal.operations (id) WHERE state = 'running';
+
+-- +goose Down
+DROP TABLE postrider_internal.operations;

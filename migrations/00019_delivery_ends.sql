@@ -1,0 +1,288 @@
+-- +goose Up
+-- How deliveries end outside the recorder. A delivery is taken by its token: first its job's row is locked, then its batch,
+-- then the delivery. Only the transaction that deletes the job's row ends or changes the delivery. An attempt whose job
+-- row is gone records nothing.
+
+-- A delivery that is locked together with its job and its batch. job_id is the batch's where it is in one; job_state is NULL where there is no such
+-- row. reruns are the next attempt's.
+CREATE TYPE postrider_internal.taken_delivery AS (
+    id              bigint,
+    subscription_id bigint,
+    topic           text,
+    subscription    text,
+    deleted         boolean,
+    attempts        integer,
+    batch_id        bigint,
+    hold            text,
+    job_id          bigint,
+    job_state       text,
+    reruns          integer,
+    due             timestamptz
+);
+
+-- How one delivery ends; error and excerpt are of its last attempt, for a dead letter.
+CREATE TYPE postrider_internal.delivery_end AS (
+    delivery_id    bigint,
+    state          text,
+    reason         text,
+    dead_letter_id uuid,
+    error          text,
+    excerpt        bytea
+);
+
+-- +goose StatementBegin
+-- Says why there is no such unfinished delivery.
+CREATE FUNCTION postrider_internal.refuse_delivery(delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ended text;
+BEGIN
+    SELECT h.state INTO ended FROM postrider_internal.delivery_history h WHERE h.id = delivery;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('delivery %s has ended: %s', delivery, ended), CONSTRAINT = 'ended',
+            HINT = CASE ended WHEN 'dead_lettered' THEN 'postrider.dead_letters has the dead letter that it became.' ELSE 'Only a pending delivery can be acted on.' END;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('delivery %s does not exist', coalesce(delivery::text, 'NULL')), COLUMN = 'delivery_id',
+        HINT = 'SELECT delivery_id FROM postrider.deliveries WHERE state = ''pending'' lists those that can be acted on.';
+END $$;
+
+-- Locks a delivery with what it goes by. Where that changed before it could be locked (its attempt was recorded, it went on hold), the locks are
+-- given back and it begins again: to wait for another job while holding a delivery would be a circle.
+CREATE FUNCTION postrider_internal.take_delivery(delivery bigint) RETURNS postrider_internal.taken_delivery LANGUAGE plpgsql AS $$
+DECLARE
+    seen record;
+    job record;
+    t postrider_internal.taken_delivery;
+BEGIN
+    FOR try IN 1 .. 20 LOOP
+        BEGIN
+            SELECT d.job_id, d.batch_id, coalesce(d.job_id, b.job_id) AS token, b.hold INTO seen
+              FROM postrider_internal.deliveries d LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id WHERE d.id = delivery;
+            IF NOT FOUND THEN
+                PERFORM postrider_internal.refuse_delivery(delivery);
+            END IF;
+            SELECT j.state::text AS state, coalesce((j.args ->> 'r')::integer, 0) + j.attempt AS reruns, j.scheduled_at INTO job
+              FROM postrider_internal.river_job j WHERE j.id = seen.token FOR UPDATE;
+            PERFORM FROM postrider_internal.batches b WHERE b.id = seen.batch_id FOR UPDATE;
+            SELECT d.id, d.subscription_id, tp.name, s.name, s.deleted_at IS NOT NULL, d.attempts, d.batch_id, coalesce(d.hold, b.hold), seen.token, job.state, job.reruns,
+                   coalesce(job.scheduled_at, b.next_attempt_at, d.next_attempt_at)
+              INTO t
+              FROM postrider_internal.deliveries d
+              JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
+              JOIN postrider_internal.topics tp ON tp.id = d.topic_id
+              LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
+             WHERE d.id = delivery AND d.job_id IS NOT DISTINCT FROM seen.job_id AND d.batch_id IS NOT DISTINCT FROM seen.batch_id
+               AND coalesce(d.job_id, b.job_id) IS NOT DISTINCT FROM seen.token AND (b.id IS NULL OR b.state = 'pending')
+               FOR UPDATE OF d;
+            IF FOUND THEN
+                RETURN t;
+            END IF;
+            RAISE EXCEPTION USING ERRCODE = 'PRMOV', MESSAGE = 'the delivery moved on';
+        EXCEPTION WHEN SQLSTATE 'PRMOV' THEN
+            NULL;
+        END;
+    END LOOP;
+    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = format('delivery %s changes all the time', delivery), HINT = 'Try again.';
+END $$;
+
+-- Takes a delivery's token away: its job's row goes. A member leaves its batch, which keeps its job; the last one takes it along, and the batch
+-- ends in this state.
+CREATE FUNCTION postrider_internal.take_token(t postrider_internal.taken_delivery, state text, reason text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    others boolean := EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.batch_id = t.batch_id AND d.id <> t.id);
+BEGIN
+    PERFORM postrider_internal.commit_soon();
+    UPDATE postrider_internal.batch_members m SET left_at = now(), left_reason = reason, left_after = t.attempts WHERE m.batch_id = t.batch_id AND m.delivery_id = t.id;
+    UPDATE postrider_internal.batches b SET members = b.members - 1 WHERE b.id = t.batch_id;
+    IF NOT others THEN
+        UPDATE postrider_internal.batches b SET state = take_token.state, finished_at = now(), job_id = NULL, hold = NULL, next_attempt_at = NULL WHERE b.id = t.batch_id;
+        DELETE FROM postrider_internal.river_job j WHERE j.id = t.job_id;
+    END IF;
+END $$;
+
+-- How a delivery ends: its row becomes one of the history and is counted, and a dead letter copies its event. The
+-- caller has fenced the deliveries: in its transaction their job rows are deleted, or their own rows are locked. The
+-- recorder has the same parts, ends.sql, in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
+-- A test compares the two.
+CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
+    LANGUAGE plpgsql AS $$
+DECLARE
+    ended bigint;
+    failed bigint;
+BEGIN
+WITH finished AS (
+    DELETE FROM postrider_internal.deliveries d USING unnest(ends) e
+     WHERE d.id = e.delivery_id AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM unnest(ends) u))
+    RETURNING d.*, e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
+              (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)
+                  AS retry_policy, 1::float8 AS time_scale
+), history AS (
+    INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
+           attempts, reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state,
+           reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
+    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts,
+           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, now(), state, reason,
+           last_outcome, redelivered_from, operation_id, dead_letter_id
+      FROM finished
+), ends_counted AS (
+    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+    SELECT (topic_id + subscription_id) % 8,
+           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, state, detail, NULL, count,
+                          operation_id)::postrider_internal.rollup_entry)
+      FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
+                   CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
+                        ELSE coalesce(reason, '') END AS detail
+              FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
+     GROUP BY 1
+), dead_letters AS (
+    -- A dead letter outlives its event, and so copies it. One that is to be exported is due some time after its last
+    -- attempt, or after now if none was made.
+    INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
+           subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, last_error, last_response,
+           first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_day, event_id,
+           event_type, subject, source, data_version, schema, traceparent, tracestate, retry_policy, redelivered_from,
+           export_state, export_due_at, export_give_up_at, export_attempts, body)
+    SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name,
+           s.name, s.endpoint_base_url, f.reason, f.attempts, f.last_outcome, f.last_status, f.error, f.excerpt,
+           f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, f.event_day,
+           e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate,
+           f.retry_policy, f.redelivered_from,
+           CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up,
+           CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
+      FROM finished f
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.event_subscriptions s
+                          WHERE s.id = f.subscription_id LIMIT 1) s
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e
+                          WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
+      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
+                                p.dead_letter_give_up / f.time_scale AS give_up
+                           FROM postrider_internal.retry_policies p
+                          WHERE p.name = f.retry_policy
+                            AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')
+                          LIMIT 1) x ON true
+     WHERE f.state = 'dead_lettered'
+)
+SELECT count(*), count(*) FILTER (WHERE f.state IN ('dead_lettered', 'dropped')) INTO ended, failed FROM finished f;
+    IF failed > 0 THEN
+        PERFORM postrider_internal.note_ends(ARRAY (SELECT u.delivery_id FROM unnest(ends) u));
+    END IF;
+    RETURN ended;
+END $$;
+-- +goose StatementEnd
+
+COMMENT ON FUNCTION postrider_internal.end_deliveries IS
+    'Ends deliveries that the caller has fenced: history, counts, dead letters, notices. Returns how many there were.';
+
+-- +goose StatementBegin
+-- An event subscription whose expiration time had come has expired, whoever deleted it.
+CREATE FUNCTION postrider_internal.deletion_reason(subscription bigint) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired' ELSE 'EventSubscriptionDeleted' END
+  FROM postrider_internal.event_subscriptions s WHERE s.id = subscription $$;
+
+-- A delivery is canceled only together with its job row, or its batch and the batch's job row. One whose attempt is being
+-- recorded at the same time has another job row afterward; the next call cancels it. A delivery without its job row, which
+-- should not exist, is canceled too. A job of a kind that only a newer version knows is left to that version's nodes.
+CREATE FUNCTION postrider_internal.cancel_pending(
+    subscription bigint, after bigint, most integer, OUT last bigint, OUT met bigint, OUT canceled bigint
+) LANGUAGE sql AS $$
+WITH pending AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.batch_id, b.id AS pending_batch, coalesce(d.job_id, b.job_id) AS token
+      FROM postrider_internal.deliveries d
+      LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id AND b.state = 'pending'
+     WHERE d.subscription_id = subscription AND d.id > after ORDER BY d.id LIMIT most
+), free AS (
+    SELECT j.id FROM postrider_internal.river_job j
+     WHERE j.id IN (SELECT p.token FROM pending p) AND j.kind IN ('deliver', 'batch') ORDER BY j.id FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+), fenced AS MATERIALIZED (
+    SELECT p.* FROM pending p
+     WHERE p.token IS NULL OR p.token IN (SELECT g.id FROM gone g)
+        OR NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.token)
+), ended_batches AS (
+    UPDATE postrider_internal.batches b
+       SET state = 'canceled', finished_at = now(), next_attempt_at = NULL, job_id = NULL, hold = NULL
+      FROM (SELECT DISTINCT f.pending_batch, f.token FROM fenced f) f
+     WHERE b.id = f.pending_batch AND b.state = 'pending' AND b.job_id IS NOT DISTINCT FROM f.token
+    RETURNING b.id
+), ending AS (
+    SELECT f.id, f.job_id, f.batch_id FROM fenced f WHERE f.pending_batch IS NULL
+     UNION ALL
+    SELECT d.id, d.job_id, d.batch_id
+      FROM ended_batches e JOIN postrider_internal.deliveries d ON d.batch_id = e.id
+), locked AS MATERIALIZED (
+    SELECT d.id
+      FROM ending e JOIN postrider_internal.deliveries d ON d.id = e.id
+       AND d.job_id IS NOT DISTINCT FROM e.job_id AND d.batch_id IS NOT DISTINCT FROM e.batch_id
+     ORDER BY d.id FOR UPDATE OF d
+), ended AS MATERIALIZED (
+    SELECT postrider_internal.end_deliveries(array_agg(
+               ROW (l.id, 'canceled', r.reason, NULL, NULL, NULL)::postrider_internal.delivery_end)) AS count
+      FROM locked l, postrider_internal.deletion_reason(subscription) AS r(reason)
+)
+SELECT coalesce(max(p.id), 0), count(*), (SELECT e.count FROM ended e) FROM pending p $$;
+-- +goose StatementEnd
+
+COMMENT ON FUNCTION postrider_internal.deletion_reason IS
+    'Why deliveries of a deleted event subscription are canceled; NULL = there is no such event subscription.';
+COMMENT ON FUNCTION postrider_internal.cancel_pending IS
+    'Cancels pending deliveries of a deleted event subscription: those after a delivery id, in the order of their ids, with the other members of their batches. Returns the last id it met, how many it met, and how many it canceled.';
+
+-- +goose StatementBegin
+-- What the last attempt of a delivery met, alone or in a batch.
+CREATE FUNCTION postrider_internal.last_attempt(delivery bigint, number integer) RETURNS TABLE (error text, response_excerpt bytea) LANGUAGE sql STABLE AS $$
+SELECT a.error, a.response_excerpt FROM postrider_internal.delivery_attempts a WHERE a.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND NOT a.late
+ UNION ALL
+SELECT a.error, a.response_excerpt FROM postrider_internal.batch_members m JOIN postrider_internal.delivery_attempts a ON a.batch_id = m.batch_id
+ WHERE m.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND a.number <= coalesce(m.left_after, a.number) AND NOT a.late
+ LIMIT 1 $$;
+
+-- What a person does to one delivery; without an action it is part of something larger, which the audit has. Whose request is under way is told
+-- so: it may still arrive.
+CREATE FUNCTION postrider_internal.end_by_hand(delivery bigint, state text, reason text, action text, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery);
+    letter uuid;
+    error text;
+    response bytea;
+BEGIN
+    IF state = 'dead_lettered' THEN
+        PERFORM FROM postrider_internal.deliveries d
+           JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day AND e.erased_at IS NULL
+          WHERE d.id = t.id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'event_gone',
+                MESSAGE = format('the event of delivery %s is gone', delivery),
+                HINT = 'A dead letter holds its event, and there is none. postrider.cancel() ends the delivery.';
+        END IF;
+        letter := postrider_internal.new_uuid();
+        SELECT a.error, a.response_excerpt INTO error, response FROM postrider_internal.last_attempt(t.id, t.attempts) a;
+    END IF;
+    PERFORM postrider_internal.take_token(t, state, reason);
+    PERFORM postrider_internal.end_deliveries(
+        ARRAY [ROW (t.id, state, reason, letter, error, response)::postrider_internal.delivery_end]);
+    IF action IS NOT NULL THEN
+        PERFORM postrider_internal.note_audit(actor, address, action, t.topic, t.subscription, jsonb_build_object('deliveryId', t.id, 'deadLetterId', letter));
+    END IF;
+    IF t.job_state = 'running' THEN
+        RAISE NOTICE 'an attempt of delivery % is under way: it may still reach the endpoint, and nothing of it is recorded', t.id;
+    END IF;
+    RETURN letter;
+END $$;
+
+CREATE FUNCTION postrider_internal.cancel(delivery_id bigint, actor text, address text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM postrider_internal.end_by_hand(delivery_id, 'canceled', 'CanceledByOperator', 'delivery_canceled', actor, address);
+    RETURN 'canceled';
+END $$;
+
+CREATE FUNCTION postrider_internal.dead_letter_now(delivery_id bigint, actor text, address text) RETURNS uuid LANGUAGE sql AS $$
+SELECT postrider_internal.end_by_hand(delivery_id, 'dead_lettered', 'DeadLetteredByOperator', 'delivery_dead_lettered', actor, address) $$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION postrider_internal.dead_letter_now, postrider_internal.cancel, postrider_internal.end_by_hand,
+    postrider_internal.last_attempt, postrider_internal.cancel_pending, postrider_internal.deletion_reason,
+    postrider_internal.end_deliveries, postrider_internal.take_token, postrider_internal.take_delivery,
+    postrider_internal.refuse_delivery;
+DROP TYPE postrider_internal.delivery_end, postrider_internal.taken_delivery;
