@@ -10,7 +10,7 @@ import (
 
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -19,7 +19,7 @@ func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
 	t.Helper()
 	body, err := os.ReadFile("../examples/policies/" + name + ".json")
 	require.NoError(t, err)
-	p, err := server.ReadPolicy(name, body)
+	p, err := management.ReadPolicy(name, body)
 	require.NoError(t, err)
 	_, made, err := b.store.PutPolicy(t.Context(), p)
 	require.NoError(t, err)

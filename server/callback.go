@@ -7,6 +7,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/server/api"
+	"postrider/server/auth"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -16,26 +19,26 @@ const validatedText = "Webhook successfully validated as a subscription endpoint
 // openValidationURL answers GET and POST /topics/{topic}/eventsubscriptions/{subscription}/validate. The code is the credential: wrong ones
 // are counted with those of publishers.
 func (s *Server) openValidationURL(c echo.Context) error {
-	topic, name, code := pathValue(c, "topic"), pathValue(c, "subscription"), c.QueryParam("id")
+	topic, name, code := api.PathValue(c, "topic"), api.PathValue(c, "subscription"), c.QueryParam("id")
 	if code == "" {
-		return invalid("id", "is required: the code of the handshake")
+		return api.Invalid("id", "is required: the code of the handshake")
 	}
-	if !storable(topic) || !storable(name) || !storable(code) {
+	if !api.Storable(topic) || !api.Storable(name) || !api.Storable(code) {
 		return noValidation()
 	}
-	from := sender(c.Request().RemoteAddr)
-	if wait := s.guesses.wait(from, topic, digestOf(code), time.Now()); wait > 0 {
-		return tooManyGuesses(wait, "from your address")
+	from := auth.Sender(c.Request().RemoteAddr)
+	if wait := s.auth.Guesses.Wait(from, topic, auth.DigestOf(code), time.Now()); wait > 0 {
+		return api.TooManyGuesses(wait, "from your address")
 	}
-	actsAs(c, store.Actor{Name: validatorName, Address: c.RealIP()})
+	auth.ActAs(c, store.Actor{Name: auth.ValidatorName, Address: c.RealIP()})
 	switch err := s.store.CompleteValidation(c.Request().Context(), topic, name, code); {
 	case errors.Is(err, store.ErrNotFound):
-		if wait := s.guesses.wrong(from, topic, time.Now()); wait > 0 {
-			return tooManyGuesses(wait, "for this topic")
+		if wait := s.auth.Guesses.Wrong(from, topic, time.Now()); wait > 0 {
+			return api.TooManyGuesses(wait, "for this topic")
 		}
 		return noValidation()
 	case errors.Is(err, store.ErrCallbackOver):
-		return refuse(http.StatusBadRequest, codeValidationOver,
+		return api.Refuse(http.StatusBadRequest, management.CodeValidationOver,
 			"this validation is over: it failed, or its time has passed; POST /v1/topics/{topic}/subscriptions/{subscription}/validate begins another one")
 	case err != nil:
 		return err
@@ -44,5 +47,5 @@ func (s *Server) openValidationURL(c echo.Context) error {
 }
 
 func noValidation() error {
-	return refuse(http.StatusNotFound, codeNotFound, "no validation handshake has this code for this event subscription")
+	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "no validation handshake has this code for this event subscription")
 }

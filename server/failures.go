@@ -9,6 +9,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"crypto/rand"
+
+	"postrider/server/api"
 	"postrider/store"
 )
 
@@ -43,7 +46,7 @@ func (f *failures) take(state string, now time.Time) (skipped int, log bool) {
 // logFailure logs the cause of a response that the database is the reason for. The response does not contain it.
 func (s *Server) logFailure(c echo.Context, status int, err error) {
 	state := store.SQLState(err)
-	var refused *refusal
+	var refused *api.Refusal
 	switch {
 	case errors.Is(err, store.ErrPoison):
 	case status != http.StatusServiceUnavailable, errors.As(err, &refused):
@@ -69,4 +72,23 @@ func failedRequest(c echo.Context, err error) []any {
 		args = append(args, "sqlstate", state)
 	}
 	return args
+}
+
+// answerError is the only place where an error becomes a status.
+func (s *Server) answerError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	answer := api.AnswerTo(err, c)
+	if answer == nil {
+		// The id joins the caller's report to the line in the log; the cause is the operator's alone.
+		id := rand.Text()
+		s.log.Error("a request failed", append(failedRequest(c, err), "errorId", id)...)
+		answer = api.Refuse(http.StatusInternalServerError, api.CodeInternal, "something went wrong here; the log has it under error id %s", id)
+	} else {
+		s.logFailure(c, answer.Status, err)
+	}
+	if err := answer.Write(c); err != nil {
+		s.log.Debug("an error could not be answered", "error", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/server"
+	"postrider/server/auth"
 )
 
 // Only a trusted proxy says under which scheme a request came: the URL that an endpoint has to open begins with it. The host
@@ -17,7 +18,7 @@ func TestForwardedSchemeIsBelievedOfTrustedProxiesOnly(t *testing.T) {
 	trust := func(prefix string) func(*server.Options) {
 		return func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(prefix)} }
 	}
-	written := func(o *server.Options) { o.ForwardedHeader = server.Forwarded }
+	written := func(o *server.Options) { o.ForwardedHeader = auth.Forwarded }
 	const hops = "for=203.0.113.7;proto=http, for=203.0.113.8;proto=https"
 	https := []string{
 		"X-Forwarded-Proto", "https", "X-Forwarded-Protocol", "https", "X-Forwarded-Ssl", "on", "X-Url-Scheme", "https",

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/server/api"
 )
 
 //go:embed openapi.yaml
@@ -47,5 +49,5 @@ func (s *Server) readyz(c echo.Context) error {
 		s.log.Warn("not ready", "error", err)
 		missing = "not ready; the log says why"
 	}
-	return refuse(http.StatusServiceUnavailable, codeNotReady, "%s", missing)
+	return api.Refuse(http.StatusServiceUnavailable, api.CodeNotReady, "%s", missing)
 }

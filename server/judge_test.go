@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/server"
+	"postrider/server/management"
 )
 
 // A dry run judges as a put does and shows what a put would show, and nothing comes of it.
@@ -46,23 +46,23 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 	} {
 		b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(201)
 		shown := b.manage(http.MethodGet, "/v1/topics/"+name, "").json(200)
-		read, err := server.ReadTopic(name, []byte(settings))
+		read, err := management.ReadTopic(name, []byte(settings))
 		require.NoError(t, err)
 		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]}, []any{string(read.Kind), string(read.InputSchema), read.Endpoint})
 		if days := shown["eventRetentionInDays"]; days != nil {
 			require.EqualValues(t, days, *read.EventRetentionInDays, "with its default")
 		}
 	}
-	_, err := server.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
+	_, err := management.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
 	require.ErrorContains(t, err, "kind must be basic or namespace\neventRetentionInDays must be absent")
-	_, err = server.ReadTopic("orders", []byte(`{"colour":1}`))
+	_, err = management.ReadTopic("orders", []byte(`{"colour":1}`))
 	require.ErrorContains(t, err, "colour is not known here")
 
-	require.NoError(t, server.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
-	err = server.CheckSubscription("a b", []byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
+	require.NoError(t, management.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
+	err = management.CheckSubscription("a b", []byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
 	for _, mistake := range []string{"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType"} {
 		require.ErrorContains(t, err, mistake)
 	}
-	require.ErrorContains(t, server.CheckSubscription("billing", []byte(`{"endpoint":1}`)), "endpoint is not known here")
-	require.Error(t, server.CheckSubscription("billing", nil))
+	require.ErrorContains(t, management.CheckSubscription("billing", []byte(`{"endpoint":1}`)), "endpoint is not known here")
+	require.Error(t, management.CheckSubscription("billing", nil))
 }

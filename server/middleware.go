@@ -12,6 +12,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/policy"
+	"postrider/server/api"
+	"postrider/server/auth"
 	"postrider/store"
 )
 
@@ -85,3 +88,92 @@ func (s *Server) recovered(next echo.HandlerFunc, c echo.Context) (err error) {
 	}()
 	return next(c)
 }
+
+// secrets writes a line at level info for each answer that holds secrets, without them.
+func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+	return func(c echo.Context, request any) (any, error) {
+		answer, err := next(c, request)
+		if err != nil {
+			return answer, err
+		}
+		what, about := "", []any{}
+		switch r := request.(type) {
+		case api.ListTopicKeysRequestObject:
+			what, about = "access keys of a topic were shown", []any{"topic", r.Topic}
+		case api.RegenerateTopicKeyRequestObject:
+			what, about = "an access key of a topic was replaced", []any{"topic", r.Topic, "key", r.Body.KeyName}
+		case api.RevealSubscriptionEndpointRequestObject:
+			what, about = "the endpoint of an event subscription was shown in full", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case api.RevealSubscriptionHeadersRequestObject:
+			what, about = "secret headers of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case api.GetSigningSecretsRequestObject:
+			what, about = "signing secrets of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case api.RotateSigningSecretRequestObject:
+			what, about = "the signing secret of an event subscription was replaced", []any{"topic", r.Topic, "subscription", r.Subscription}
+		case api.CreateAPIKeyRequestObject:
+			what, about = "an API key was made", []any{"key", r.Body.Name, "scope", r.Body.Scope}
+		}
+		if what != "" {
+			s.log.Info(what, append(about, "client", c.RealIP(), "actor", store.ActorOf(c.Request().Context()).Name)...)
+		}
+		return answer, nil
+	}
+}
+
+// limitRate answers 429 to who sends more than the operator allows. Load balancers may ask for a node's health as often as they like, and
+// what the dashboard asks for in its own process was counted when its page was asked for.
+func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if path := r.URL.Path; path == "/healthz" || path == "/readyz" || store.ActorOf(r.Context()).Role != "" {
+			return next(c)
+		}
+		if wait := s.rate.Take(auth.CallerOf(r), time.Now()); wait > 0 {
+			no := api.Refuse(http.StatusTooManyRequests, api.CodeTooManyRequests, "more than %d requests a second with this credential; wait for as long as Retry-After says", s.options.RequestsPerSecond)
+			no.RetryAfter = wait
+			return no
+		}
+		return next(c)
+	}
+}
+
+// localHostOnly rejects the names of other sites, see Options.LocalHostOnly.
+func localHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if host := c.Request().Host; !policy.IsLocalHost(host) {
+			return api.Refuse(http.StatusMisdirectedRequest, api.CodeMisdirected,
+				"host %q is not accepted: postrider dev accepts localhost and IP addresses only", api.Shorten(host))
+		}
+		return next(c)
+	}
+}
+
+// guarded are the headers of every answer: an answer is data, and no browser may take it for a page of its own or show it in one. The
+// dashboard, which is made of pages, says what holds for those.
+func guarded(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		guard(c.Response().Header())
+		return next(c)
+	}
+}
+
+func guard(header http.Header) {
+	header[echo.HeaderXContentTypeOptions] = noSniff
+	header[echo.HeaderContentSecurityPolicy] = noContent
+	header[echo.HeaderReferrerPolicy] = noReferrer
+}
+
+// Guarded sets those headers for a handler beside the API's, which every answer of its own has.
+func Guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guard(w.Header())
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Shared by all answers: whoever wants others sets another list.
+var (
+	noSniff    = []string{"nosniff"}
+	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
+	noReferrer = []string{"no-referrer"}
+)

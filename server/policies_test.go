@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/management"
 )
 
 func TestPolicies(t *testing.T) {
@@ -57,7 +57,7 @@ func TestPolicyShowsEveryField(t *testing.T) {
 
 func describe(t *testing.T, p *policy.Policy) string {
 	t.Helper()
-	text, err := json.Marshal(server.DescribePolicy(p, 0))
+	text, err := json.Marshal(management.DescribePolicy(p, 0))
 	require.NoError(t, err)
 	return string(text)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/api"
+	"postrider/server/management"
 )
 
 // without is the JSON of a policy but for what its address says, and its version.
@@ -168,16 +169,16 @@ func TestPolicyRefusals(t *testing.T) {
 			messages += d.Message + "\n"
 		}
 		require.Contains(t, messages, row.says, name)
-		_, err := server.ReadPolicy("mine", []byte(row.body))
+		_, err := management.ReadPolicy("mine", []byte(row.body))
 		require.EqualError(t, err, strings.TrimSuffix(messages, "\n"), "the command line says the same")
 	}
 	for _, name := range []string{"ab", "postrider.mine", "-mine", "m%20e", strings.Repeat("a", 65), "a%00b"} {
 		require.Equal(t, []string{"name"}, targets(b.manage(http.MethodPut, "/v1/policies/"+name, "{}").refused(400, "InvalidRequest")), name)
 	}
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider_internal.retry_policies"))
-	_, err := server.ReadPolicy("mine", []byte(" \n"))
+	_, err := management.ReadPolicy("mine", []byte(" \n"))
 	require.EqualError(t, err, "there is no JSON object")
-	_, err = server.ReadPolicy("mine", []byte("[]"))
+	_, err = management.ReadPolicy("mine", []byte("[]"))
 	require.ErrorContains(t, err, "must be a JSON object")
 }
 
@@ -262,9 +263,9 @@ func TestPoliciesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/policies.md")
 	require.NoError(t, err)
 	for prefix, types := range map[string][]reflect.Type{
-		"| `":           {reflect.TypeFor[server.PolicySettings]()},
-		"| `probation.": {reflect.TypeFor[server.ProbationSettings]()},
-		"| – `":         {reflect.TypeFor[server.RangeSettings](), reflect.TypeFor[server.StatusCellSettings]()},
+		"| `":           {reflect.TypeFor[api.PolicySettings]()},
+		"| `probation.": {reflect.TypeFor[api.ProbationSettings]()},
+		"| – `":         {reflect.TypeFor[api.RangeSettings](), reflect.TypeFor[api.StatusCellSettings]()},
 	} {
 		for _, settings := range types {
 			for field := range settings.Fields() {

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/event"
+	"postrider/server/api"
+	"postrider/server/auth"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -38,7 +40,7 @@ var (
 // publish stores the request's events, all or none, and answers 200 with an empty body after the commit. Microsoft's
 // SDKs take any other status, 202 included, for a failure.
 func (s *Server) publish(c echo.Context) error {
-	if err := s.publishBy(&customTopics, c, pathValue(c, "topic")); err != nil {
+	if err := s.publishBy(&customTopics, c, api.PathValue(c, "topic")); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusOK)
@@ -47,7 +49,7 @@ func (s *Server) publish(c echo.Context) error {
 // publishToNamespace is publish for namespace topics. Their operations follow the topic's name after a colon, which the router
 // cannot cut off; publish is the only one there is.
 func (s *Server) publishToNamespace(c echo.Context) error {
-	topic, publishing := strings.CutSuffix(pathValue(c, "operation"), ":publish")
+	topic, publishing := strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
 	if !publishing {
 		return echo.ErrNotFound
 	}
@@ -61,7 +63,7 @@ func (s *Server) publishToNamespace(c echo.Context) error {
 // batch and would turn large numbers into floating point.
 func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	r, began := c.Request(), time.Now()
-	credential, err := s.credential(r)
+	credential, err := s.auth.Credential(r)
 	if err != nil {
 		return err
 	}
@@ -72,36 +74,36 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	if err != nil {
 		return err
 	}
-	from := sender(r.RemoteAddr)
-	if wait := s.guesses.wait(from, topic, credential.digest, time.Now()); wait > 0 && !credential.person {
-		return tooManyGuesses(wait, "from your address")
+	from := auth.Sender(r.RemoteAddr)
+	if wait := s.auth.Guesses.Wait(from, topic, credential.Digest, time.Now()); wait > 0 && !credential.Person {
+		return api.TooManyGuesses(wait, "from your address")
 	}
-	if err := s.lookUp(r.Context(), &credential, topic); err != nil {
+	if err := s.auth.LookUp(r.Context(), &credential, topic); err != nil {
 		return s.notOpened(from, topic, &credential, err)
 	}
 	// Read before the store is asked: a slow publisher holds nothing but its own connection.
-	body, err := readBody(r)
+	body, err := api.ReadBody(r)
 	if err != nil {
 		return err
 	}
 	// The events share the body's memory; the store keeps none of it once Publish has returned.
-	defer free(body)
+	defer api.Free(body)
 	receipt, err := s.store.Publish(r.Context(), store.Publication{
 		Topic:          topic,
-		Authorize:      credential.opens,
+		Authorize:      credential.Opens,
 		IdempotencyKey: key,
 		Parse: func(t *store.Topic) ([]event.Event, error) {
 			if err := d.check(t, r.Header); err != nil {
 				return nil, err
 			}
-			return inputOf(t).ParseRequest(r.Header, body.Bytes())
+			return management.InputOf(t).ParseRequest(r.Header, body.Bytes())
 		},
 	})
 	if err != nil {
 		return s.notOpened(from, topic, &credential, err)
 	}
-	if !credential.person {
-		s.guesses.opened(from, topic, credential.digest)
+	if !credential.Person {
+		s.auth.Guesses.Opened(from, topic, credential.Digest)
 	}
 	took := time.Since(began)
 	s.stats.stored(topic, receipt, took)
@@ -134,7 +136,7 @@ func idempotencyKey(header http.Header) (string, error) {
 		return "", nil
 	}
 	if len(given) > 1 || given[0] == "" || len(given[0]) > store.MaxIdempotencyKey {
-		return "", invalid("Idempotency-Key", "must be one header of 1 to %d bytes", store.MaxIdempotencyKey)
+		return "", api.Invalid("Idempotency-Key", "must be one header of 1 to %d bytes", store.MaxIdempotencyKey)
 	}
 	return given[0], nil
 }
@@ -143,9 +145,9 @@ func idempotencyKey(header http.Header) (string, error) {
 func (d *door) check(t *store.Topic, header http.Header) error {
 	switch {
 	case t.Name == store.SystemTopic:
-		return refuse(http.StatusBadRequest, codeInvalidRequest, "topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
+		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
 	case t.Kind != d.kind:
-		return refuse(http.StatusBadRequest, codeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name, t.Kind, endpointOf(t))
+		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name, t.Kind, management.EndpointOf(t))
 	case !d.cloudEventsOnly || event.IsBinary(header):
 		return nil
 	}
@@ -153,13 +155,8 @@ func (d *door) check(t *store.Topic, header http.Header) error {
 	if media == "application/cloudevents+json" || media == "application/cloudevents-batch+json" {
 		return nil
 	}
-	return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMediaType,
+	return api.Refuse(http.StatusUnsupportedMediaType, api.CodeUnsupportedMediaType,
 		"a namespace topic takes application/cloudevents+json and application/cloudevents-batch+json, and any other type with the attributes in ce- headers")
-}
-
-// inputOf is what the topic says of its input, and what an event gets that may leave out its id and time.
-func inputOf(t *store.Topic) event.Input {
-	return event.Input{Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(), Limits: event.DefaultLimits()}
 }
 
 func (d *door) checkVersion(u *url.URL) error {
@@ -167,39 +164,19 @@ func (d *door) checkVersion(u *url.URL) error {
 		return nil
 	}
 	if v, given := u.Query()["api-version"]; given && !slices.Contains(d.versions, v[0]) {
-		return invalid("api-version", "must be %s, or be left out", strings.Join(d.versions, " or "))
+		return api.Invalid("api-version", "must be %s, or be left out", strings.Join(d.versions, " or "))
 	}
 	return nil
 }
 
-// pathValue is a decoded part of the path. Echo matches the encoded path when the client encoded more than it had to.
-func pathValue(c echo.Context, name string) string {
-	value := c.Param(name)
-	if c.Request().URL.RawPath == "" {
-		return value
-	}
-	if decoded, err := url.PathUnescape(value); err == nil {
-		return decoded
-	}
-	return value
-}
-
 // notOpened answers what keeps a publication out.
-func (s *Server) notOpened(from netip.Prefix, topic string, c *credential, err error) error {
+func (s *Server) notOpened(from netip.Prefix, topic string, c *auth.Credential, err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnauthorized):
-		return s.guessed(from, topic, "for this topic", c.refusal())
+		return s.auth.Guessed(from, topic, "for this topic", c.Refusal())
 	case errors.Is(err, store.ErrNotFound):
-		return topicNotFound(topic)
+		return api.TopicNotFound(topic)
 	default:
 		return err
 	}
-}
-
-// guessed answers a wrong credential. place is where it was shown: a topic, or management.
-func (s *Server) guessed(from netip.Prefix, place, whose string, refusal error) error {
-	if wait := s.guesses.wrong(from, place, time.Now()); wait > 0 {
-		return tooManyGuesses(wait, whose)
-	}
-	return refusal
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/server/api"
+	"postrider/server/auth"
 	"postrider/store"
 )
 
@@ -57,18 +59,18 @@ func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
 
 // noteRejection counts a request that was rejected for its credential or its role.
 func (s *Server) noteRejection(c echo.Context, err error) {
-	var refused *refusal
+	var refused *api.Refusal
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch refused.status {
+	switch refused.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 	default:
 		return
 	}
-	kind := rejection{from: sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.status}
-	if refused.actor != "" {
-		kind.actor = refused.actor
+	kind := rejection{from: auth.Sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.Status}
+	if refused.Actor != "" {
+		kind.actor = refused.Actor
 	} else if who := store.ActorOf(c.Request().Context()); who.Role != "" {
 		kind.actor = who.Name
 	}
@@ -79,7 +81,7 @@ func (s *Server) noteRejection(c echo.Context, err error) {
 func (s *Server) topicOf(c echo.Context) string {
 	name, publishes := publishTopic(c)
 	if !publishes {
-		name = pathValue(c, "topic")
+		name = api.PathValue(c, "topic")
 	}
 	topic, exists := s.store.Catalogue().Topic(name)
 	if !exists {

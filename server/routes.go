@@ -6,6 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/server/api"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -16,7 +18,7 @@ const (
 	anyone permission = iota
 	// publishers show a topic's access key; the store asks for it together with the topic, see publish.
 	publishers
-	// viewers, operators and administrators show an API key or the admin token, or have signed in: see Server.permit.
+	// viewers, operators and administrators show an API key or the admin token, or have signed in: see auth.Authenticator.
 	viewers
 	operators
 	administrators
@@ -35,12 +37,12 @@ type route struct {
 
 // routes are what people and publishers use; machineRoutes is the rest.
 func (s *Server) routes() []route {
-	m := &management{
-		store: s.store, allow: s.options.AllowCIDR, allowHTTP: s.options.AllowHTTP, filterLimits: s.options.FilterLimits, headerLimits: s.options.HeaderLimits, locations: s.options.DeadLetters,
-		defaultValidation: s.options.DefaultValidation, validationWait: s.options.ValidationWait,
-		noSignIn: s.options.NoSignIn,
+	m := &management.Handlers{
+		Store: s.store, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits, Locations: s.options.DeadLetters,
+		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
+		NoSignIn: s.options.NoSignIn,
 	}
-	v1 := ServerInterfaceWrapper{Handler: NewStrictHandler(m, []StrictMiddlewareFunc{s.secrets, s.knowBase, knownParameters})}
+	v1 := api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(m, []api.StrictMiddlewareFunc{s.secrets, management.KnowBase(s.options.PublicURL), management.KnownParameters})}
 	return slices.Concat(
 		s.publishRoutes(), topicRoutes(&v1), subscriptionRoutes(&v1), deadLetterRoutes(&v1), deliveryRoutes(&v1), policyRoutes(&v1), accessRoutes(&v1),
 		s.loginRoutes(&v1),
@@ -58,7 +60,7 @@ func (s *Server) publishRoutes() []route {
 }
 
 // topicRoutes are those of topics.
-func topicRoutes(v1 *ServerInterfaceWrapper) []route {
+func topicRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodGet, "/v1/topics", viewers, v1.ListTopics},
 		{http.MethodPut, "/v1/topics/:topic", administrators, v1.PutTopic},
@@ -71,7 +73,7 @@ func topicRoutes(v1 *ServerInterfaceWrapper) []route {
 }
 
 // subscriptionRoutes are those of event subscriptions.
-func subscriptionRoutes(v1 *ServerInterfaceWrapper) []route {
+func subscriptionRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodGet, "/v1/topics/:topic/subscriptions", viewers, v1.ListSubscriptions},
 		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, v1.PutSubscription},
@@ -94,7 +96,7 @@ func subscriptionRoutes(v1 *ServerInterfaceWrapper) []route {
 }
 
 // deadLetterRoutes are those of dead letters, and of the operations that redeliver and purge many of them.
-func deadLetterRoutes(v1 *ServerInterfaceWrapper) []route {
+func deadLetterRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodGet, "/v1/deadLetters", viewers, v1.ListDeadLetters},
 		{http.MethodPost, "/v1/deadLetters/redeliver", operators, v1.RedeliverDeadLetters},
@@ -110,7 +112,7 @@ func deadLetterRoutes(v1 *ServerInterfaceWrapper) []route {
 }
 
 // deliveryRoutes are those of events, deliveries and batches.
-func deliveryRoutes(v1 *ServerInterfaceWrapper) []route {
+func deliveryRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodPost, "/v1/topics/:topic/eraseSubject", operators, v1.EraseSubject},
 		{http.MethodGet, "/v1/events", viewers, v1.ListEvents},
@@ -131,7 +133,7 @@ func deliveryRoutes(v1 *ServerInterfaceWrapper) []route {
 }
 
 // policyRoutes are those of retry policies.
-func policyRoutes(v1 *ServerInterfaceWrapper) []route {
+func policyRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodGet, "/v1/policies", viewers, v1.ListPolicies},
 		{http.MethodPut, "/v1/policies/:policy", administrators, v1.PutPolicy},
@@ -147,12 +149,12 @@ func (s *Server) machineRoutes() []route {
 		{http.MethodGet, "/readyz", anyone, s.readyz},
 		{http.MethodGet, "/metrics", s.scrapers(), s.metrics},
 		{http.MethodGet, "/openapi.yaml", anyone, s.specification},
-		{http.MethodGet, "/openapi", anyone, s.reference},
+		{http.MethodGet, "/openapi", anyone, s.reference.Answer},
 	}
 }
 
 // accessRoutes are those that let others in, and that tell what they did.
-func accessRoutes(v1 *ServerInterfaceWrapper) []route {
+func accessRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodGet, "/v1/audit", viewers, v1.ListAudit},
 		{http.MethodGet, "/v1/apiKeys", administrators, v1.ListAPIKeys},
@@ -167,7 +169,7 @@ func accessRoutes(v1 *ServerInterfaceWrapper) []route {
 }
 
 // loginRoutes are those of postrider login. Logins begin, and are polled, without a credential.
-func (s *Server) loginRoutes(v1 *ServerInterfaceWrapper) []route {
+func (s *Server) loginRoutes(v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
 		{http.MethodPost, "/v1/logins", anyone, s.limitLogins(s.begun, v1.BeginLogin)},
 		{http.MethodPost, "/v1/logins/poll", anyone, s.limitLogins(s.polled, v1.PollLogin)},
@@ -178,7 +180,7 @@ func (s *Server) loginRoutes(v1 *ServerInterfaceWrapper) []route {
 
 func (r route) addTo(e *echo.Echo, s *Server) {
 	if needed := r.access.role(); needed != "" {
-		e.Add(r.method, r.path, r.handle, s.finishes, s.permit(needed))
+		e.Add(r.method, r.path, r.handle, s.finishes, s.auth.Permit(needed))
 		return
 	}
 	e.Add(r.method, r.path, r.handle, s.finishes)

@@ -15,6 +15,10 @@ import (
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/server/api"
+	"postrider/server/auth"
+	"postrider/server/management"
+	"postrider/server/openapi"
 	"postrider/store"
 )
 
@@ -51,7 +55,7 @@ type Options struct {
 	// a request comes from whoever has connected.
 	TrustedProxies []netip.Prefix
 	// ForwardedHeader is the header that those proxies write; default XForwardedFor.
-	ForwardedHeader ForwardedHeader
+	ForwardedHeader auth.ForwardedHeader
 	// RequestsPerSecond is how many requests one credential may make on this node; 0 = as many as it likes.
 	RequestsPerSecond int
 	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a NotReadyError
@@ -90,17 +94,16 @@ func (n NotReadyError) Error() string { return string(n) }
 
 // Server is the REST API.
 type Server struct {
-	options Options
-	admin   digest
-	dev     digest
-	store   *store.Store
-	log     *slog.Logger
-	echo    *echo.Echo
-	guesses *guesses
-	rate    *rate // nil = no limit
-	begun   *rate // logins that begin, by address
-	polled  *rate // polls of logins, by address
-	stats   *stats
+	options   Options
+	auth      *auth.Authenticator
+	store     *store.Store
+	log       *slog.Logger
+	echo      *echo.Echo
+	reference *openapi.Reference
+	rate      *auth.Rate // nil = no limit
+	begun     *auth.Rate // logins that begin, by address
+	polled    *auth.Rate // polls of logins, by address
+	stats     *stats
 
 	rejections *rejections
 	failures   *failures
@@ -121,10 +124,10 @@ func New(o Options) (*Server, error) {
 		o.Logger = slog.Default()
 	}
 	if o.ValidationWait == 0 {
-		o.ValidationWait = defaultValidationWait
+		o.ValidationWait = management.DefaultValidationWait
 	}
 	if o.ForwardedHeader == "" {
-		o.ForwardedHeader = XForwardedFor
+		o.ForwardedHeader = auth.XForwardedFor
 	}
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
@@ -132,11 +135,16 @@ func New(o Options) (*Server, error) {
 	if o.Ready == nil {
 		o.Ready = pings(o.Store)
 	}
+	rejectedKey := o.DevKey
+	if o.AllowDevKey {
+		rejectedKey = ""
+	}
 	s := &Server{
-		options: o, admin: digestOf(o.AdminToken), dev: digestOf(o.DevKey), store: o.Store, log: o.Logger, echo: echo.New(), guesses: newGuesses(), rate: newRate(o.RequestsPerSecond), stats: newStats(),
+		options: o, auth: auth.NewAuthenticator(o.Store, o.AdminToken, rejectedKey), store: o.Store, log: o.Logger, echo: echo.New(),
+		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond), stats: newStats(),
 		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
 	}
-	s.begun, s.polled = rateOf(loginsBegun), rateOf(loginsPolled)
+	s.begun, s.polled = auth.RateOf(loginsBegun), auth.RateOf(loginsPolled)
 	s.setUp()
 	return s, nil
 }
@@ -157,10 +165,10 @@ func (s *Server) setUp() {
 	e.Logger.SetOutput(io.Discard) // everything worth a line goes to slog
 	// Without this, echo believes an X-Forwarded-For that anybody may send.
 	e.IPExtractor = echo.ExtractIPDirect()
-	e.SchemeExtractor = schemeOf
-	e.Binder = strictBinder{}
+	e.SchemeExtractor = auth.SchemeOf
+	e.Binder = api.StrictBinder{}
 	e.HTTPErrorHandler = s.answerError
-	e.Pre(s.counted, s.knowClient)
+	e.Pre(s.counted, auth.KnowClient(s.options.ForwardedHeader, s.options.TrustedProxies))
 	e.Pre(s.recoverAndLog, guarded, notStored)
 	if s.options.LocalHostOnly {
 		e.Pre(localHostOnly)

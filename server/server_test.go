@@ -19,6 +19,7 @@ import (
 	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/server"
+	"postrider/server/api"
 	"postrider/store"
 )
 
@@ -155,7 +156,7 @@ func (b *bundle) send(method, path, body string, headers ...string) answer {
 	require.NoError(b.t, err)
 	requireListed(b.t, method, path, response.StatusCode)
 	if response.StatusCode == http.StatusConflict {
-		var conflict server.ConflictAnswer
+		var conflict api.ConflictAnswer
 		require.NoError(b.t, json.Unmarshal(text, &conflict))
 		require.True(b.t, conflict.Error.Code.Valid(), "openapi.yaml has no code %s", conflict.Error.Code)
 	}
@@ -221,10 +222,10 @@ func (a answer) json(status int) map[string]any {
 }
 
 // refused requires an error answer of the one shape and returns it.
-func (a answer) refused(status int, code string) server.Error {
+func (a answer) refused(status int, code string) api.Error {
 	a.t.Helper()
 	a.json(status)
-	var v server.ErrorAnswer
+	var v api.ErrorAnswer
 	require.NoError(a.t, json.Unmarshal([]byte(a.body), &v))
 	require.Equal(a.t, code, v.Error.Code, a.body)
 	require.NotEmpty(a.t, v.Error.Message)
@@ -233,7 +234,7 @@ func (a answer) refused(status int, code string) server.Error {
 }
 
 // targets are the details' targets, in order.
-func targets(e server.Error) []string {
+func targets(e api.Error) []string {
 	list := []string{}
 	for _, d := range e.Details {
 		list = append(list, d.Target)

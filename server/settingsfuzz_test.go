@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/server"
+	"postrider/server/management"
 )
 
 // FuzzSettings: whatever is sent as a topic, an event subscription or a retry policy is read or refused in words.
@@ -19,9 +19,9 @@ func FuzzSettings(f *testing.F) {
 		f.Add("orders", []byte(text))
 	}
 	f.Fuzz(func(t *testing.T, name string, body []byte) {
-		_, topic := server.ReadTopic(name, body)
-		_, policy := server.ReadPolicy(name, body)
-		for _, err := range []error{topic, policy, server.CheckSubscription(name, body)} {
+		_, topic := management.ReadTopic(name, body)
+		_, policy := management.ReadPolicy(name, body)
+		for _, err := range []error{topic, policy, management.CheckSubscription(name, body)} {
 			if err != nil {
 				require.NotEmpty(t, err.Error())
 			}

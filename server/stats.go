@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/server/api"
 	"postrider/store"
 )
 
@@ -120,21 +121,21 @@ const publishRoute, publishToNamespaceRoute = "/topics/:topic/api/events", "/top
 func publishTopic(c echo.Context) (name string, publishes bool) {
 	switch c.Path() {
 	case publishRoute:
-		return pathValue(c, "topic"), true
+		return api.PathValue(c, "topic"), true
 	case publishToNamespaceRoute:
-		return strings.CutSuffix(pathValue(c, "operation"), ":publish")
+		return strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
 	}
 	return "", false
 }
 
 // failureKey has the code that the publisher was told.
 func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey {
-	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: codeInternal}
+	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: api.CodeInternal}
 	if _, exists := s.store.Catalogue().Topic(topic); !exists {
 		key.Topic = ""
 	}
-	if answer := answerTo(err, c); answer != nil {
-		key.Code = answer.code
+	if answer := api.AnswerTo(err, c); answer != nil {
+		key.Code = answer.Code
 	}
 	return key
 }

@@ -17,6 +17,7 @@ import (
 
 	"postrider/jobs"
 	"postrider/server"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -243,7 +244,7 @@ func TestValidateRunsTheHandshakeAgain(t *testing.T) {
 func TestEndpointValidationSetting(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) {
-		o.DefaultValidation = server.SkipOnLoopback
+		o.DefaultValidation = management.SkipOnLoopback
 		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
 	b.topic("orders", "")
@@ -262,14 +263,14 @@ func TestEndpointValidationSetting(t *testing.T) {
 	}
 	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).json(http.StatusCreated)
 	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
-	require.Equal(t, store.ValidationRequired, server.SkipOnLoopback(""))
+	require.Equal(t, store.ValidationRequired, management.SkipOnLoopback(""))
 }
 
 // That nobody asked an endpoint on this machine vouches for no other.
 func TestPatchedEndpointIsJudgedAnew(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) {
-		o.DefaultValidation, o.AllowCIDR = server.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		o.DefaultValidation, o.AllowCIDR = management.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	b.topic("orders", "")
 	patch := func(name, change string) string {

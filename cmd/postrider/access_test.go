@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // typed runs the program with something at standard input.
@@ -41,7 +41,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(run(0, "create", "shop", "--scope", "publish", "--topic", "orders").stdout), "\n")
 	require.Equal(t, "API key shop was made: it publishes to topic orders. It is shown this once:", lines[0])
 	shop := lines[len(lines)-1]
-	var made server.APIKey
+	var made api.APIKey
 	require.NoError(t, json.Unmarshal([]byte(run(0, "create", "ci", "--scope", "read", "--expires-in-days", "90", "-o", "json").stdout), &made))
 	require.Equal(t, "cli", made.CreatedBy)
 	require.NotNil(t, made.ExpiresAt)
@@ -61,7 +61,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Regexp(t, `(?m)^shop +publish +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
 	require.Regexp(t, `(?m)^opens +it publishes to topic orders$`, run(0, "show", "shop").stdout)
-	var shown server.APIKey
+	var shown api.APIKey
 	require.NoError(t, json.Unmarshal([]byte(run(0, "show", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "active", string(shown.State))
 	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop is revoked since 20")
@@ -102,9 +102,9 @@ func TestUserVerbs(t *testing.T) {
 	require.Equal(t, "User anna has another password.\n", run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
 	require.NotEqual(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
 	require.Regexp(t, `(?m)^anna +viewer +active +0 +never +cli$`, run(0, "", "list").stdout)
-	var list []server.User
+	var list []api.User
 	require.NoError(t, json.Unmarshal([]byte(run(0, "", "list", "-o", "json").stdout), &list))
-	require.Equal(t, server.UserRole("viewer"), list[0].Role)
+	require.Equal(t, api.UserRole("viewer"), list[0].Role)
 
 	require.Contains(t, run(2, "short\n", "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes, not 5")
 	require.Contains(t, run(2, strings.Repeat("a", 5000), "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes")

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -44,7 +45,7 @@ func (c *apikeyCreateCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		described := server.DescribeAPIKey(made)
+		described := management.DescribeAPIKey(made)
 		described.Key = &key
 		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintf(w, "API key %s was made: %s. It is shown this once:\n%s\n", made.Name, opens(made), key)
@@ -79,9 +80,9 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		described := make([]server.APIKey, len(list))
+		described := make([]api.APIKey, len(list))
 		for i := range list {
-			described[i] = server.DescribeAPIKey(&list[i])
+			described[i] = management.DescribeAPIKey(&list[i])
 		}
 		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tMADE BY")
@@ -138,7 +139,7 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.Print(server.DescribeAPIKey(k), func(w io.Writer) {
+		return c.Print(management.DescribeAPIKey(k), func(w io.Writer) {
 			terminal.PrintNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt, "made by", k.CreatedBy,
 				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked", momentOr("-", k.RevokedAt))
 		})
@@ -163,6 +164,6 @@ func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.Done(func() (any, error) { return server.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.", k.Name, momentOr("", k.RevokedAt))
+		return c.Done(func() (any, error) { return management.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.", k.Name, momentOr("", k.RevokedAt))
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"postrider/jobs"
 	"postrider/pgdev"
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -182,7 +182,7 @@ func (d *dev) startService(ctx context.Context) error {
 	}
 	local := d.local()
 	d.ready.AdminToken, d.ready.TopicKey = devSecrets(local)
-	validation := server.SkipOnLoopback
+	validation := management.SkipOnLoopback
 	if d.options.Validate {
 		validation = nil
 	}

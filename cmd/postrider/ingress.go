@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/auth"
 )
 
 // ingressFlags bound what comes in, and say who may speak for others, see docs/security.md.
@@ -18,14 +18,14 @@ type ingressFlags struct {
 // ingress is what they say.
 type ingress struct {
 	trusted                   []netip.Prefix
-	header                    server.ForwardedHeader
+	header                    auth.ForwardedHeader
 	perSecond, maxConnections int
 }
 
 func (f ingressFlags) parse() (in ingress, err error) {
-	in = ingress{header: server.XForwardedFor, perSecond: f.RequestsPerSecond, maxConnections: f.MaxConnections}
+	in = ingress{header: auth.XForwardedFor, perSecond: f.RequestsPerSecond, maxConnections: f.MaxConnections}
 	if f.ForwardedHeader == "forwarded" {
-		in.header = server.Forwarded
+		in.header = auth.Forwarded
 	}
 	switch {
 	case f.RequestsPerSecond < 0 || f.RequestsPerSecond > 1_000_000:

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/term"
 
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
+	"postrider/server/management"
 	"postrider/store"
 )
 
@@ -74,7 +75,7 @@ func userNow(ctx context.Context, a *store.Access, name string) func() (any, err
 		if err != nil {
 			return nil, err
 		}
-		return server.DescribeUser(u), nil
+		return management.DescribeUser(u), nil
 	}
 }
 
@@ -125,9 +126,9 @@ func (c *userListCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		described := make([]server.User, len(list))
+		described := make([]api.User, len(list))
 		for i := range list {
-			described[i] = server.DescribeUser(&list[i])
+			described[i] = management.DescribeUser(&list[i])
 		}
 		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
@@ -166,7 +167,7 @@ func (c *userShowCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.Print(server.DescribeUser(u), func(w io.Writer) {
+		return c.Print(management.DescribeUser(u), func(w io.Writer) {
 			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions, "last signed in", momentOr("never", u.LastSignInAt),
 				"failed sign-ins", u.FailedSignIns, "added", u.CreatedAt, "added by", u.CreatedBy)
 		})

@@ -10,7 +10,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // DeadletterCmd is deadletter with its verbs.
@@ -260,7 +260,7 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 	return c.eachOf(func(client *rest.Client, at string) (string, error) {
 		var made struct{ DeliveryID int64 }
 		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &made)
-		if rest.IsConflict(err, server.ConflictCodeDeadLetterRedelivered) {
+		if rest.IsConflict(err, api.ConflictCodeDeadLetterRedelivered) {
 			err = fmt.Errorf("%w; --again redelivers it once more", err)
 		}
 		return fmt.Sprintf("redelivered as delivery %d", made.DeliveryID), err

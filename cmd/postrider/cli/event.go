@@ -11,7 +11,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // EventCmd is event with its verbs.
@@ -152,7 +152,7 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 	if err := c.Confirm(func() (string, error) { return c.question(ctx, at) }); err != nil {
 		return err
 	}
-	var erased server.Erased
+	var erased api.Erased
 	if err := c.Call(ctx, http.MethodPost, at+"/erase", nil, &erased); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (c *eventEraseCmd) eraseSubject(ctx context.Context) error {
 		return err
 	}
 	var result struct {
-		server.Erased
+		api.Erased
 		OperationID string `json:"operationId"` // if they are many
 	}
 	body := rest.Object{"subject": c.Subject}
@@ -199,6 +199,6 @@ func (c *eventEraseCmd) eraseSubject(ctx context.Context) error {
 	return c.printErased(result.Erased)
 }
 
-func (c *eventEraseCmd) printErased(erased server.Erased) error {
+func (c *eventEraseCmd) printErased(erased api.Erased) error {
 	return c.Print(erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %d\n", erased.Events) })
 }

@@ -15,7 +15,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // LoginCmd is login.
@@ -61,7 +61,7 @@ func (c *LoginCmd) Run(ctx context.Context) error {
 		return err
 	}
 	client.Key = *key.Key
-	var me server.Me
+	var me api.Me
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
 	}
@@ -140,12 +140,12 @@ func (c *LoginCmd) complete(saved *rest.SavedServers) error {
 }
 
 // authorize begins a login and waits until a user has approved it.
-func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*server.APIKey, error) {
-	wanted := server.LoginSettings{Machine: c.Machine}
+func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*api.APIKey, error) {
+	wanted := api.LoginSettings{Machine: c.Machine}
 	if c.Role != "" {
-		wanted.Role = new(server.UserRole(c.Role))
+		wanted.Role = new(api.UserRole(c.Role))
 	}
-	var begun server.LoginBegun
+	var begun api.LoginBegun
 	if err := client.Call(ctx, http.MethodPost, "/v1/logins", wanted, &begun); err != nil {
 		if rest.IsStatus(err, http.StatusNotFound) {
 			return nil, fmt.Errorf("%s has no logins: is it a postrider of this version? %w", client.Base, err)
@@ -157,7 +157,7 @@ func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*server.
 	if !c.NoBrowser {
 		openBrowser(ctx, begun.VerificationUriComplete)
 	}
-	var key *server.APIKey
+	var key *api.APIKey
 	err := terminal.Await("the login is approved", func() (err error) {
 		key, err = poll(ctx, client, &begun)
 		return err
@@ -166,7 +166,7 @@ func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*server.
 }
 
 // poll returns the key when the login is approved. While the server does not answer, the login may still be approved.
-func poll(ctx context.Context, client *rest.Client, begun *server.LoginBegun) (*server.APIKey, error) {
+func poll(ctx context.Context, client *rest.Client, begun *api.LoginBegun) (*api.APIKey, error) {
 	interval := max(time.Duration(begun.IntervalInSeconds)*time.Second, time.Second)
 	expires := time.Now().Add(time.Duration(begun.ExpiresInSeconds) * time.Second)
 	for tick := time.NewTimer(interval); ; tick.Reset(interval) {
@@ -175,17 +175,17 @@ func poll(ctx context.Context, client *rest.Client, begun *server.LoginBegun) (*
 			return nil, errors.New("the login was interrupted; nothing was stored")
 		case <-tick.C:
 		}
-		var status server.LoginStatus
-		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", server.LoginPoll{DeviceCode: begun.DeviceCode}, &status)
+		var status api.LoginStatus
+		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", api.LoginPoll{DeviceCode: begun.DeviceCode}, &status)
 		switch {
 		case rest.IsStatus(err, http.StatusNotFound) || err != nil && time.Now().After(expires):
 			return nil, errors.New("the login was not approved in time; run postrider login again")
 		case rest.IsStatus(err, http.StatusTooManyRequests):
 			interval += time.Second // as RFC 8628's slow_down
 		case err != nil:
-		case status.State == server.LoginStatusStateDenied:
+		case status.State == api.LoginStatusStateDenied:
 			return nil, errors.New("the login was denied")
-		case status.State == server.LoginStatusStateApproved && status.ApiKey != nil && status.ApiKey.Key != nil:
+		case status.State == api.LoginStatusStateApproved && status.ApiKey != nil && status.ApiKey.Key != nil:
 			return status.ApiKey, nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // LogoutCmd is logout.
@@ -94,12 +94,12 @@ func (c *WhoamiCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var me server.Me
+	var me api.Me
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
 	}
 	shown := struct {
-		server.Me
+		api.Me
 		Server string `json:"server"`
 	}{me, client.Base}
 	return c.Print(shown, func(w io.Writer) {

@@ -14,7 +14,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // OperationCmd is operation with its verbs.
@@ -115,7 +115,7 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 }
 
 const (
-	running        = string(server.OperationStateRunning)
+	running        = string(api.OperationStateRunning)
 	followInterval = 250 * time.Millisecond
 	// idlePatience is how long nothing may happen before a hint says that a service must run.
 	idlePatience = 5 * time.Second
@@ -158,9 +158,9 @@ func printEnded(o rest.Object, out terminal.OutputFlag) error {
 		return err
 	}
 	switch {
-	case o["state"] == string(server.OperationStateFailed) || integerAt(o, "failed") > 0:
+	case o["state"] == string(api.OperationStateFailed) || integerAt(o, "failed") > 0:
 		return errors.New(rest.TextAt(o, "lastError"))
-	case o["state"] == string(server.OperationStateCanceled):
+	case o["state"] == string(api.OperationStateCanceled):
 		return errors.New("the operation was canceled")
 	default:
 		return nil

@@ -13,7 +13,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // TailCmd is tail.
@@ -78,8 +78,8 @@ func (c *TailCmd) Run(ctx context.Context) error {
 
 // activityPage is one page of GET /v1/activity.
 type activityPage struct {
-	Value    []server.Activity `json:"value"`
-	NextLink string            `json:"nextLink"`
+	Value    []api.Activity `json:"value"`
+	NextLink string         `json:"nextLink"`
 }
 
 // passes reports whether a request that failed so may succeed in a moment: a restart, a failover of the database, a limit of requests.
@@ -92,7 +92,7 @@ func passes(err error) bool {
 type shownPlaces map[string]bool
 
 // fresh are the lines that were not shown yet.
-func (s *shownPlaces) fresh(lines []server.Activity) (fresh []server.Activity) {
+func (s *shownPlaces) fresh(lines []api.Activity) (fresh []api.Activity) {
 	const most = 20_000 // far more than what two pages have in common
 	next := *s
 	if len(next) > most {
@@ -109,7 +109,7 @@ func (s *shownPlaces) fresh(lines []server.Activity) (fresh []server.Activity) {
 }
 
 // show prints what happened.
-func (c *TailCmd) show(lines []server.Activity) error {
+func (c *TailCmd) show(lines []api.Activity) error {
 	for i := range lines {
 		if !c.wanted(&lines[i]) {
 			continue
@@ -129,11 +129,11 @@ func (c *TailCmd) show(lines []server.Activity) error {
 	return nil
 }
 
-func (c *TailCmd) wanted(l *server.Activity) bool {
+func (c *TailCmd) wanted(l *api.Activity) bool {
 	return len(c.State) == 0 || l.State != nil && slices.Contains(c.State, *l.State)
 }
 
-func tailText(l *server.Activity) string {
+func tailText(l *api.Activity) string {
 	at := l.At.Local().Format("15:04:05.000")
 	if l.Kind == "published" {
 		return fmt.Sprintf("%s --> %s  %s (%s) %s", at, terminal.Cell(l.Topic), terminal.Cell(l.EventId), terminal.Cell(l.EventType), terminal.Cell(l.Subject))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/management"
 )
 
 // FuzzReadApply: whatever a file says, it is read or refused; what it asks for has names, is there once, and is judged without a mishap.
@@ -36,11 +36,11 @@ func FuzzReadApply(f *testing.F) {
 			require.NoError(t, err)
 			switch w.kind {
 			case kindPolicy:
-				_, _ = server.ReadPolicy(w.name, body)
+				_, _ = management.ReadPolicy(w.name, body)
 			case kindTopic:
-				_, _ = server.ReadTopic(w.name, body)
+				_, _ = management.ReadTopic(w.name, body)
 			case kindSubscription:
-				_ = server.CheckSubscription(w.name, body)
+				_ = management.CheckSubscription(w.name, body)
 			}
 			for _, line := range diff(nil, w.settings) {
 				require.NotContains(t, line.String(), "\x1b", "nothing in a file writes to the terminal as it likes")

@@ -12,7 +12,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/management"
 )
 
 // same marks what is already as the file says; + - ~ are as in a diffLine.
@@ -145,12 +145,12 @@ func (a *applier) judgePolicy(w *wanted) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	read, err := server.ReadPolicy(w.name, body)
+	read, err := management.ReadPolicy(w.name, body)
 	if err != nil {
 		return change{}, err
 	}
 	own := []string{"name", "builtIn", "isDefault", "etag"}
-	after, err := plainly(server.DescribePolicy(read, 0))
+	after, err := plainly(management.DescribePolicy(read, 0))
 	if err != nil {
 		return change{}, err
 	}
@@ -172,7 +172,7 @@ func (a *applier) judgeTopic(w *wanted) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	read, err := server.ReadTopic(w.name, body)
+	read, err := management.ReadTopic(w.name, body)
 	if err != nil {
 		return change{}, err
 	}
@@ -215,7 +215,7 @@ func (a *applier) judgeSubscription(ctx context.Context, w *wanted) (change, err
 	if err != nil {
 		return change{}, err
 	}
-	if err := server.CheckSubscription(w.name, body); err != nil {
+	if err := management.CheckSubscription(w.name, body); err != nil {
 		return change{}, err
 	}
 	before := a.subscription(w.topic, w.name)

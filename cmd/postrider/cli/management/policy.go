@@ -14,7 +14,7 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/management"
 )
 
 // PolicyCmd is policy with its verbs.
@@ -62,7 +62,7 @@ func (c *policyListCmd) Run(ctx context.Context) error {
 // builtInPolicies are the built-in ones as the REST API has them.
 func builtInPolicies() (list []rest.Object, err error) {
 	for _, p := range policy.Builtins() {
-		text, err := terminal.EncodePlainly(server.DescribePolicy(&p, 0))
+		text, err := terminal.EncodePlainly(management.DescribePolicy(&p, 0))
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func readPolicy(o rest.Object) (*policy.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read retry policy %s: %w", name, err)
 	}
-	p, err := server.ReadPolicy(name, text)
+	p, err := management.ReadPolicy(name, text)
 	if err != nil {
 		return nil, fmt.Errorf("read retry policy %s as the server has it: %w", name, err)
 	}

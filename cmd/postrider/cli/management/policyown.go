@@ -11,7 +11,7 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
-	"postrider/server"
+	"postrider/server/management"
 )
 
 func policyURL(name string) string { return rest.ItemURL("/v1/policies", name) }
@@ -44,7 +44,7 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := server.ReadPolicy(c.Name, body); err != nil {
+	if _, err := management.ReadPolicy(c.Name, body); err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
 	}
 	client, err := c.Client()
@@ -110,7 +110,7 @@ type policyFlags struct {
 // find is the policy, with what the REST API responds of it.
 func (f policyFlags) find(ctx context.Context) (*policy.Policy, any, error) {
 	if p, ok := policy.Builtin(f.Name); ok {
-		return &p, server.DescribePolicy(&p, 0), nil
+		return &p, management.DescribePolicy(&p, 0), nil
 	}
 	var shown rest.Object
 	err := f.Call(ctx, http.MethodGet, policyURL(f.Name), nil, &shown)

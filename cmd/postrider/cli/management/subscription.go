@@ -9,7 +9,8 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server"
+	"postrider/server/api"
+	"postrider/server/management"
 )
 
 // SubscriptionCmd is subscription with its verbs.
@@ -40,8 +41,8 @@ type testedFlags struct {
 
 // test is the body of a request to test a filter; without a file, the filter that is stored.
 func (f testedFlags) test(filterFile string) (rest.Object, error) {
-	if f.Last != nil && (*f.Last < 1 || *f.Last > server.MaxTestedEvents) {
-		return nil, terminal.Usagef("--last %d: must be 1 to %d", *f.Last, server.MaxTestedEvents)
+	if f.Last != nil && (*f.Last < 1 || *f.Last > management.MaxTestedEvents) {
+		return nil, terminal.Usagef("--last %d: must be 1 to %d", *f.Last, management.MaxTestedEvents)
 	}
 	if f.Event == "-" && filterFile == "-" {
 		return nil, terminal.Usagef("--event and --filter cannot both be read from standard input")
@@ -65,7 +66,7 @@ func (f testedFlags) test(filterFile string) (rest.Object, error) {
 
 // testFilter tests a filter and prints what it says of each event.
 func testFilter(ctx context.Context, f rest.Flags, path string, test rest.Object) error {
-	var tested server.FilterResults
+	var tested api.FilterResults
 	if err := f.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (c *topicTestFilterCmd) Run(ctx context.Context) error {
 }
 
 // printTested has a line for each event, and one for each further clause that it did not pass.
-func printTested(w io.Writer, tested server.FilterResults) {
+func printTested(w io.Writer, tested api.FilterResults) {
 	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tWANTED\tCLAUSE\tWHY NOT")
 	wanted := 0
 	for _, result := range tested.Value {

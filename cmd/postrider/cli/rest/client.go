@@ -20,7 +20,7 @@ import (
 
 	"postrider/cmd/postrider/terminal"
 	"postrider/cmd/postrider/version"
-	"postrider/server"
+	"postrider/server/api"
 )
 
 // ServerFlags are shared by every verb that is a client of the REST API.
@@ -43,7 +43,7 @@ func (f IfMatchFlag) Headers() []string {
 	if f.IfMatch == "" {
 		return nil
 	}
-	return []string{"If-Match", server.EntityTag(f.IfMatch)}
+	return []string{"If-Match", api.EntityTag(f.IfMatch)}
 }
 
 // callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get in the way of).
@@ -144,7 +144,7 @@ type Error struct {
 	Status  int
 	code    string // "" for an answer that is not the API's
 	Message string
-	details []server.ErrorDetail
+	details []api.ErrorDetail
 }
 
 // Error is the message, and each of the mistakes on a line of its own. Of several, the API's message is the first.
@@ -173,7 +173,7 @@ func IsStatus(err error, status int) bool {
 }
 
 // IsConflict reports whether the API answered with this code of 409.
-func IsConflict(err error, code server.ConflictCode) bool {
+func IsConflict(err error, code api.ConflictCode) bool {
 	var answer *Error
 	return errors.As(err, &answer) && answer.Status == http.StatusConflict && answer.code == string(code)
 }
@@ -181,7 +181,7 @@ func IsConflict(err error, code server.ConflictCode) bool {
 // IsInvalid reports whether the API rejected this member of the request.
 func IsInvalid(err error, target string) bool {
 	var answer *Error
-	return errors.As(err, &answer) && slices.ContainsFunc(answer.details, func(d server.ErrorDetail) bool {
+	return errors.As(err, &answer) && slices.ContainsFunc(answer.details, func(d api.ErrorDetail) bool {
 		return d.Target == target
 	})
 }
@@ -278,7 +278,7 @@ func (a *Response) Err() error {
 	if a.status >= 200 && a.status < 300 {
 		return nil
 	}
-	var answer server.ErrorAnswer
+	var answer api.ErrorAnswer
 	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // as net/http has it
 		return &Error{Status: a.status, Message: "the server answers with TLS alone: name it with https:// in --server"}
 	}

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadBodyTrustsNoLength(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		length int64
+		body   string
+		status int
+	}{
+		"as promised":               {5, "hello", 0},
+		"no promise":                {-1, "hello", 0},
+		"a promise of too much":     {maxBodyBytes + 1, "hello", http.StatusRequestEntityTooLarge},
+		"a promise of all there is": {maxBodyBytes, "hello", 0},
+		"more than there may be":    {-1, strings.Repeat("x", maxBodyBytes+1), http.StatusRequestEntityTooLarge},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(row.body))
+		r.ContentLength = row.length
+		buf, err := ReadBody(r)
+		if row.status != 0 {
+			var refused *Refusal
+			require.ErrorAs(t, err, &refused, name)
+			require.Equal(t, row.status, refused.Status, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, row.body, buf.String(), name)
+		require.LessOrEqual(t, buf.Cap(), 2*maxPooledBytes, "%s: a length alone takes no large memory", name)
+		Free(buf)
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestReadBodyThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodPost, "/", broken{})
+	_, err := ReadBody(r)
+	var refused *Refusal
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, http.StatusBadRequest, refused.Status)
+	require.NotContains(t, refused.Message, "EOF")
+}
+
+// BenchmarkReadBody is what the pool is kept for.
+func BenchmarkReadBody(b *testing.B) {
+	for name, size := range map[string]int{"300B": 300, "16KiB": 16 << 10, "60KiB": 60 << 10} {
+		text := strings.Repeat("x", size)
+		for kind, giveBack := range map[string]bool{"pooled": true, "fresh": false} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				r := httptest.NewRequest(http.MethodPost, "/", nil)
+				r.ContentLength = int64(size)
+				b.ReportAllocs()
+				for b.Loop() {
+					r.Body = io.NopCloser(strings.NewReader(text))
+					buf, err := ReadBody(r)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if giveBack {
+						Free(buf)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"postrider/store"
+)
+
+// ETagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn anew each time they
+// are written and whenever a validation moves on, for all of them from one row of numbers: no two states ever share one.
+func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+var (
+	entityTags = regexp.MustCompile(`^[ \t]*((W/)?"[^"]*"[ \t]*(,[ \t]*|$))+$`)
+	entityTag  = regexp.MustCompile(`(W/)?"[^"]*"`)
+)
+
+// Conditions reads If-Match and If-None-Match (RFC 9110, 13.1); nil for absent. Of the second only * has a meaning for a change.
+func Conditions(match, noneMatch *string) ([]store.Condition, error) {
+	var when []store.Condition
+	var found Problems
+	switch {
+	case match == nil:
+	case *match == "*":
+		when = append(when, store.Condition{Present: true})
+	case !entityTags.MatchString(*match):
+		found.Value("If-Match", `must be * or a list of entity tags, such as "17"`)
+	default:
+		when = append(when, store.Condition{Versions: versionsOf(*match)})
+	}
+	switch {
+	case noneMatch == nil:
+	case *noneMatch == "*":
+		when = append(when, store.Condition{Absent: true})
+	default:
+		found.Value("If-None-Match", "must be *: only what does not exist can be asked for")
+	}
+	return when, found.Err()
+}
+
+// versionsOf reads entity tags. One that is weak, or none of ours, is the tag of nothing.
+func versionsOf(list string) []int64 {
+	versions := []int64{}
+	for _, tag := range entityTag.FindAllString(list, -1) {
+		var version int64
+		if _, err := fmt.Sscanf(tag, `"%d"`, &version); err == nil && tag == ETagOf(version) {
+			versions = append(versions, version)
+		}
+	}
+	return versions
+}
+
+// ReadIfMatch is the condition of a change that somebody wants only in the version named: If-Match, or the number in it. "" asks for nothing.
+func ReadIfMatch(text string) ([]store.Condition, error) {
+	if text == "" {
+		return nil, nil
+	}
+	text = EntityTag(text)
+	return Conditions(&text, nil)
+}
+
+// EntityTag is text as the header has it: a number, which is easier to type in a shell, becomes an entity tag.
+func EntityTag(text string) string {
+	if version, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return ETagOf(version)
+	}
+	return text
+}
+
+// RefusePrecondition is the response if no version that If-Match names is the stored one.
+func RefusePrecondition(what, name string, match *string) error {
+	if match == nil {
+		return Refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q exists already, and If-None-Match asks that it does not", what, Shorten(name))
+	}
+	return Refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q is in none of the versions that If-Match names: read it again", what, Shorten(name))
+}

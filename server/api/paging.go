@@ -1,0 +1,50 @@
+package api
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strconv"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// Page is one page of a list that is sorted by name.
+type Page struct {
+	After string
+	Limit int
+}
+
+// ReadPage reads the parameters of a list. A cursor is the last name shown, encoded so that nobody builds one.
+func ReadPage(limit *int, cursor *string) (Page, error) {
+	p := Page{Limit: defaultPage}
+	var found Problems
+	if limit != nil {
+		if p.Limit = *limit; p.Limit < 1 || p.Limit > maxPage {
+			found.Value("limit", "must be between 1 and %d, not %d", maxPage, p.Limit)
+		}
+	}
+	if cursor != nil {
+		name, err := base64.RawURLEncoding.DecodeString(*cursor)
+		if p.After = string(name); err != nil || !Storable(p.After) {
+			found.Value("cursor", "must be one that a nextLink had")
+		}
+	}
+	return p, found.Err()
+}
+
+// Cut shows a list's first limit items; the list was asked for one more, which tells whether there is a next page.
+func Cut[T any](p Page, list []T, path string, name func(T) string) (shown []T, nextLink *string) {
+	if len(list) <= p.Limit {
+		return list, nil
+	}
+	shown = list[:p.Limit]
+	query := url.Values{
+		"limit":  {strconv.Itoa(p.Limit)},
+		"cursor": {base64.RawURLEncoding.EncodeToString([]byte(name(shown[p.Limit-1])))},
+	}
+	link := path + "?" + query.Encode()
+	return shown, &link
+}

@@ -1,0 +1,30 @@
+package auth
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/store"
+)
+
+// Thousands of publishes a second come with an access key or a signature: API keys must cost them nothing, no query and no memory.
+func TestAccessKeysAreNotLookedUp(t *testing.T) { //nolint:paralleltest // it counts allocations
+	s := &Authenticator{} // without a store: a lookup would panic
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/topics/orders/api/events", http.NoBody)
+	require.NoError(t, err)
+	for header, shown := range map[string]string{"Aeg-Sas-Key": "aGVsbG8=", "Authorization": "Bearer aGVsbG8="} {
+		r.Header = http.Header{header: {shown}}
+		opened, topic := false, &store.Topic{Name: "orders"}
+		allocated := testing.AllocsPerRun(100, func() {
+			c, err := s.Credential(r)
+			if err == nil {
+				err = s.LookUp(r.Context(), &c, "orders")
+			}
+			opened = err != nil || c.Opens(topic)
+		})
+		require.Zero(t, allocated, header)
+		require.False(t, opened)
+	}
+}

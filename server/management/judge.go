@@ -1,0 +1,73 @@
+package management
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"postrider/policy"
+	"postrider/policy/filter"
+	"postrider/server/api"
+	"postrider/store"
+)
+
+// ReadTopic is what GET /v1/topics/{topic} would show of the settings of a topic of this name, as PUT takes them: without times, version and
+// keys. Its error names every mistake, one a line.
+func ReadTopic(name string, body []byte) (api.Topic, error) {
+	var settings api.TopicSettings
+	err := api.DecodeStrictly(body, &settings)
+	if err != nil {
+		return api.Topic{}, inLines(err)
+	}
+	spec, err := topicSpec(name, &settings)
+	if err != nil {
+		return api.Topic{}, inLines(err)
+	}
+	retention := spec.EventRetentionInDays
+	if spec.Kind == store.TopicNamespace && retention == 0 {
+		retention = store.DefaultRetentionInDays
+	}
+	return topicJSON(&store.Topic{
+		Name: name, Kind: spec.Kind, InputSchema: spec.InputSchema, InputSchemaMapping: spec.InputSchemaMapping, EventRetentionInDays: retention, DuplicateWindow: spec.DuplicateWindow,
+	}, nil), nil
+}
+
+// CheckSubscription finds what is wrong with the settings of an event subscription wherever it is put: names, kinds, members that there are not,
+// and the filter, whose limits are the server's to judge. Its error names every mistake, one a line.
+func CheckSubscription(name string, body []byte) error {
+	var settings api.SubscriptionSettings
+	if len(bytes.TrimSpace(body)) == 0 {
+		return errNoObject
+	}
+	if err := api.DecodeStrictly(body, &settings); err != nil {
+		return inLines(err)
+	}
+	var found problems
+	found.Check(policy.ValidName("subscription", name))
+	if settings.EndpointUrl == "" {
+		found.Value("endpointUrl", "is required")
+	}
+	events := filterOf(settings.Filter)
+	found.Check(events.ValidateWithin(filter.Limits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
+	return inLines(found.Err())
+}
+
+// whatIf shows an event subscription as it would be after a put. Nothing is stored, and no endpoint is asked.
+func (m *Handlers) whatIf(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec) (api.Subscription, error) {
+	sub := store.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
+	before, err := m.Store.SubscriptionOf(ctx, topic.Name, name)
+	switch {
+	case err == nil:
+		sub = *before
+	case !errors.Is(err, store.ErrNotFound):
+		return api.Subscription{}, err
+	default:
+		if err := m.Store.SubscriptionNameFree(ctx, topic, name); err != nil {
+			return api.Subscription{}, err
+		}
+		sub.ProvisioningState = store.ProvisioningSucceeded
+		sub.CreatedAt, sub.UpdatedAt = m.Store.Now(), m.Store.Now()
+	}
+	sub.SubscriptionSpec = spec
+	return m.subscriptionJSON(&sub), nil
+}

@@ -1,0 +1,23 @@
+package management
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"postrider/event"
+	"postrider/store"
+)
+
+// EndpointOf is the path to publish to.
+func EndpointOf(t *store.Topic) string {
+	if t.Kind == store.TopicNamespace {
+		return topicPath(t.Name) + ":publish"
+	}
+	return topicPath(t.Name) + "/api/events"
+}
+
+// InputOf is what the topic says of its input, and what an event gets that may leave out its id and time.
+func InputOf(t *store.Topic) event.Input {
+	return event.Input{Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(), Limits: event.DefaultLimits()}
+}

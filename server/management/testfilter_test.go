@@ -1,0 +1,25 @@
+package management
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/server/api"
+	"postrider/store"
+)
+
+func TestLastEventsThatTakeTooLong(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{store.ErrTooSlow, fmt.Errorf("do the thing with secrets: %w", store.ErrTooSlow)} {
+		var no *api.Refusal
+		require.ErrorAs(t, lastEventsRefusal(err), &no)
+		require.Equal(t, http.StatusServiceUnavailable, no.Status)
+		require.Equal(t, "ServiceUnavailable", no.Code)
+		require.NotContains(t, no.Message, "secrets")
+		require.Contains(t, no.Message, "bring one in event", "trying again does not help")
+	}
+	require.NoError(t, lastEventsRefusal(nil))
+}

@@ -1,0 +1,183 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"postrider/server/api"
+	"postrider/store"
+)
+
+const (
+	// DefaultValidationWait is how long a PUT waits for the handshake: an endpoint that works answers at once, and no client has given
+	// up by then.
+	DefaultValidationWait = 15 * time.Second
+
+	codeEndpointValidationFailed = "EndpointValidationFailed"
+	CodeValidationOver           = "ValidationOver"
+)
+
+// publicBase is the key of a request's context for what validationUrl begins with.
+type publicBase struct{}
+
+// KnowBase notes what the management request itself was sent to, unless publicURL says how the world reaches this service.
+func KnowBase(publicURL string) api.StrictMiddlewareFunc {
+	return func(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+		return func(c echo.Context, request any) (any, error) {
+			base := publicURL
+			if base == "" {
+				base = (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
+			}
+			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), publicBase{}, base)))
+			return next(c, request)
+		}
+	}
+}
+
+func baseOf(ctx context.Context) string {
+	base, _ := ctx.Value(publicBase{}).(string)
+	return base
+}
+
+// endpointValidation is the setting as stated, or its default for this endpoint.
+func (m *Handlers) endpointValidation(found *problems, stated *api.EndpointValidation, endpoint string) store.EndpointValidation {
+	if stated != nil {
+		if !stated.Valid() {
+			found.Value("endpointValidation", "must be %s or %s", store.ValidationRequired, store.ValidationSkip)
+		}
+		return store.EndpointValidation(*stated)
+	}
+	if u, err := url.Parse(endpoint); err == nil && m.DefaultValidation != nil {
+		return m.DefaultValidation(u.Hostname())
+	}
+	return store.ValidationRequired
+}
+
+// SkipOnLoopback is the default of endpointValidation under dev: what is on this machine is the developer's own.
+func SkipOnLoopback(host string) store.EndpointValidation {
+	address, err := netip.ParseAddr(host)
+	if err == nil && address.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return store.ValidationSkip
+	}
+	return store.ValidationRequired
+}
+
+// put stores an event subscription, after a handshake with its endpoint where that is needed.
+func (m *Handlers) put(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
+	sub, made, err := m.Store.PutSubscription(ctx, topic.Name, name, spec, when...)
+	if errors.Is(err, store.ErrNotValidated) {
+		return m.putValidated(ctx, topic, name, spec, when...)
+	}
+	return sub, made, err
+}
+
+func (m *Handlers) putValidated(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
+	handshake, err := m.Store.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
+	if err != nil {
+		return nil, false, err
+	}
+	if err := m.Store.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
+		return nil, false, err
+	}
+	sub, made, err := m.Store.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
+	if errors.Is(err, store.ErrNoAnswerYet) {
+		return nil, false, api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
+			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that there was is kept. Try again, or set endpointValidation to skip.",
+			spec.EndpointBaseURL, m.ValidationWait)
+	}
+	return sub, made, validationRefusal(err)
+}
+
+// validationRefusal words a failed handshake, in Event Grid's own sentence.
+// Source: Microsoft, Troubleshoot Azure Event Grid subscription validations, 2024.
+func validationRefusal(err error) error {
+	var failed *store.ValidationFailedError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	h := failed.Handshake
+	answer := api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
+		"The attempt to validate the provided endpoint %s failed. %s. Let the endpoint answer the handshake, or set endpointValidation to skip.", h.EndpointBaseURL, capital(h.Message))
+	for _, step := range h.Steps {
+		answer.Details = append(answer.Details, api.ErrorDetail{Code: codeEndpointValidationFailed, Target: "endpointUrl", Message: step.Sent + ": " + step.Verdict})
+	}
+	return answer
+}
+
+func capital(s string) string { return strings.ToUpper(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
+
+// ValidateSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
+func (m *Handlers) ValidateSubscription(ctx context.Context, r api.ValidateSubscriptionRequestObject) (api.ValidateSubscriptionResponseObject, error) {
+	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	handshake, err := m.Store.RepeatValidation(ctx, topic, sub, baseOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Store.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
+		return nil, err
+	}
+	sub, err = m.Store.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
+	case errors.Is(err, store.ErrConflict):
+		return nil, api.RefuseConflict(api.ConflictCodeEndpointChanged, "event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
+	case err != nil:
+		return nil, validationRefusal(err)
+	}
+	shown, err := m.counted(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	return api.ValidateSubscription200JSONResponse(shown), nil
+}
+
+// validated shows the handshake that an event subscription goes by; nil where there was none.
+func (m *Handlers) validated(ctx context.Context, s *store.Subscription) (*api.Validation, error) {
+	if s.HandshakeID == 0 {
+		return nil, nil
+	}
+	h, err := m.Store.HandshakeOf(ctx, s.HandshakeID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown := &api.Validation{State: api.ValidationState(h.State), Message: h.Message, StartedAt: h.CreatedAt.UTC(), ConcludedAt: utcOrNull(h.ConcludedAt), Steps: []api.ValidationStep{}}
+	if h.State == store.HandshakeAwaiting {
+		shown.ExpiresAt = utcOrNull(h.CallbackExpiresAt)
+		// Whoever has the URL vouches for the endpoint by opening it.
+		if store.ActorOf(ctx).Role.Allows(store.RoleAdmin) {
+			shown.ValidationUrl = new(h.ValidationURL())
+		}
+	}
+	for i := range h.Steps {
+		shown.Steps = append(shown.Steps, stepJSON(&h.Steps[i]))
+	}
+	return shown, nil
+}
+
+func stepJSON(s *store.HandshakeStep) api.ValidationStep {
+	shown := api.ValidationStep{
+		At: s.At.UTC(), Sent: s.Sent, Error: textOrNull(s.Error), Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")), Verdict: s.Verdict,
+	}
+	if s.Status != 0 {
+		shown.Status = &s.Status
+	}
+	return shown
+}

@@ -1,0 +1,166 @@
+package openapi
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// apiFile is what the page reads of openapi.yaml, in the file's order.
+type apiFile struct {
+	Info       struct{ Title, Version, Description string }
+	Tags       []struct{ Name, Description string }
+	Paths      ordered[apiPath]
+	Components struct {
+		SecuritySchemes ordered[apiCredential] `yaml:"securitySchemes"`
+		Parameters      ordered[apiParameter]
+		Headers         ordered[apiHeader]
+		Responses       ordered[apiResponse]
+		Schemas         ordered[apiSchema]
+	}
+}
+
+// apiPath is an address and what may be done there.
+type apiPath struct {
+	Parameters                    []apiParameter
+	Get, Put, Post, Patch, Delete *apiOperation
+}
+
+type apiOperation struct {
+	Tags                 []string
+	ID                   string `yaml:"operationId"`
+	Access               string `yaml:"x-access"`
+	Summary, Description string
+	Parameters           []apiParameter
+	Body                 *apiBody `yaml:"requestBody"`
+	Responses            ordered[apiResponse]
+}
+
+// apiCredential is a way to show who one is.
+type apiCredential struct{ Type, In, Name, Scheme, Description string }
+
+type apiParameter struct {
+	Ref                   string `yaml:"$ref"`
+	Name, In, Description string
+	Required              bool
+	Schema                apiSchema
+	Example               string
+}
+
+type apiBody struct {
+	Required bool
+	Content  ordered[apiContent]
+}
+
+type apiResponse struct {
+	Ref         string `yaml:"$ref"`
+	Description string
+	Headers     ordered[apiHeader]
+	Content     ordered[apiContent]
+}
+
+type apiHeader struct {
+	Ref         string `yaml:"$ref"`
+	Description string
+}
+
+type apiContent struct {
+	Schema   apiSchema
+	Example  yaml.Node
+	Examples ordered[struct{ Value yaml.Node }]
+}
+
+// apiSchema is a schema, or a property. Bounds stay as they are written.
+type apiSchema struct {
+	Ref                       string `yaml:"$ref"`
+	Type, Format, Description string
+	Nullable                  bool
+	Enum, Required            []string
+	Default                   *string
+	Minimum, Maximum          string
+	MinLength                 string `yaml:"minLength"`
+	MaxLength                 string `yaml:"maxLength"`
+	MinItems                  string `yaml:"minItems"`
+	MaxItems                  string `yaml:"maxItems"`
+	Properties                ordered[apiSchema]
+	Items                     *apiSchema
+	AllOf                     []apiSchema `yaml:"allOf"`
+	AnyOf                     []apiSchema `yaml:"anyOf"`
+	OneOf                     []apiSchema `yaml:"oneOf"`
+}
+
+// ordered is a mapping that keeps its order.
+type ordered[T any] []entry[T]
+
+type entry[T any] struct {
+	Name  string
+	Value T
+}
+
+// UnmarshalYAML reads a mapping. What is no mapping has no entries.
+func (o *ordered[T]) UnmarshalYAML(node *yaml.Node) error {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		e := entry[T]{Name: node.Content[i].Value}
+		if err := node.Content[i+1].Decode(&e.Value); err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
+		*o = append(*o, e)
+	}
+	return nil
+}
+
+// of finds what a $ref names; the zero value where there is none.
+func (o ordered[T]) of(ref string) (value T) {
+	name := nameOf(ref)
+	for _, e := range o {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return value
+}
+
+// nameOf is the last part of a $ref: #/components/schemas/Topic.
+func nameOf(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }
+
+func readAPIFile(text []byte) (*apiFile, error) {
+	var f apiFile
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	return &f, nil
+}
+
+// operations are those of a path, with their methods.
+func (p *apiPath) operations() (list []entry[*apiOperation]) {
+	for _, e := range []entry[*apiOperation]{{"GET", p.Get}, {"PUT", p.Put}, {"PATCH", p.Patch}, {"POST", p.Post}, {"DELETE", p.Delete}} {
+		if e.Value != nil {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// parameter, response and header follow a $ref.
+
+func (f *apiFile) parameter(p apiParameter) apiParameter {
+	if p.Ref != "" {
+		return f.Components.Parameters.of(p.Ref)
+	}
+	return p
+}
+
+func (f *apiFile) response(r apiResponse) apiResponse {
+	if r.Ref != "" {
+		return f.Components.Responses.of(r.Ref)
+	}
+	return r
+}
+
+func (f *apiFile) header(h apiHeader) apiHeader {
+	if h.Ref != "" {
+		return f.Components.Headers.of(h.Ref)
+	}
+	return h
+}
