@@ -37,8 +37,10 @@ END $$;
 
 COMMENT ON SCHEMA postrider IS 'postrider''s SQL contract: documented views and functions.';
 COMMENT ON SCHEMA postrider_internal IS 'postrider''s tables and River''s. No contract: read the views of schema postrider instead.';
-COMMENT ON FUNCTION postrider.try_jsonb(bytea) IS 'The bytes as jsonb, or NULL where PostgreSQL''s jsonb cannot hold them; never fails.';
-COMMENT ON FUNCTION postrider.jsonb_error(bytea) IS 'Why try_jsonb() answers NULL for these bytes; NULL when it does not.';
+COMMENT ON FUNCTION postrider.try_jsonb(bytea) IS
+    'Returns the bytes as jsonb, or NULL if PostgreSQL''s jsonb cannot hold them. It never fails.';
+COMMENT ON FUNCTION postrider.jsonb_error(bytea) IS
+    'Returns why try_jsonb() returns NULL for these bytes; otherwise NULL.';
 COMMENT ON FUNCTION postrider.try_text(bytea) IS 'The bytes as text if they are valid UTF-8, else in escape format; never fails.';
 
 -- +goose StatementBegin

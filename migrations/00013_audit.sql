@@ -26,16 +26,27 @@ VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS 
 
 CREATE VIEW postrider.audit AS
 SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details, a.changes FROM postrider_internal.audit a;
-COMMENT ON VIEW postrider.audit IS 'Who changed the configuration, who acted on deliveries, who was shown a secret, and who signed in. No secret is in it.';
+COMMENT ON VIEW postrider.audit IS
+    'Changes of the configuration, actions on deliveries, access to secrets, and sign-ins. It contains no secret.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
 COMMENT ON COLUMN postrider.audit.at IS 'When.';
-COMMENT ON COLUMN postrider.audit.actor IS 'Who: user:NAME (who has signed in, or sent their personal key), key:NAME (another API key), admin (the admin token), cli (a verb of the program that writes into the database), unauthenticated (requests without a right credential, or whose credential is not checked after too many wrong ones), signIn (a client that sent a wrong password), postrider (the program itself, as dev does with its demo), validationUrl (a client that opened that URL); of a function called by SQL, the database user who logged in.';
-COMMENT ON COLUMN postrider.audit.address IS 'Address that the request came from; a proxy''s where there is one. Of requests_rejected an IPv6 address is its /64, and NULL stands for many. NULL = no request.';
+COMMENT ON COLUMN postrider.audit.actor IS
+    'Who acted: user:NAME (signed in, or with a personal key), key:NAME (another API key), admin (the admin token), '
+    'cli (a verb of the program that writes to the database), unauthenticated (requests without valid credentials, or '
+    'whose credentials are not checked after too many wrong ones), signIn (a client that sent a wrong password), '
+    'postrider (the program itself, as dev does with its demo), validationUrl (a client that opened that URL). For a '
+    'function called by SQL: the database user who logged in.';
+COMMENT ON COLUMN postrider.audit.address IS
+    'Address of the client, or of its proxy. For requests_rejected: the /64 of an IPv6 address; NULL stands for many '
+    'addresses. Otherwise NULL = no request.';
 COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, test_delivery_made, events_published (from the dashboard), delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, operation_finished, api_key_made, api_key_revoked, login_approved, login_denied (of postrider login), user_made, user_replaced, user_deleted, user_locked_out, password_changed, signed_in, sign_in_failed (one row for those of a minute), signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), encryption_keys_retired.';
-COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL where the action is about none.';
-COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL where the action is about none.';
+COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL = the action concerns no topic.';
+COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL = the action concerns none.';
 COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came, key with its scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), user with role and disabled where they differ now and password: true where it does, status (401, 403 or 429 of requests_rejected), times (how many requests were rejected, or how many wrong passwords; without user for names that nobody has), sessions. Never a value that may be a secret, nor an erased subject.';
-COMMENT ON COLUMN postrider.audit.changes IS 'Of a changed topic, event subscription, retry policy, user or key: each setting that differs with its value before and after, {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret, and for a value of more than 4 KiB. Of what was created, old is null; of what was deleted, new is. NULL where no configuration changed.';
+COMMENT ON COLUMN postrider.audit.changes IS
+    'For a changed topic, event subscription, retry policy, user or key: each changed setting with its old and new '
+    'value, {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret and for a value of more than 4 KiB. '
+    'old is null if it was created, new is null if it was deleted. NULL if no configuration changed.';
 
 -- +goose Down
 DROP VIEW postrider.audit;

@@ -131,39 +131,48 @@ SELECT h.id AS handshake_id, h.purpose, h.topic, h.subscription, h.endpoint_base
        h.callback_expires_at, h.created_at, h.concluded_at, s.id IS NOT NULL AS current
   FROM postrider_internal.handshakes h
   LEFT JOIN postrider_internal.event_subscriptions s ON s.handshake_id = h.id AND s.deleted_at IS NULL;
-COMMENT ON VIEW postrider.handshakes IS 'Handshakes with endpoints: the validation before any delivery, and the word that an event subscription was deleted. Those that are over are kept for 30 days. Codes are never shown.';
+COMMENT ON VIEW postrider.handshakes IS
+    'Handshakes with endpoints: validation before the first delivery, and the notice that an event subscription was '
+    'deleted. Ended handshakes are kept for 30 days. Codes are not shown.';
 COMMENT ON COLUMN postrider.handshakes.handshake_id IS 'Id of the handshake.';
-COMMENT ON COLUMN postrider.handshakes.purpose IS 'validation: before any delivery. deletion: the endpoint is told that the event subscription is gone.';
+COMMENT ON COLUMN postrider.handshakes.purpose IS
+    'validation: before the first delivery. deletion: a notice to the endpoint that the event subscription was '
+    'deleted.';
 COMMENT ON COLUMN postrider.handshakes.topic IS 'Topic of the event subscription.';
-COMMENT ON COLUMN postrider.handshakes.subscription IS 'Event subscription it was made for; there may be none by that name.';
+COMMENT ON COLUMN postrider.handshakes.subscription IS 'Name of the event subscription; it may not exist (any more).';
 COMMENT ON COLUMN postrider.handshakes.endpoint_base_url IS 'The endpoint, without the query string.';
-COMMENT ON COLUMN postrider.handshakes.schema IS 'EventGridSchema: an event with a code is posted. CloudEventSchemaV1_0: OPTIONS asks for permission.';
-COMMENT ON COLUMN postrider.handshakes.state IS 'pending, succeeded, awaiting (somebody has to open validationUrl) or failed.';
-COMMENT ON COLUMN postrider.handshakes.tries IS 'How many requests were made and came to an end, three at most.';
-COMMENT ON COLUMN postrider.handshakes.message IS 'In words, how it stands.';
+COMMENT ON COLUMN postrider.handshakes.schema IS
+    'EventGridSchema: an event with a code is posted. CloudEventSchemaV1_0: OPTIONS requests permission.';
+COMMENT ON COLUMN postrider.handshakes.state IS
+    'pending, succeeded, awaiting (a person has to open validationUrl) or failed.';
+COMMENT ON COLUMN postrider.handshakes.tries IS 'Number of finished requests, three at most.';
+COMMENT ON COLUMN postrider.handshakes.message IS 'The state in words.';
 COMMENT ON COLUMN postrider.handshakes.public_url IS 'What its validationUrl begins with.';
-COMMENT ON COLUMN postrider.handshakes.callback_expires_at IS 'Until when validationUrl may be opened; NULL unless an endpoint has answered without its code.';
+COMMENT ON COLUMN postrider.handshakes.callback_expires_at IS
+    'Until when validationUrl may be opened; NULL unless the endpoint responded without the code.';
 COMMENT ON COLUMN postrider.handshakes.created_at IS 'When it began.';
 COMMENT ON COLUMN postrider.handshakes.concluded_at IS 'When it succeeded or failed.';
-COMMENT ON COLUMN postrider.handshakes.current IS 'Whether an event subscription goes by it.';
+COMMENT ON COLUMN postrider.handshakes.current IS 'Whether an event subscription uses this handshake.';
 
 CREATE VIEW postrider.handshake_steps AS
 SELECT h.id AS handshake_id, h.topic, h.subscription, s.at, s.sent, s.status, s.error,
        postrider.try_text(s.answer) AS answer, s.verdict, round(s.duration_us / 1000.0, 3) AS duration_ms, s.node
   FROM postrider_internal.handshake_steps s
   JOIN postrider_internal.handshakes h ON h.id = s.handshake_id;
-COMMENT ON VIEW postrider.handshake_steps IS 'What was sent in a handshake, what was answered, and what that was taken for.';
+COMMENT ON VIEW postrider.handshake_steps IS 'Requests of handshakes, their responses, and how these were classified.';
 COMMENT ON COLUMN postrider.handshake_steps.handshake_id IS 'Handshake, see postrider.handshakes.';
 COMMENT ON COLUMN postrider.handshake_steps.topic IS 'Topic of the event subscription.';
-COMMENT ON COLUMN postrider.handshake_steps.subscription IS 'Event subscription the handshake was made for.';
+COMMENT ON COLUMN postrider.handshake_steps.subscription IS 'Event subscription of the handshake.';
 COMMENT ON COLUMN postrider.handshake_steps.at IS 'When it began.';
 COMMENT ON COLUMN postrider.handshake_steps.sent IS 'What was sent, in words.';
-COMMENT ON COLUMN postrider.handshake_steps.status IS 'HTTP status of the answer; NULL = there was none.';
-COMMENT ON COLUMN postrider.handshake_steps.error IS 'Why there was no answer.';
-COMMENT ON COLUMN postrider.handshake_steps.answer IS 'Body of the answer, first 4 KiB, without the code and the secrets of the URL and the headers; NULL = empty, or no text.';
-COMMENT ON COLUMN postrider.handshake_steps.verdict IS 'What the answer was taken for.';
+COMMENT ON COLUMN postrider.handshake_steps.status IS 'HTTP status of the response; NULL = no response.';
+COMMENT ON COLUMN postrider.handshake_steps.error IS 'Why there was no response.';
+COMMENT ON COLUMN postrider.handshake_steps.answer IS
+    'Body of the response, first 4 KiB, without the code and the secrets of URL and headers; NULL = empty, or not '
+    'text.';
+COMMENT ON COLUMN postrider.handshake_steps.verdict IS 'How the response was classified.';
 COMMENT ON COLUMN postrider.handshake_steps.duration_ms IS 'How long the request took, in milliseconds.';
-COMMENT ON COLUMN postrider.handshake_steps.node IS 'Node that made it.';
+COMMENT ON COLUMN postrider.handshake_steps.node IS 'Node that sent the request.';
 
 -- +goose Down
 DROP VIEW postrider.handshake_steps, postrider.handshakes;

@@ -110,8 +110,8 @@ COMMENT ON COLUMN postrider.api_keys.scope IS
 COMMENT ON COLUMN postrider.api_keys.topic IS 'Of scope publish: the one topic that it publishes to; NULL = every topic.';
 COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to find it again; the other 35 are nowhere.';
 COMMENT ON COLUMN postrider.api_keys.state IS 'active, expired or revoked.';
-COMMENT ON COLUMN postrider.api_keys.created_at IS 'When it was made.';
-COMMENT ON COLUMN postrider.api_keys.created_by IS 'Who made it, as postrider.audit tells actors.';
+COMMENT ON COLUMN postrider.api_keys.created_at IS 'When it was created.';
+COMMENT ON COLUMN postrider.api_keys.created_by IS 'Who created it; values as in postrider.audit.actor.';
 COMMENT ON COLUMN postrider.api_keys.expires_at IS 'When it stops working; NULL = never.';
 COMMENT ON COLUMN postrider.api_keys.last_used_at IS 'When it was last sent, to the minute; NULL = never.';
 COMMENT ON COLUMN postrider.api_keys.revoked_at IS 'When it was revoked; NULL = it was not.';
@@ -124,17 +124,21 @@ SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.cr
        CASE WHEN u.locked_until > now() THEN u.locked_until END AS locked_until,
        (SELECT count(*)::integer FROM postrider_internal.sessions s WHERE s.user_id = u.id AND postrider_internal.session_ends(s) > now()) AS sessions
   FROM postrider_internal.users u;
-COMMENT ON VIEW postrider.users IS 'People who sign in to the dashboard, without their passwords.';
+COMMENT ON VIEW postrider.users IS 'Users of the dashboard, without their passwords.';
 COMMENT ON COLUMN postrider.users.name IS 'Name to sign in with; the audit calls them user:NAME.';
 COMMENT ON COLUMN postrider.users.role IS 'What they may do: viewer, operator or admin; each may do what the one before it may.';
 COMMENT ON COLUMN postrider.users.disabled IS 'They cannot sign in.';
 COMMENT ON COLUMN postrider.users.created_at IS 'When they were added.';
-COMMENT ON COLUMN postrider.users.created_by IS 'Who added them, as postrider.audit tells actors.';
+COMMENT ON COLUMN postrider.users.created_by IS 'Who added the user; values as in postrider.audit.actor.';
 COMMENT ON COLUMN postrider.users.changed_at IS 'When role, password or disabled last changed.';
 COMMENT ON COLUMN postrider.users.disabled_at IS 'Since when they cannot sign in; NULL = they can.';
 COMMENT ON COLUMN postrider.users.last_sign_in_at IS 'When they last signed in; NULL = never.';
-COMMENT ON COLUMN postrider.users.failed_sign_ins IS 'Wrong passwords since they last signed in, without those shown where they have signed in before; a day without one forgets them.';
-COMMENT ON COLUMN postrider.users.locked_until IS 'Until when no password is looked at, after 10 wrong ones or more, except where they have signed in before; NULL = they are.';
+COMMENT ON COLUMN postrider.users.failed_sign_ins IS
+    'Wrong passwords since the last sign-in, except from addresses of earlier sign-ins. Reset after a day without '
+    'one.';
+COMMENT ON COLUMN postrider.users.locked_until IS
+    'Until when passwords are not checked, after 10 or more wrong ones, except from addresses of earlier sign-ins; '
+    'NULL = not locked.';
 COMMENT ON COLUMN postrider.users.sessions IS 'How many sessions are open.';
 
 -- +goose Down

@@ -151,10 +151,23 @@ END $$;
 
 REVOKE EXECUTE ON FUNCTION postrider.publish(text, jsonb, boolean, text), postrider.publish_batch(text, jsonb, boolean, text),
     postrider.publish_data(text, text, text, jsonb, text, boolean, text), postrider.publish_row_change() FROM PUBLIC;
-COMMENT ON FUNCTION postrider.publish(text, jsonb, boolean, text) IS 'Publishes one event, in the input schema of its topic, as part of the calling transaction: what is rolled back was never published. Answers postrider''s own id of it. A missing id, eventTime or specversion is made. notify => false: never NOTIFY; the service then finds the event by itself, within 10 ms while others are published by SQL, else within half a second. idempotency_key: a repeat of the same key to the same topic, within 24 hours, publishes nothing and answers the same id.';
-COMMENT ON FUNCTION postrider.publish_batch(text, jsonb, boolean, text) IS 'Publishes an array of up to 5,000 events, all or none, as postrider.publish() does; answers their ids in the same order.';
-COMMENT ON FUNCTION postrider.publish_data(text, text, text, jsonb, text, boolean, text) IS 'Publishes one event, made of these in whichever schema its topic has, as postrider.publish() does; source is of CloudEvents only.';
-COMMENT ON FUNCTION postrider.publish_row_change() IS 'Trigger function AFTER INSERT, UPDATE or DELETE, FOR EACH ROW: publishes the change. Arguments: topic; prefix of event types (else schema.table), which Inserted, Updated or Deleted follows; columns of the subject, with commas (else the primary key''s). An update that changes nothing publishes nothing. It runs with the rights of whoever changes the row, who needs postrider_publisher.';
+COMMENT ON FUNCTION postrider.publish(text, jsonb, boolean, text) IS
+    'Publishes one event, in the input schema of its topic, as part of the calling transaction. After a rollback, the '
+    'event was never published. Returns the event''s system_id. A missing id, eventTime or specversion is filled in. '
+    'notify => false sends no NOTIFY: the service finds the event within 10 ms while others publish by SQL, otherwise '
+    'within 500 ms. idempotency_key: repeating a key of the last 24 hours for the same topic publishes nothing and '
+    'returns the same id.';
+COMMENT ON FUNCTION postrider.publish_batch(text, jsonb, boolean, text) IS
+    'Publishes an array of up to 5,000 events, all or none, as postrider.publish() does. Returns their ids in the '
+    'same order.';
+COMMENT ON FUNCTION postrider.publish_data(text, text, text, jsonb, text, boolean, text) IS
+    'Publishes one event with these values, in the schema of its topic, as postrider.publish() does. source is for '
+    'CloudEvents only.';
+COMMENT ON FUNCTION postrider.publish_row_change() IS
+    'Trigger function AFTER INSERT, UPDATE or DELETE, FOR EACH ROW: publishes the change. Arguments: topic; prefix of '
+    'the event types (default schema.table), followed by Inserted, Updated or Deleted; columns of the subject, '
+    'separated by commas (default: the primary key). An update that changes nothing publishes nothing. The function '
+    'runs with the rights of the user who changes the row; that user needs postrider_publisher.';
 
 -- +goose Down
 DROP FUNCTION postrider.publish_data, postrider.publish_batch, postrider.publish, postrider_internal.accept_event,

@@ -320,9 +320,18 @@ CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postrider.purge(uuid), postrider.count_dead_letters(jsonb) FROM PUBLIC;
-COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS 'Redelivers a dead letter, as part of the calling transaction: a new delivery with no attempts and a time to live of its own, to the same event subscription or to the one named (topic: the dead letter''s, unless named). Answers the delivery''s id. The dead letter stays, with redelivered_at; one that was redelivered before is refused unless again. Audited.';
-COMMENT ON FUNCTION postrider.purge(uuid) IS 'Removes a dead letter for good; false where there is none. Audited.';
-COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS 'How many dead letters a filter of redeliver_all() or purge_all() matches now; where counting takes more than 30 s, an error that says how many at least. The filter''s members, all optional, are topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from (included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
+COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS
+    'Redelivers a dead letter, as part of the calling transaction. The result is a new delivery without attempts and '
+    'with its own time to live, to the same event subscription or to the named one (topic: default is the dead '
+    'letter''s). Returns the delivery''s id. The dead letter stays, with redelivered_at. One that was redelivered '
+    'before is rejected unless again is true. Audited.';
+COMMENT ON FUNCTION postrider.purge(uuid) IS
+    'Removes a dead letter permanently. Returns false if it does not exist. Audited.';
+COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
+    'Returns how many dead letters a filter of redeliver_all() or purge_all() matches now. If counting takes more '
+    'than 30 s, an error says how many there are at least. Members of the filter, all optional: topic, subscription, '
+    'reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from '
+    '(included), dead_lettered_until (not included), redelivered (true or false), dead_letter_ids (an array).';
 
 -- +goose Down
 DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,

@@ -28,13 +28,38 @@ SELECT postrider_internal.erase_event(system_id, day, NULL, NULL) $$;
 REVOKE EXECUTE ON FUNCTION postrider.cancel(bigint), postrider.retry_now(bigint), postrider.dead_letter_now(bigint),
     postrider.pause(text, text, boolean), postrider.resume(text, text), postrider.release(text, text),
     postrider.erase_event(uuid, date) FROM PUBLIC;
-COMMENT ON FUNCTION postrider.cancel(bigint) IS 'Ends a pending delivery: state canceled, reason CanceledByOperator, which it answers: canceled. On hold or not, alone or in a batch, which it leaves. An attempt that is under way, or begins within the next 100 ms, may still reach the endpoint; nothing of it is recorded, and a NOTICE says so. Commit soon: a transaction that idles for 5 s after it is ended.';
-COMMENT ON FUNCTION postrider.retry_now(bigint) IS 'Makes a pending delivery''s next attempt due now; its count of attempts and its time to live stay. A member leaves its batch and goes alone. One that waits for admission stays behind that limit; one that is due already is left as it is. An error while an attempt is under way, and while its event subscription is on hold: resume or release that first.';
-COMMENT ON FUNCTION postrider.dead_letter_now(bigint) IS 'Gives a pending delivery up: it becomes a dead letter, reason DeadLetteredByOperator, whose id it answers; also where the event subscription keeps no dead letters. For the rest as postrider.cancel().';
-COMMENT ON FUNCTION postrider.pause(text, text, boolean) IS 'Holds an event subscription''s deliveries until postrider.resume(): none is attempted, none is lost. The next publish on every node obeys once this is committed; an attempt that begins within 100 ms of that, or is under way, finishes. stop_time_to_live: the pause does not count for their time to live; NULL leaves it as it is, at first false. Pausing what is paused changes no more than that.';
-COMMENT ON FUNCTION postrider.resume(text, text) IS 'Ends a pause. What it held is released in waves, which begin within a second. Of a pause that stopped the time to live the deliveries'' age is corrected first, by the nodes, step by step; the pause holds until that is done. Resuming what is not paused is nothing.';
-COMMENT ON FUNCTION postrider.release(text, text) IS 'Ends a probation without waiting for its probe; where the policy rests the endpoint as a whole, for all event subscriptions that share it. What is held is released in waves, which begin within a second. Releasing what is not on probation is nothing; an error while paused or not validated.';
-COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS 'Erases what an event says, everywhere: body and subject of the event and of its dead letters, what endpoints answered, and what went wrong, which may repeat it. What is pending of it is canceled first, reason EventErased. Ids, types, times, attempts and states stay; erased_at marks it, and its dead letters cannot be redelivered. Answers how many events were erased: 0 = it was before. day: its UTC day, which saves a look at the others. Exported dead letters and what endpoints keep are out of reach; an error while a dead letter of it is being exported.';
+COMMENT ON FUNCTION postrider.cancel(bigint) IS
+    'Cancels a pending delivery: state canceled, reason CanceledByOperator. Returns canceled. The delivery may be on '
+    'hold or in a batch, which it leaves. An attempt that is in progress, or begins within 100 ms, may still reach '
+    'the endpoint; it is not recorded, and a NOTICE reports it. Commit soon: PostgreSQL ends a transaction that then '
+    'idles for 5 s.';
+COMMENT ON FUNCTION postrider.retry_now(bigint) IS
+    'Makes the next attempt of a pending delivery due now. Its attempts and its time to live stay the same. A member '
+    'leaves its batch and is attempted alone. A delivery that waits for admission keeps waiting. A delivery that is '
+    'due already does not change. Fails while an attempt is in progress, and while the event subscription is on hold: '
+    'resume or release it first.';
+COMMENT ON FUNCTION postrider.dead_letter_now(bigint) IS
+    'Ends a pending delivery as a dead letter, reason DeadLetteredByOperator, also if the event subscription keeps no '
+    'dead letters. Returns the dead letter''s id. Otherwise like postrider.cancel().';
+COMMENT ON FUNCTION postrider.pause(text, text, boolean) IS
+    'Holds the deliveries of an event subscription until postrider.resume(). None is attempted and none is lost. From '
+    'the commit on, every publish on every node observes the pause. An attempt that is in progress, or begins within '
+    '100 ms, finishes. stop_time_to_live: the pause does not count toward the time to live; NULL keeps the current '
+    'setting, which is false at first. Pausing a paused event subscription changes this setting only.';
+COMMENT ON FUNCTION postrider.resume(text, text) IS
+    'Ends a pause. The held deliveries are released in waves, which begin within a second. If the pause stopped the '
+    'time to live, the nodes first correct the age of the deliveries, step by step, and the pause continues until '
+    'then. Resuming an event subscription that is not paused does nothing.';
+COMMENT ON FUNCTION postrider.release(text, text) IS
+    'Ends a probation without waiting for its probe. If the policy puts the endpoint as a whole on probation, this '
+    'applies to all event subscriptions that share it. The held deliveries are released in waves, which begin within '
+    'a second. Without a probation it does nothing. Fails while the event subscription is paused or not validated.';
+COMMENT ON FUNCTION postrider.erase_event(uuid, date) IS
+    'Erases the content of an event: body and subject of the event and of its dead letters, and the responses and '
+    'errors of its attempts. Pending deliveries are canceled first, reason EventErased. Ids, types, times, attempts '
+    'and states stay. erased_at is set, and the dead letters cannot be redelivered. Returns how many events were '
+    'erased; 0 = it was erased before. day: the event''s UTC day, which avoids searching the others. Exported dead '
+    'letters and copies at endpoints stay. Fails while a dead letter of the event is being exported.';
 
 -- +goose Down
 DROP FUNCTION postrider.erase_event, postrider.release, postrider.resume, postrider.pause, postrider.dead_letter_now,

@@ -353,12 +353,35 @@ CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
 
 REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer), postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
-COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS 'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now: each once, and by default only those that were not redelivered before ("redelivered": true redelivers those that were). Answers the operation''s id, see postrider.operations; the service does it in steps. subscription and topic: to this event subscription instead of each one''s own. rate_per_second: no more than so many in a second. Audited.';
-COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS 'Removes all dead letters that match a filter, see count_dead_letters(), and exist now. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
-COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS 'Delivers a topic''s past events to one of its event subscriptions, those that its filter wants: published at published_from or later and before published_until (default now), as far as they are kept. Answers the operation''s id, see postrider.operations; the service does it in steps. Audited.';
-COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS 'How many past events of a topic redeliver_events() would look at: published at published_from or later and before published_until (default now), and kept. The most that it can deliver: the event subscription''s filter is not asked, which the service alone can do (REST: dryRun, CLI: --dry-run). Where counting takes more than 30 s, an error that says how many at least.';
-COMMENT ON FUNCTION postrider.erase_subject(text, text) IS 'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event that is kept. Up to 1,000 that are found within a second are erased at once, and erased says how many; else an operation begins, see postrider.operations, whose id it answers, and the service erases in steps. The audit keeps the number and not the subject, and operations whose filter names it do so no more; an error while one of them is running.';
-COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS 'Stops an operation between two steps: what is done stays done. false where it was over already. Audited.';
+COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS
+    'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now, each once. By default '
+    'only those that were not redelivered before; "redelivered": true selects those that were. Returns the id of the '
+    'operation, see postrider.operations; the service runs it in steps. subscription and topic: the event '
+    'subscription that receives all of them, instead of each one''s own. rate_per_second: the most in one second. '
+    'Audited.';
+COMMENT ON FUNCTION postrider.purge_all(jsonb, integer) IS
+    'Removes all dead letters that match a filter, see count_dead_letters(), and exist now. Returns the id of the '
+    'operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one second. '
+    'Audited.';
+COMMENT ON FUNCTION postrider.redeliver_events(text, text, timestamptz, timestamptz, integer) IS
+    'Delivers past events of a topic to one of its event subscriptions: those that its filter matches, published from '
+    'published_from on and before published_until (default now), if they are still kept. Returns the id of the '
+    'operation, see postrider.operations; the service runs it in steps. rate_per_second: the most in one second. '
+    'Audited.';
+COMMENT ON FUNCTION postrider.count_events(text, timestamptz, timestamptz) IS
+    'Returns how many past events of a topic redeliver_events() would check: published from published_from on and '
+    'before published_until (default now), and still kept. It is an upper limit: only the service can apply the event '
+    'subscription''s filter (REST: dryRun, CLI: --dry-run). If counting takes more than 30 s, an error says how many '
+    'there are at least.';
+COMMENT ON FUNCTION postrider.erase_subject(text, text) IS
+    'Erases all events of a topic with exactly this subject, as postrider.erase_event() does. It reads every event '
+    'that is kept. Up to 1,000 events that are found within a second are erased at once, and erased is their number. '
+    'Otherwise an operation starts, see postrider.operations; operation_id is its id, and the service erases in '
+    'steps. The audit keeps the number and not the subject, and the subject is removed from the filters of '
+    'operations. Fails while an operation with this subject is running.';
+COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS
+    'Stops an operation between two steps. The steps before stay done. Returns false if the operation had ended. '
+    'Audited.';
 
 -- +goose Down
 DROP FUNCTION postrider.cancel_operation, postrider.erase_subject, postrider.count_events,

@@ -55,7 +55,10 @@ CREATE FUNCTION postrider.test_delivery(topic text, subscription text) RETURNS b
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.test_delivery(text, text) FROM PUBLIC;
-COMMENT ON FUNCTION postrider.test_delivery(text, text) IS 'Delivers a sample event of type postrider.TestEvent, in the topic''s schema, to this event subscription alone, whatever its filter says, as part of the calling transaction. It is attempted, retried and counted as any other delivery, and waits where the event subscription is on hold. Answers the delivery''s id. Audited.';
+COMMENT ON FUNCTION postrider.test_delivery(text, text) IS
+    'Delivers a sample event of type postrider.TestEvent, in the topic''s schema, to this event subscription only, '
+    'whatever its filter, as part of the calling transaction. The delivery is attempted, retried and counted like any '
+    'other, and waits while the event subscription is on hold. Returns the delivery''s id. Audited.';
 
 -- +goose Down
 DROP FUNCTION postrider.test_delivery, postrider_internal.test_delivery, postrider_internal.test_event;
