@@ -58,7 +58,8 @@ WITH input AS (
     SELECT d.id, d.made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status, r.outcome, r.error,
            r.excerpt, r.started_at, r.skipped_marks, r.ends, coalesce(f.next_at, r.next_at) AS next_at,
            CASE WHEN f.delivery_id IS NULL THEN r.reason ELSE f.reason END AS reason, f.dead_letter_id,
-           CASE WHEN f.delivery_id IS NOT NULL THEN f.not_before WHEN r.batch_id IS NULL THEN r.not_before END AS not_before,
+           CASE WHEN f.delivery_id IS NOT NULL THEN f.not_before
+                WHEN r.batch_id IS NULL THEN r.not_before END AS not_before,
            CASE WHEN coalesce(f.verdict, CASE WHEN r.batch_id IS NULL THEN r.verdict END) = 'retry'
                 THEN nextval('postrider_internal.river_job_id_seq') END AS next_job,
            CASE WHEN r.batch_id IS NULL AND r.verdict = 'hold' THEN r.reason END AS hold,
