@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,28 @@ import (
 	"postrider/event"
 	"postrider/policy"
 )
+
+// Exports are the dead letters that are to be written to a location outside the database.
+type Exports struct {
+	db       *DB
+	notifier *Notifier
+
+	exported, abandoned atomic.Int64
+}
+
+// NewExports returns the exports of a node.
+func NewExports(db *DB, notifier *Notifier) *Exports { return &Exports{db: db, notifier: notifier} }
+
+// ExportCounters count dead letters since the process began.
+type ExportCounters struct {
+	// Written to a location, and GivenUp.
+	Written, GivenUp int64
+}
+
+// ExportCounters reads the counters.
+func (e *Exports) ExportCounters() ExportCounters {
+	return ExportCounters{Written: e.exported.Load(), GivenUp: e.abandoned.Load()}
+}
 
 const (
 	// maxExported and maxExportedBytes bound one file: the node that writes it has it in memory. A dead letter that is larger goes alone.
@@ -56,8 +79,8 @@ SELECT count(*) FROM taken`
 
 // ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every node calls it
 // again and again.
-func (s *Store) ClaimExports(ctx context.Context) (claimed int, err error) {
-	rows, err := s.db.Query(ctx, dueExportsStatement, exportLanes)
+func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
+	rows, err := e.db.Query(ctx, dueExportsStatement, exportLanes)
 	if err != nil {
 		return 0, fmt.Errorf("look for dead letters to export: %w", err)
 	}
@@ -67,7 +90,7 @@ func (s *Store) ClaimExports(ctx context.Context) (claimed int, err error) {
 	}
 	for _, subscription := range lanes {
 		var taken int
-		if err := s.db.QueryRow(ctx, claimExportStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
+		if err := e.db.QueryRow(ctx, claimExportStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
 			return claimed, fmt.Errorf("take up dead letters to export: %w", err)
 		}
 		if taken > 0 {
@@ -75,7 +98,7 @@ func (s *Store) ClaimExports(ctx context.Context) (claimed int, err error) {
 		}
 	}
 	if claimed > 0 {
-		s.PokeQueue(ctx, ExportQueue)
+		e.notifier.PokeQueue(ctx, ExportQueue)
 	}
 	return claimed, nil
 }
@@ -131,10 +154,10 @@ SELECT x.id, t.name AS topic, s.name AS subscription, t.kind = 'namespace' AS na
 const exportLettersWhere = `WHERE l.export_id = $1 ORDER BY l.export_due_at, l.id`
 
 // LoadExport reads what a job is to write. ErrNotFound: the job is nobody's any more.
-func (s *Store) LoadExport(ctx context.Context, id, job int64) (*Export, error) {
+func (e *Exports) LoadExport(ctx context.Context, id, job int64) (*Export, error) {
 	x := &Export{}
 	var file [16]byte
-	err := s.db.QueryRow(ctx, loadExportStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
+	err := e.db.QueryRow(ctx, loadExportStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("export: %w", ErrNotFound)
 	}
@@ -142,89 +165,9 @@ func (s *Store) LoadExport(ctx context.Context, id, job int64) (*Export, error) 
 		return nil, readError("an export", err)
 	}
 	x.File = file
-	err = eachLetter(ctx, s.db, exportLettersWhere, []any{id}, func(l *Letter) error {
+	err = eachLetter(ctx, e.db, exportLettersWhere, []any{id}, func(l *Letter) error {
 		x.Letters = append(x.Letters, ExportLetter{ID: l.ID, DeadLetter: l.EventGrid(x.Form())})
 		return nil
 	})
 	return x, err
-}
-
-// letterColumns are those of Letter. Whether event subscription and topic are deleted makes no difference: their rows stay.
-const letterColumns = `
-SELECT l.id, l.dead_lettered_at, l.topic, l.subscription, t.kind = 'namespace' AS namespace, s.event_delivery_schema, l.endpoint_base_url, l.reason, l.attempts,
-       coalesce(l.last_outcome, '') AS last_outcome, coalesce(l.last_status, 0) AS last_status, coalesce(l.last_error, '') AS last_error, l.first_attempt_at, l.last_attempt_at,
-       l.owed_since, l.published_at, l.event_time, l.event_uuid AS system_id, l.event_id, l.event_type, l.subject, l.source, l.data_version, l.schema, l.retry_policy, l.delivery_id,
-       l.redelivered_from, l.redelivered_at, coalesce(l.export_state, '') AS export_state, l.exported_at, coalesce(l.export_location, '') AS export_location, l.body
-  FROM postrider_internal.dead_letters l
-  JOIN postrider_internal.event_subscriptions s ON s.id = l.subscription_id
-  JOIN postrider_internal.topics t ON t.id = l.topic_id `
-
-// Letter is one dead letter, whole.
-type Letter struct {
-	ID                                  uuid.UUID
-	DeadLetteredAt                      time.Time
-	Topic, Subscription                 string
-	Namespace                           bool // the topic is a namespace's
-	EventDeliverySchema                 string
-	EndpointBaseURL                     string `db:"endpoint_base_url"`
-	Reason                              string
-	Attempts                            int
-	LastOutcome                         string // "" where no attempt was made
-	LastStatus                          int    // 0 = no answer
-	LastError                           string
-	FirstAttemptAt, LastAttemptAt       *time.Time
-	OwedSince, PublishedAt              time.Time
-	EventTime                           *time.Time
-	SystemID                            uuid.UUID
-	EventID, EventType, Subject, Source string
-	DataVersion, Schema, RetryPolicy    string
-	DeliveryID                          int64
-	RedeliveredFrom                     *uuid.UUID
-	RedeliveredAt                       *time.Time
-	ExportState                         string // "" where it is kept here alone
-	ExportedAt                          *time.Time
-	ExportLocation                      string
-	Body                                []byte // the event as it was accepted
-}
-
-// EventGrid is the dead letter as Event Grid tells it in this form.
-func (l *Letter) EventGrid(form event.DeadLetterForm) event.DeadLetter {
-	d := event.DeadLetter{
-		Topic: l.Topic, Delivery: event.Schema(l.EventDeliverySchema), Reason: l.Reason, Attempts: l.Attempts, Outcome: l.LastOutcome, Status: l.LastStatus, PublishedAt: l.PublishedAt,
-		Event: event.Event{
-			Schema: event.Schema(l.Schema), ID: l.EventID, Type: l.EventType, Subject: l.Subject, Source: l.Source, DataVersion: l.DataVersion, Body: l.Body,
-		},
-	}
-	if form == event.DeadLetterAround {
-		d.Reason = policy.Reason(l.Reason).Sentence()
-	}
-	if l.EventTime != nil {
-		d.Event.Time = *l.EventTime
-	}
-	if l.LastAttemptAt != nil {
-		d.LastAttemptAt = *l.LastAttemptAt
-	}
-	return d
-}
-
-// eachLetter reads dead letters one by one.
-func eachLetter(ctx context.Context, db querier, where string, args []any, do func(*Letter) error) error {
-	rows, err := db.Query(ctx, letterColumns+where, args...)
-	if err != nil {
-		return readError("dead letters", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		l, err := pgx.RowToAddrOfStructByName[Letter](rows)
-		if err != nil {
-			return readError("dead letters", err)
-		}
-		if err := do(l); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return readError("dead letters", err)
-	}
-	return nil
 }

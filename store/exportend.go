@@ -57,20 +57,20 @@ SELECT count(*) FILTER (WHERE state = 'exported'), count(*) FILTER (WHERE state 
 type Exported struct{ Written, GivenUp, Pending int }
 
 // RecordExport writes down what a try came to. A job that is nobody's any more changes nothing, and that is no error.
-func (s *Store) RecordExport(ctx context.Context, r *ExportResult) (done Exported, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		done, err = s.recordExport(ctx, tx, r)
+func (e *Exports) RecordExport(ctx context.Context, r *ExportResult) (done Exported, err error) {
+	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
+		done, err = e.recordExport(ctx, tx, r)
 		return err
 	})
 	if err != nil {
 		return Exported{}, fmt.Errorf("record an export: %w", err)
 	}
-	s.stats.exported.Add(int64(done.Written))
-	s.stats.exportsGivenUp.Add(int64(done.GivenUp))
+	e.exported.Add(int64(done.Written))
+	e.abandoned.Add(int64(done.GivenUp))
 	return done, nil
 }
 
-func (s *Store) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (done Exported, err error) {
+func (e *Exports) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (done Exported, err error) {
 	unfit, whys := make([][16]byte, 0, len(r.Unfit)), make([]string, 0, len(r.Unfit))
 	for id, why := range r.Unfit {
 		unfit, whys = append(unfit, id), append(whys, nullText(why).String)
@@ -84,4 +84,17 @@ func (s *Store) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) (d
 		return done, err
 	}
 	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
+}
+
+// noteExportsGivenUp notes, in the transaction that marks them so, that these dead letters will not be written outside any more.
+func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
+	reason := r.Error
+	if reason == "" { // the file was written, without these
+		reason = r.Unfit[letters[0]]
+	}
+	const note = "SELECT postrider_internal.note_exports_given_up($1::uuid[], $2)"
+	if _, err := tx.Exec(ctx, note, letters, nullText(reason).String); err != nil {
+		return fmt.Errorf("note that an export was given up: %w", err)
+	}
+	return nil
 }

@@ -1,10 +1,6 @@
 package store
 
 import (
-	"context"
-	"fmt"
-
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"postrider/policy"
@@ -46,17 +42,4 @@ func (q *recording) failures(deliveries, batches []int64) (moreDeliveries, moreB
 		}
 	}
 	return deliveries, batches
-}
-
-// noteExportsGivenUp notes, in the transaction that marks them so, that these dead letters will not be written outside any more.
-func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
-	reason := r.Error
-	if reason == "" { // the file was written, without these
-		reason = r.Unfit[letters[0]]
-	}
-	const note = "SELECT postrider_internal.note_exports_given_up($1::uuid[], $2)"
-	if _, err := tx.Exec(ctx, note, letters, nullText(reason).String); err != nil {
-		return fmt.Errorf("note that an export was given up: %w", err)
-	}
-	return nil
 }

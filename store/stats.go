@@ -1,19 +1,5 @@
 package store
 
-import (
-	"sync/atomic"
-	"time"
-)
-
-// millisecond and the bounds below are in nanoseconds, as time.Duration is.
-const millisecond = int64(time.Millisecond)
-
-// stats counts what this node does. Each publish, attempt and wave costs a few atomic additions, and nothing else is on their way: what the
-// database counts for itself is asked for by a Meter.
-type stats struct {
-	exported, exportsGivenUp atomic.Int64
-}
-
 // Stats is what this node has done since its process began, and what waits in its memory.
 type Stats struct {
 	// PublishGroups are the transactions that stored events, by how many events each had; PublishTime by how long each took, in
@@ -40,11 +26,11 @@ type Stats struct {
 
 // Stats reads the counts. It asks the database nothing.
 func (s *Store) Stats() Stats {
-	n, jobs, publishes, records := s.stats, s.JobCounters(), s.PublishCounters(), s.RecorderCounters()
+	jobs, publishes, records, exports := s.JobCounters(), s.PublishCounters(), s.RecorderCounters(), s.ExportCounters()
 	return Stats{
 		PublishGroups: publishes.Groups, PublishTime: publishes.Time, RecordFlushes: records.Flushes, RecordTime: records.Time,
 		RecordFailures: records.Failures, Promoted: jobs.Promoted, Released: s.ReleasedCount(), Reclaimed: jobs.Reclaimed,
-		Exported: n.exported.Load(), ExportsGivenUp: n.exportsGivenUp.Load(), SweeperFinds: s.SweeperFinds(),
+		Exported: exports.Written, ExportsGivenUp: exports.GivenUp, SweeperFinds: s.SweeperFinds(),
 		WaitingPublishes: publishes.Waiting, WaitingPublishBytes: publishes.WaitingBytes, WaitingResults: records.Waiting,
 		BodyBytes: s.memory.InUse(),
 	}

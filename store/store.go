@@ -53,6 +53,7 @@ type Store struct {
 	*Traffic
 	*JobRows
 	*Publisher
+	*Exports
 	*Loader
 	*Recorder
 	*Releaser
@@ -75,7 +76,6 @@ type Store struct {
 
 	access   *Access
 	operator *Operator
-	stats    *stats
 }
 
 // New makes a store and reads the catalogue once.
@@ -94,7 +94,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Cache: cache, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger), stats: &stats{}}
+	s := &Store{Cache: cache, db: db, clock: clock, sealer: o.Sealer, log: o.Logger, node: o.Node, version: o.Version, Failpoint: o.Failpoint, Disk: NewDisk(db, o.Logger)}
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = newParts(cache, o.Node, o.Failpoint)
 	s.ids = NewIDs(s.clock)
 	s.Reader = NewReader(db, clock)
@@ -122,6 +122,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		Node: o.Node, TimeScale: o.TimeScale,
 	}, o.Failpoint)
 	s.Releaser = NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
+	s.Exports = NewExports(db, s.Notifier)
 	return s, nil
 }
 
