@@ -12,8 +12,8 @@ CREATE TABLE postrider_internal.idempotency_keys (
 );
 CREATE INDEX idempotency_keys_expiry_idx ON postrider_internal.idempotency_keys (expires_at);
 
--- The events of topics that detect duplicates, by the first half of the SHA-256 of their source and id. A row for each event: it is
--- half as wide as a row of idempotency_keys.
+-- Events of topics that detect duplicates, by the first half of the SHA-256 of their source and id. One row for each
+-- event, half as wide as a row of idempotency_keys.
 CREATE TABLE postrider_internal.event_keys (
     topic_id    bigint NOT NULL,
     key_hash    uuid NOT NULL,
@@ -24,16 +24,16 @@ CREATE TABLE postrider_internal.event_keys (
 CREATE INDEX event_keys_expiry_idx ON postrider_internal.event_keys (expires_at);
 
 -- +goose StatementBegin
--- What an event is told by where its topic detects duplicates. No text of PostgreSQL's has a zero byte.
+-- The key of an event for duplicate detection. A text in PostgreSQL has no zero byte, so the separator is unambiguous.
 CREATE FUNCTION postrider_internal.event_key(source text, event_id text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT encode(substr(sha256(convert_to(source, 'UTF8') || '\x00' || convert_to(event_id, 'UTF8')), 1, 16), 'hex')::uuid $$;
 
--- Takes the keys of events, each for its topic's window, and answers for each event the id of the one that stands for it: its own, or that
--- of the event that was published first. An event without a key stands for itself. A transaction that is open and took a key is waited for:
--- only its end says which of the two it is. Keys are taken in their order, so that two calls never wait for each other.
+-- Takes the keys of events for the windows of their topics. Returns for each event its own id, or the id of the event
+-- that was published first with the same key. An event without a key keeps its own id. If another open transaction took
+-- a key, the function waits for its end. Keys are taken in order, so that two calls never deadlock.
 --
--- The unique index alone decides, and no lock is kept but the rows': a transaction may publish any number of events. What is known already is
--- only read, so that a repeat keeps nobody waiting. The plan is that of a large table, whatever is known of the table when it is made, and kept.
+-- The unique index alone decides, and only rows are locked: a transaction may publish any number of events. A repeat
+-- only reads, and so blocks no one else. The settings force the plan for a large table, which is kept.
 CREATE FUNCTION postrider_internal.take_events(topics bigint[], minutes integer[], keys uuid[], ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -60,8 +60,9 @@ BEGIN
     RETURN firsts;
 END $$;
 
--- take_events for the service, which waits for nobody's transaction: it may be a user's, and stay open for hours. NULL where somebody is in the
--- way; nothing is taken then, and the service asks again. A millisecond is the shortest wait there is.
+-- take_events for the service, which does not wait for a user's transaction: it may stay open for hours. Returns NULL
+-- if another transaction has one of the keys; nothing is taken then, and the service tries again. 1 ms is the shortest
+-- wait.
 CREATE FUNCTION postrider_internal.try_take_events(topics bigint[], minutes integer[], keys uuid[], ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql
     SET lock_timeout = '1ms' AS $$
 BEGIN
@@ -70,9 +71,9 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN NULL;
 END $$;
 
--- Takes the idempotency keys of publishes for 24 hours, and returns for each whether it was free. The ids of the events of all of them
--- follow one another; sizes has how many are each publish's. NULL where another transaction has one of the keys: nothing is taken
--- then, and the service comes again. It waits no longer for the reason that try_take_events gives.
+-- Takes the idempotency keys of publishes for 24 hours. Returns for each whether it was free. ids has the event ids of
+-- all publishes in order, sizes how many belong to each. Returns NULL if another transaction has one of the keys:
+-- nothing is taken then, and the service tries again. It does not wait, for the same reason as try_take_events.
 CREATE FUNCTION postrider_internal.try_take_keys(topics bigint[], hashes bytea[], sizes integer[], ids uuid[]) RETURNS boolean[] LANGUAGE plpgsql
     SET lock_timeout = '1ms' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -97,7 +98,7 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN NULL;
 END $$;
 
--- The service looks for keys by the catalogue in its memory. Asked last, this makes sure that it was the newest.
+-- The service chooses keys by its catalog in memory. Called last, this checks that the catalog was current.
 CREATE FUNCTION postrider_internal.require_catalogue(seen bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT c.version FROM postrider_internal.catalogue c) <> seen THEN

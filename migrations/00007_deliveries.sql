@@ -14,19 +14,19 @@ CREATE TABLE postrider_internal.deliveries (
     attempts         integer NOT NULL DEFAULT 0,
     skipped_marks    integer NOT NULL DEFAULT 0,
     reruns           integer NOT NULL DEFAULT 0,
-    -- Of the event's body, and of a custom event's envelope: batches are cut by it without a look at the event.
+    -- Size of the event's body, and of a custom event's envelope: batches are cut without reading the event.
     event_bytes      integer NOT NULL,
-    -- Of the attempt that is due, kept while the delivery is on hold and has no job that could carry it.
+    -- Re-runs of the attempt that is due, kept while the delivery is on hold and has no job.
     held_reruns      integer NOT NULL DEFAULT 0,
-    -- The hold that the turn which is due had to wait for: told by its attempt.
+    -- The hold that the due attempt had to wait for; the attempt stores it.
     last_hold        text,
     last_status      integer,
     job_id           bigint,
     batch_id         bigint,
     owed_since       timestamptz NOT NULL,
     next_attempt_at  timestamptz NOT NULL,
-    -- When the next attempt was wanted, where next_attempt_at is sooner: the end of the time to live. No attempt is made before it, though
-    -- the delivery gets more time meanwhile.
+    -- The time that the policy chose for the next attempt, if the time to live ends earlier: next_attempt_at is its
+    -- end. No attempt is made before not_before, even if the delivery gets more time.
     not_before       timestamptz,
     first_attempt_at timestamptz,
     last_attempt_at  timestamptz,
@@ -34,8 +34,8 @@ CREATE TABLE postrider_internal.deliveries (
     last_outcome     text,
     redelivered_from uuid,
     operation_id     uuid, -- the operation that redelivered it
-    -- Waits for the next batch of its event subscription. A column of its own because indexes may name it: an index on job_id
-    -- would make the update after each failed attempt one that PostgreSQL cannot do in place.
+    -- Waits for the next batch of its event subscription. It is a separate column for indexes: an index on job_id would
+    -- prevent in-place updates after failed attempts.
     open             boolean GENERATED ALWAYS AS (job_id IS NULL AND batch_id IS NULL AND hold IS NULL) STORED,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, batch_id, hold) <= 1)
 ) WITH (
@@ -43,18 +43,19 @@ CREATE TABLE postrider_internal.deliveries (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
 );
 
--- A backlog has few event subscriptions in it, and PostgreSQL would believe that any of them is found soon when it reads all of them by
--- id: for one that is owed nothing it then read half a million rows. Told of a thousand, it goes to the event subscription's own.
+-- A backlog has few event subscriptions, so PostgreSQL would expect to find rows of any of them soon by reading in
+-- order of id: without pending deliveries it read half a million rows. With 1,000 distinct values it uses the index
+-- below.
 ALTER TABLE postrider_internal.deliveries ALTER subscription_id SET (n_distinct = 1000);
 ALTER SEQUENCE postrider_internal.deliveries_id_seq OWNED BY postrider_internal.deliveries.id;
 CREATE INDEX deliveries_subscription_idx ON postrider_internal.deliveries (subscription_id, id);
 CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
--- What the next batch of an event subscription is cut from: neither a job, nor a batch, nor a hold.
+-- The deliveries that the next batch of an event subscription is cut from: without job, batch and hold.
 CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE open;
--- The redeliveries of an operation. Other deliveries have no entry in it.
+-- The redeliveries of an operation; other deliveries have no entry.
 CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operation_id, id) WHERE operation_id IS NOT NULL;
 CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WHERE batch_id IS NOT NULL;
--- Whom a hold keeps waiting, the oldest first: what a release and the end of a time to live look for.
+-- Deliveries on hold, oldest first: for releases and for ends of the time to live.
 CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id) WHERE hold IS NOT NULL;
 
 CREATE TABLE postrider_internal.delivery_history (
@@ -84,12 +85,12 @@ CREATE INDEX delivery_history_event_idx ON postrider_internal.delivery_history (
 CREATE INDEX delivery_history_subscription_idx ON postrider_internal.delivery_history (subscription_id, id);
 CREATE INDEX delivery_history_operation_idx ON postrider_internal.delivery_history (operation_id, id)
     WHERE operation_id IS NOT NULL;
--- Rows come in the order of their time, so a summary of each 128 pages finds a stretch of time, in less than a hundredth of a B-tree's room. An insert
--- touches it only where a page's summary changes. Smaller ranges would fill autovacuum's list of summaries to be made, which the log tells
--- each time: at 5,000 deliveries/s 32 pages were too few.
+-- Rows are in order of time, so a summary of each 128 pages finds a period with less than a hundredth of a B-tree's
+-- size. An insert updates it only when a page's summary changes. With 32 pages, autovacuum's list of summaries to
+-- create filled up at 5,000 deliveries/s, and the log reported it each time.
 CREATE INDEX delivery_history_time_idx ON postrider_internal.delivery_history USING brin (finished_at) WITH (autosummarize = on);
 
--- One row per HTTP request made, with why the next one comes when it comes. delivery_id is NULL for a batch's attempt.
+-- One row for each HTTP request, with the reason for the time of the next one. delivery_id is NULL for a batch.
 CREATE TABLE postrider_internal.delivery_attempts (
     day             date NOT NULL,
     delivery_id     bigint,
@@ -126,7 +127,7 @@ CREATE TABLE postrider_internal.delivery_attempts (
 CREATE INDEX delivery_attempts_delivery_idx ON postrider_internal.delivery_attempts (delivery_id);
 CREATE INDEX delivery_attempts_batch_idx ON postrider_internal.delivery_attempts (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX delivery_attempts_time_idx ON postrider_internal.delivery_attempts USING brin (started_at) WITH (autosummarize = on);
--- What people look for are the requests that failed and those that a crash interrupted. A delivery that is made at once pays nothing for it.
+-- Failed requests, and those that a crash interrupted. A first attempt that succeeds has no entry.
 CREATE INDEX delivery_attempts_failed_idx ON postrider_internal.delivery_attempts (subscription_id, started_at) WHERE verdict <> 'deliver';
 CREATE INDEX delivery_attempts_rerun_idx ON postrider_internal.delivery_attempts (started_at) WHERE reruns > 0;
 

@@ -1,9 +1,9 @@
 -- +goose Up
 -- Counts of what was published, attempted and ended. Lists, charts and backlogs read these, never the big tables.
 
--- Counts, top-N lists and charts read rollups, never the big tables. Publishing and recording append what they count (an upsert
--- would make every flush fight for the same few rows), a few rows for each flush: with a row for each event subscription, a
--- thousand of them cost a third of a core. A background merge adds them up, one slot of event subscriptions at a time.
+-- Publishing and recording append what they count, a few rows for each group: upserts would compete for the same few
+-- rows, and one row for each of 1,000 event subscriptions cost a third of a core. A background merge adds the rows up,
+-- one slot of event subscriptions at a time.
 CREATE TYPE postrider_internal.rollup_entry AS (
     minute          timestamptz,
     topic_id        bigint,
@@ -20,7 +20,7 @@ CREATE TABLE postrider_internal.rollup_deltas (
     entries         postrider_internal.rollup_entry[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- They live for seconds: no time is spent on compressing them.
+-- Rows live for seconds: compressing them would only cost time. They are vacuumed by count, not by share of the table.
 ALTER TABLE postrider_internal.rollup_deltas ALTER COLUMN entries SET STORAGE EXTERNAL;
 
 CREATE TABLE postrider_internal.rollups (
@@ -34,9 +34,9 @@ CREATE TABLE postrider_internal.rollups (
     PRIMARY KEY (minute, topic_id, subscription_id, kind, detail)
 ) WITH (fillfactor = 60); -- a minute is added to about six times; in place it costs a fifth less
 
--- The same counts, added up for pages that look back over days, so that these read some thousand rows whatever the traffic and the number of event
--- subscriptions: by the hour for each event subscription, by the quarter of an hour for each topic (subscription_id 0), by the minute and the quarter for
--- all together (topic_id 0). The merge keeps them, in the statement that keeps the minutes.
+-- The same counts, added up for pages that cover days, so that these read some thousand rows at any traffic: by hour
+-- for each event subscription, by quarter of an hour for each topic (subscription_id 0), by minute and quarter for all
+-- (topic_id 0). The statement that merges the minutes also merges these.
 CREATE TABLE postrider_internal.rollup_sums (
     span            smallint NOT NULL, -- in minutes: 1, 15, 60
     begins          timestamptz NOT NULL,
@@ -49,15 +49,15 @@ CREATE TABLE postrider_internal.rollup_sums (
     PRIMARY KEY (span, begins, topic_id, subscription_id, kind, detail)
 ) WITH (fillfactor = 60);
 
--- How many deliveries an event subscription is owed, less what rollup_deltas has to add: the merge moves both on in one statement, so
--- that a backlog of any size is known without being counted.
+-- Pending deliveries of each event subscription, without what is still in rollup_deltas. The merge updates both in one
+-- statement, so that a backlog of any size is known without counting it.
 CREATE TABLE postrider_internal.owed (
     subscription_id bigint PRIMARY KEY,
     deliveries      bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- How the redeliveries of an operation ended, without what rollup_deltas still has to add. The merge keeps it: an operation
--- of a million redeliveries is read without counting them, and its counts outlive the deliveries.
+-- How the redeliveries of an operation ended, without what is still in rollup_deltas. An operation of a million
+-- redeliveries is read without counting them, and its counts outlive the deliveries.
 CREATE TABLE postrider_internal.operation_outcomes (
     operation_id uuid NOT NULL,
     state        text NOT NULL,

@@ -1,14 +1,15 @@
 -- +goose Up
 -- Operations on many dead letters or events: redeliver, purge, erase.
 
--- A redelivery, a purge or an erasure of many, step by step: job_id is the job of the next one. cursor_at and cursor_id are the place it has come to, the
--- dead letter (by the time it was given up) or the past event (by its day) that was looked at last. A step looks at so many, however few it finds.
+-- An operation runs step by step: job_id is the job of the next step. cursor_at and cursor_id are its position: the
+-- last dead letter that was checked (by the time it was written), or the last past event (by its day). A step checks a
+-- fixed number, however few of them match.
 CREATE TABLE postrider_internal.operations (
     id              uuid PRIMARY KEY,
     kind            text NOT NULL CHECK (kind IN ('redeliver', 'purge', 'redeliver_events', 'erase_subject')),
     state           text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'canceled', 'failed')),
     filter          jsonb NOT NULL,
-    -- Where to: of dead letters NULL for their own event subscription. target_id is what the two names meant at the start.
+    -- The target; NULL = the own event subscription of each dead letter. target_id is its id at the start.
     topic           text,
     subscription    text,
     target_id       bigint,
@@ -16,7 +17,7 @@ CREATE TABLE postrider_internal.operations (
     published_until timestamptz,
     rate_per_second integer CHECK (rate_per_second >= 1),
     matched         bigint,
-    -- Counting them took too long: there are more than matched.
+    -- Counting took too long: there are more than matched.
     matched_at_least boolean NOT NULL DEFAULT false,
     done            bigint NOT NULL DEFAULT 0,
     skipped         bigint NOT NULL DEFAULT 0,
@@ -25,7 +26,7 @@ CREATE TABLE postrider_internal.operations (
     started_by      text NOT NULL,
     cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
     cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-    -- An erasure has been through the events, and goes through the dead letters.
+    -- An erasure has checked the events, and now checks the dead letters.
     of_letters      boolean NOT NULL DEFAULT false,
     steps           bigint NOT NULL DEFAULT 0,
     job_id          bigint UNIQUE,

@@ -1,11 +1,11 @@
 -- +goose Up
 
--- What operators want to be told goes to topic postrider.system as CloudEvents, to whoever subscribes to it. It takes two steps. A
--- notice is written down in the transaction of what it tells of: one row for each group of deliveries of a flush, however many those
--- are. Once a second one node makes events of the notices (tell): one for each fact while they are few, and sums where they are many,
--- so that a storm of a million dead letters is some hundred events a second to whoever is told, and one small row a flush to whoever records.
+-- Events for operators are published to topic postrider.system as CloudEvents, in two steps. A notice is stored in the
+-- transaction that it reports: one row for each group of deliveries of a flush, whatever their number. Once a second
+-- one node turns the notices into events (function tell): one for each fact while they are few, sums if they are many.
+-- So a million dead letters cause some hundred events a second for the subscribers, and one small row for each flush.
 --
--- What happens to deliveries of postrider.system itself is never told: an endpoint that fails at being told would be told of that.
+-- Deliveries of postrider.system itself cause no notice: a failing endpoint would receive notices of its own failures.
 CREATE TABLE postrider_internal.notices (
     id              uuid PRIMARY KEY DEFAULT postrider_internal.new_uuid(),
     at              timestamptz NOT NULL DEFAULT now(),
@@ -13,17 +13,18 @@ CREATE TABLE postrider_internal.notices (
                         'postrider.probation.started', 'postrider.probation.ended', 'postrider.subscription.expired')),
     topic_id        bigint,
     subscription_id bigint,
-    -- Instead of both: what rests together after failures. Which event subscriptions those are is looked up when it is told.
+    -- Instead of both: the key of what is on probation. Its event subscriptions are looked up when the event is
+    -- created.
     rest_key        bytea,
     reason          text,
     count           integer NOT NULL DEFAULT 1,
-    -- The first 20 of count, which is as many as are told one by one.
+    -- The first 20 of count: at most 20 become single events.
     deliveries      bigint[],
     letters         uuid[],
     details         jsonb NOT NULL DEFAULT '{}'
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- When notices were last told: whoever has its row is the only one that tells, and no more than once a second, however many nodes there are.
+-- When notices were last turned into events. The node that has locked the row does so, at most once a second.
 CREATE TABLE postrider_internal.notice_pass (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
     told_at timestamptz NOT NULL DEFAULT '-infinity'
@@ -34,14 +35,13 @@ INSERT INTO postrider_internal.notice_pass DEFAULT VALUES;
 CREATE FUNCTION postrider_internal.system_topic() RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND deleted_at IS NULL $$;
 
--- Since when somebody is told; NULL where nobody is.
+-- Since when postrider.system has an event subscription; NULL = it has none.
 CREATE FUNCTION postrider_internal.told_since() RETURNS timestamptz LANGUAGE sql STABLE AS $$
 SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id
  WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL $$;
 
--- Notes which of these deliveries the calling transaction has dead-lettered or dropped; of those that ended otherwise, or in an earlier
--- transaction, nothing. Whoever ends deliveries calls it after writing their history. The day is written into the statement: a plan
--- that is kept would lock every day there is.
+-- Stores notices of those deliveries that the calling transaction has dead-lettered or dropped. It is called after
+-- their history was written. The day is part of the statement's text: a kept plan would lock every day's partition.
 CREATE FUNCTION postrider_internal.note_ends(deliveries bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF postrider_internal.told_since() IS NULL THEN
@@ -56,8 +56,8 @@ BEGIN
          GROUP BY h.state, h.topic_id, h.subscription_id, h.reason$note$, (now() AT TIME ZONE 'UTC')::date) USING note_ends.deliveries;
 END $$;
 
--- Notes, in the transaction that marks them so, that the export of dead letters was given up. details are members of the event's data:
--- what the last try met, and never a credential of the location. They are left out where they are longer than 4 KiB.
+-- Stores notices of dead letters whose export was given up, in the transaction that marks them so. details are members
+-- of the event's data: the result of the last try, never a credential of the location. They are left out above 4 KiB.
 CREATE FUNCTION postrider_internal.note_exports_given_up(letters uuid[], reason text, details jsonb DEFAULT '{}') RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters, details)
 SELECT 'postrider.deadLetter.exportGivenUp', l.topic_id, l.subscription_id, left(note_exports_given_up.reason, 256), count(*),
@@ -67,13 +67,13 @@ SELECT 'postrider.deadLetter.exportGivenUp', l.topic_id, l.subscription_id, left
  WHERE l.id = ANY (note_exports_given_up.letters) AND l.topic_id <> postrider_internal.system_topic() AND postrider_internal.told_since() IS NOT NULL
  GROUP BY l.topic_id, l.subscription_id $$;
 
--- Notes that an event subscription has come to its expirationTimeUtc and is being deleted.
+-- Stores a notice that an event subscription has reached its expirationTimeUtc and is being deleted.
 CREATE FUNCTION postrider_internal.note_expired(subscription_id bigint) RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, details)
 SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('endpointBaseUrl', s.endpoint_base_url, 'expirationTimeUtc', postrider_internal.json_time(s.expiration_time_utc))
   FROM postrider_internal.event_subscriptions s WHERE s.id = note_expired.subscription_id AND postrider_internal.told_since() IS NOT NULL $$;
 
--- A probation ends in many ways: a probe's success, a late one, a person's release, the deletion of all who were on it.
+-- A probation ends with a probe's success, a late one, a release, or the deletion of its last event subscription.
 CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.since IS NOT NULL AND OLD.told THEN
@@ -95,7 +95,7 @@ CREATE TRIGGER note_probation_removed AFTER DELETE ON postrider_internal.probati
     WHEN (OLD.since IS NOT NULL AND OLD.told) EXECUTE FUNCTION postrider_internal.note_probation();
 
 -- +goose StatementBegin
--- The data of one notice's n-th fact.
+-- The data of the n-th fact of a notice.
 CREATE FUNCTION postrider_internal.notice_data(n postrider_internal.notices, place integer) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
     data jsonb := jsonb_build_object('count', 1, 'reason', n.reason) || n.details;
@@ -122,15 +122,15 @@ BEGIN
     RETURN jsonb_strip_nulls(data || coalesce(found, '{}'));
 END $$;
 
--- An id that is the fact's: the same however often the event is delivered, and of a dead letter its own.
+-- The event id of a fact: the same however often the event is delivered; for a dead letter its own id.
 CREATE FUNCTION postrider_internal.notice_event_id(n postrider_internal.notices, place integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.letters[place]::text WHEN 'postrider.deadLetter.exportGivenUp' THEN n.letters[place] || '/exportGivenUp'
                    WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place] ELSE n.id::text END $$;
 
--- Makes events of the notices there are, and removes these, in one transaction; answers how many events. Of one type and event
--- subscription up to 20 are told one by one, more as a sum. Where a type comes to more than 100 events in this way, it is summed by
--- topic, and where that is still more, as a whole. So a second has 600 events at most, whatever happens; 100 take 20 ms to make. No text in
--- them is longer than what refuses an event: one that was refused would keep all others.
+-- Turns the notices into events and deletes them, in one transaction. Returns the number of events. Up to 20 of one
+-- type and event subscription become single events, more become a sum. If a type still has more than 100 events, it is
+-- summed by topic, and if necessary over all topics: at most 600 events a second; 100 take 20 ms. No text is longer
+-- than the limit of events: one rejected event would block all others.
 CREATE FUNCTION postrider_internal.tell() RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     since timestamptz := postrider_internal.told_since();

@@ -3,8 +3,8 @@
 -- then the delivery. Only the transaction that deletes the job's row ends or changes the delivery. An attempt whose job
 -- row is gone records nothing.
 
--- A delivery that is locked together with its job and its batch. job_id is the batch's where it is in one; job_state is NULL where there is no such
--- row. reruns are the next attempt's.
+-- A delivery that is locked together with its job and its batch. job_id is the batch's job for a member. job_state is
+-- NULL if there is no such row. reruns are those of the next attempt.
 CREATE TYPE postrider_internal.taken_delivery AS (
     id              bigint,
     subscription_id bigint,
@@ -31,7 +31,7 @@ CREATE TYPE postrider_internal.delivery_end AS (
 );
 
 -- +goose StatementBegin
--- Says why there is no such unfinished delivery.
+-- Raises the error that says why there is no such pending delivery.
 CREATE FUNCTION postrider_internal.refuse_delivery(delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     ended text;
@@ -45,8 +45,9 @@ BEGIN
         HINT = 'SELECT delivery_id FROM postrider.deliveries WHERE state = ''pending'' lists those that can be acted on.';
 END $$;
 
--- Locks a delivery with what it goes by. Where that changed before it could be locked (its attempt was recorded, it went on hold), the locks are
--- given back and it begins again: to wait for another job while holding a delivery would be a circle.
+-- Locks a delivery with its job and its batch. If these changed before they were locked (an attempt was recorded, a
+-- hold began), the locks are released and it starts again: waiting for another job with a locked delivery could
+-- deadlock.
 CREATE FUNCTION postrider_internal.take_delivery(delivery bigint) RETURNS postrider_internal.taken_delivery LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
@@ -84,8 +85,8 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = format('delivery %s changes all the time', delivery), HINT = 'Try again.';
 END $$;
 
--- Takes a delivery's token away: its job's row goes. A member leaves its batch, which keeps its job; the last one takes it along, and the batch
--- ends in this state.
+-- Takes a delivery's token: its job row is deleted. A member leaves its batch, which keeps its job. With the last
+-- member the job is deleted too, and the batch ends in this state.
 CREATE FUNCTION postrider_internal.take_token(t postrider_internal.taken_delivery, state text, reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     others boolean := EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.batch_id = t.batch_id AND d.id <> t.id);
@@ -174,7 +175,7 @@ COMMENT ON FUNCTION postrider_internal.end_deliveries IS
     'Ends deliveries that the caller has fenced: history, counts, dead letters, notices. Returns how many there were.';
 
 -- +goose StatementBegin
--- An event subscription whose expiration time had come has expired, whoever deleted it.
+-- An event subscription that was deleted after its expiration time has expired, whatever deleted it.
 CREATE FUNCTION postrider_internal.deletion_reason(subscription bigint) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired' ELSE 'EventSubscriptionDeleted' END
   FROM postrider_internal.event_subscriptions s WHERE s.id = subscription $$;
@@ -229,7 +230,7 @@ COMMENT ON FUNCTION postrider_internal.cancel_pending IS
     'Cancels pending deliveries of a deleted event subscription: those after a delivery id, in the order of their ids, with the other members of their batches. Returns the last id it met, how many it met, and how many it canceled.';
 
 -- +goose StatementBegin
--- What the last attempt of a delivery met, alone or in a batch.
+-- Error and response of the last attempt of a delivery, alone or in a batch.
 CREATE FUNCTION postrider_internal.last_attempt(delivery bigint, number integer) RETURNS TABLE (error text, response_excerpt bytea) LANGUAGE sql STABLE AS $$
 SELECT a.error, a.response_excerpt FROM postrider_internal.delivery_attempts a WHERE a.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND NOT a.late
  UNION ALL
@@ -237,8 +238,8 @@ SELECT a.error, a.response_excerpt FROM postrider_internal.batch_members m JOIN 
  WHERE m.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND a.number <= coalesce(m.left_after, a.number) AND NOT a.late
  LIMIT 1 $$;
 
--- What a person does to one delivery; without an action it is part of something larger, which the audit has. Whose request is under way is told
--- so: it may still arrive.
+-- Ends one delivery by an operator's command. Without an action it is part of a larger command, which has its own audit
+-- row. If its request is in progress, a notice says that the request may still arrive.
 CREATE FUNCTION postrider_internal.end_by_hand(delivery bigint, state text, reason text, action text, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery);
