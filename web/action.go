@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // sameOrigin refuses a form that another site's page sent: the browser would send the password along with it. Browsers
@@ -154,10 +155,10 @@ func subscriptionPath(topic, name string) string {
 	return "/ui/subscriptions/" + url.PathEscape(topic) + "/" + url.PathEscape(name)
 }
 
-func deliveryPath(id int64) string { return "/ui/deliveries/" + idText(id) }
+func deliveryPath(id int64) string { return "/ui/deliveries/" + display.IDText(id) }
 
 func (p *pages) retryNow(ctx context.Context, c echo.Context) (href string, err error) {
-	id, ok := parseID(c.Param("id"))
+	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
 		return "", store.ErrNotFound
 	}
@@ -165,7 +166,7 @@ func (p *pages) retryNow(ctx context.Context, c echo.Context) (href string, err 
 }
 
 func (p *pages) cancelDelivery(ctx context.Context, c echo.Context) (href string, err error) {
-	id, ok := parseID(c.Param("id"))
+	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
 		return "", store.ErrNotFound
 	}
@@ -173,7 +174,7 @@ func (p *pages) cancelDelivery(ctx context.Context, c echo.Context) (href string
 }
 
 func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string, err error) {
-	id, ok := parseID(c.Param("id"))
+	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
 		return "", store.ErrNotFound
 	}

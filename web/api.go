@@ -10,6 +10,8 @@ import (
 	"net/url"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/web/display"
 )
 
 // apiAnswer is what the REST API says to a form.
@@ -80,7 +82,7 @@ func (a *apiAnswer) refusal() error {
 	}
 	var said struct{ Error apiError }
 	if err := json.Unmarshal(a.body.Bytes(), &said); err != nil || said.Error.Message == "" {
-		said.Error.Message = "the API answers " + statusText(a.status)
+		said.Error.Message = "the API answers " + display.StatusText(a.status)
 	}
 	said.Error.status = a.status
 	return &said.Error
@@ -112,4 +114,4 @@ func apiSubscription(topic, name string) string {
 func apiPolicy(name string) string { return "/v1/policies/" + url.PathEscape(name) }
 
 // etagOf is how the API names a version.
-func etagOf(version int64) string { return `"` + idText(version) + `"` }
+func etagOf(version int64) string { return `"` + display.IDText(version) + `"` }

@@ -5,11 +5,8 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"path"
 	"strings"
-
-	"github.com/labstack/echo/v4"
 )
 
 // The libraries are vendored as they were published; static/LICENSES.txt says from where and under which terms.
@@ -57,15 +54,4 @@ func newAsset(file string, body []byte) *asset {
 	ext := path.Ext(file)
 	name := strings.TrimSuffix(file, ext) + "." + hex.EncodeToString(sum[:])[:hashDigits] + ext
 	return &asset{name: name, path: "/ui/static/" + name, kind: mediaTypes[ext], body: body}
-}
-
-// static serves each file under its present name only: an old page next to a new build gets a 404 rather than a wrong
-// file that it would keep for a year.
-func (p *pages) static(c echo.Context) error {
-	a, ok := p.assets[c.Param("file")]
-	if !ok {
-		return echo.ErrNotFound
-	}
-	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=31536000, immutable")
-	return c.Blob(http.StatusOK, a.kind, a.body)
 }

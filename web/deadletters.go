@@ -13,6 +13,7 @@ import (
 
 	"postrider/policy"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // deadLettersView is what dead-letters.html shows.
@@ -25,7 +26,7 @@ type deadLettersView struct {
 	Filtered bool
 	Facets   []facetGroup
 	Rows     []deadLetterRow
-	Paging   paging
+	Paging   display.Paging
 	SQL      string
 	Export   exportLine
 	// The pages that do something to all that match; "" where the filter is none of theirs.
@@ -52,11 +53,11 @@ var facetNames = []struct{ facet, title string }{
 // deadLetterTotal is how far what matches is counted.
 const deadLetterTotal = 10_000
 
-func deadLetterQuery(q *params) (d store.DeadLetterQuery) {
-	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.name("topic")), given(q.name("subscription")), given(q.name("reason")), given(q.name("outcome"))
-	d.EventID, d.EventType = given(q.text("eventId")), given(q.text("eventType"))
-	d.DeadLetteredFrom, d.DeadLetteredUntil = q.time("from"), q.time("to")
-	switch n := q.number("status"); {
+func deadLetterQuery(q *display.Params) (d store.DeadLetterQuery) {
+	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.Name("topic")), given(q.Name("subscription")), given(q.Name("reason")), given(q.Name("outcome"))
+	d.EventID, d.EventType = given(q.Text("eventId")), given(q.Text("eventType"))
+	d.DeadLetteredFrom, d.DeadLetteredUntil = q.Time("from"), q.Time("to")
+	switch n := q.Number("status"); {
 	case n == nil:
 	case *n == 0:
 		d.Unanswered = true
@@ -75,10 +76,10 @@ func given(text string) *string {
 }
 
 func (p *pages) deadLetters(c echo.Context) error {
-	q := queryOf(c)
-	f, turn := deadLetterQuery(q), turnOf(q, parseDeadLetterPlace)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	f, turn := deadLetterQuery(q), display.TurnOf(q, display.ParseDeadLetterPlace)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -88,18 +89,18 @@ func (p *pages) deadLetters(c echo.Context) error {
 	}
 	looked := ""
 	if found.LookedTo != nil {
-		looked = deadLetterPlace(*found.LookedTo)
+		looked = display.DeadLetterPlace(*found.LookedTo)
 	}
 	view := deadLettersView{
 		Partly: found.Partly,
 		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom), To: fieldTime(f.DeadLetteredUntil),
 		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(), Facets: facetsOf(c, found.Facets),
-		Paging: pagingOf(c, found.Page, func(l store.DeadLetter) string { return deadLetterPlace(l.Place()) }).further(c, looked),
+		Paging: display.PagingOf(c, found.Page, func(l store.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
 		SQL:    deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
 	}
 	if !f.Unanswered {
-		view.Redeliver = sameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
-		view.Purge = sameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
+		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
+		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, deadLetterRowOf(line))
@@ -108,7 +109,7 @@ func (p *pages) deadLetters(c echo.Context) error {
 }
 
 func deadLetterRowOf(line store.DeadLetter) deadLetterRow {
-	return deadLetterRow{DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: met(line.Attempts, line.LastStatus)}
+	return deadLetterRow{DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: display.Met(line.Attempts, line.LastStatus)}
 }
 
 // fieldTime is a time as a field of a form holds it.
@@ -146,15 +147,15 @@ func facetHref(c echo.Context, facet, value string) string {
 	switch facet {
 	case "subscription":
 		topic, name, _ := strings.Cut(value, "/")
-		return with(c, "before", "", "after", "", "topic", topic, "subscription", name)
+		return display.With(c, "before", "", "after", "", "topic", topic, "subscription", name)
 	case "day":
 		next := ""
 		if day, err := time.Parse(time.DateOnly, value); err == nil {
 			next = day.AddDate(0, 0, 1).Format(time.DateOnly)
 		}
-		return with(c, "before", "", "after", "", "from", value, "to", next)
+		return display.With(c, "before", "", "after", "", "from", value, "to", next)
 	default:
-		return with(c, "before", "", "after", "", facet, value)
+		return display.With(c, "before", "", "after", "", facet, value)
 	}
 }
 
@@ -175,7 +176,7 @@ func facetText(facet, value string) string {
 		return "no answer"
 	case facet == "status":
 		n, _ := strconv.Atoi(value)
-		return statusText(n)
+		return display.StatusText(n)
 	case value == "":
 		return "not attempted"
 	default:
@@ -222,17 +223,6 @@ func selectSQL(view string, where []string, order string) string {
 	return statement + "\n order by " + order
 }
 
-// met is what the last attempt met: an HTTP status with its name, or nothing.
-func met(attempts int, status *int) string {
-	switch {
-	case status == nil && attempts == 0:
-		return "not attempted"
-	case status == nil:
-		return "no answer"
-	}
-	return statusText(*status)
-}
-
 // deadLetterView is what dead-letter.html shows.
 type deadLetterView struct {
 	store.DeadLetterRow
@@ -272,7 +262,7 @@ func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
 	}
 	row := deadLetterRowOf(d.DeadLetter)
 	return &deadLetterView{
-		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: orEmpty(d.BodyText), Answer: orEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
+		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: display.OrEmpty(d.BodyText), Answer: display.OrEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
 		SQL:     "select * from postrider.dead_letters where dead_letter_id = " + quoteSQL(id.String()),
 		ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Again: c.FormValue("again") != "",
 	}, nil

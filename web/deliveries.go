@@ -10,6 +10,7 @@ import (
 
 	"postrider/policy"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 var (
@@ -26,7 +27,7 @@ type deliveriesView struct {
 	Filter                  store.DeliveryFilter
 	States, Holds, Outcomes []choice
 	Rows                    []deliveryRow
-	Paging                  paging
+	Paging                  display.Paging
 	Filtered                bool
 	SQL                     string
 }
@@ -74,36 +75,36 @@ func deliveryRows(lines []store.DeliveryLine) []deliveryRow {
 	for i, line := range lines {
 		rows[i] = deliveryRow{DeliveryLine: line}
 		if line.Attempts > 0 {
-			rows[i].Met = met(line.Attempts, line.LastStatus)
+			rows[i].Met = display.Met(line.Attempts, line.LastStatus)
 		}
 	}
 	return rows
 }
 
 // deliveryPlace is all that the page's address has to tell: its list runs by id, whatever the filter.
-func deliveryPlace(l store.DeliveryLine) string { return idText(l.DeliveryID) }
+func deliveryPlace(l store.DeliveryLine) string { return display.IDText(l.DeliveryID) }
 
 func parseDeliveryPlace(text string) (store.DeliveryPlace, bool) {
-	id, ok := parseID(text)
+	id, ok := display.ParseID(text)
 	return store.DeliveryPlace{DeliveryID: id}, ok
 }
 
 func (p *pages) deliveries(c echo.Context) error {
-	q := queryOf(c)
+	q := display.QueryOf(c)
 	f := store.DeliveryFilter{
-		Topic: q.name("topic"), Subscription: q.name("subscription"), State: q.oneOf("state", deliveryStates), Hold: q.oneOf("hold", holdWords),
-		Outcome: q.name("outcome"), Event: q.text("event"),
+		Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates), Hold: q.OneOf("hold", holdWords),
+		Outcome: q.Name("outcome"), Event: q.Text("event"),
 	}
-	if text := q.text("operation"); text != "" {
+	if text := q.Text("operation"); text != "" {
 		id, err := uuid.Parse(text)
 		if err != nil {
-			q.refuse("operation")
+			q.Refuse("operation")
 		}
 		f.Operation = &id
 	}
-	turn := turnOf(q, parseDeliveryPlace)
-	if q.err != nil {
-		return q.err
+	turn := display.TurnOf(q, parseDeliveryPlace)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -113,11 +114,11 @@ func (p *pages) deliveries(c echo.Context) error {
 	}
 	looked := ""
 	if found.LookedTo != nil {
-		looked = idText(found.LookedTo.DeliveryID)
+		looked = display.IDText(found.LookedTo.DeliveryID)
 	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
 		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
-		Rows: deliveryRows(found.Rows), Paging: pagingOf(c, found.Page, deliveryPlace).further(c, looked), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
+		Rows: deliveryRows(found.Rows), Paging: display.PagingOf(c, found.Page, deliveryPlace).WithFurther(c, looked), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
 	})
 }
 
@@ -139,7 +140,7 @@ type deliveryView struct {
 type attemptRow struct {
 	store.AttemptLine
 	Met    string
-	Phases []phase
+	Phases []display.Phase
 	Times  string // the phases in words
 	Waited string // how long it waited after its turn had come; "" = not for long
 	Then   string // what the policy decided
@@ -155,14 +156,14 @@ func attemptRows(course []store.AttemptLine) []attemptRow {
 	}
 	rows := make([]attemptRow, len(course))
 	for i, a := range course {
-		row := attemptRow{AttemptLine: a, Met: met(1, a.Status), Phases: phasesOf(&a, longest), Then: verdictText(&a)}
+		row := attemptRow{AttemptLine: a, Met: display.Met(1, a.Status), Phases: display.PhasesOf(&a, longest), Then: verdictText(&a)}
 		var times []string
 		for _, phase := range row.Phases {
 			times = append(times, phase.Name+" "+phase.Text)
 		}
-		row.Times = phrase(times...)
+		row.Times = display.Phrase(times...)
 		if a.DueAt != nil && a.StartedAt.Sub(*a.DueAt) > longWait {
-			row.Waited = span(a.StartedAt.Sub(*a.DueAt))
+			row.Waited = display.Span(a.StartedAt.Sub(*a.DueAt))
 		}
 		rows[i] = row
 	}
@@ -191,7 +192,7 @@ func verdictText(a *store.AttemptLine) string {
 }
 
 func (p *pages) delivery(c echo.Context) error {
-	id, ok := parseID(c.Param("id"))
+	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
 		return store.ErrNotFound
 	}
@@ -201,12 +202,12 @@ func (p *pages) delivery(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := deliveryView{DeliveryCourse: *d, Attempts: attemptRows(d.Course), Body: orEmpty(d.BodyText), SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id)}
+	view := deliveryView{DeliveryCourse: *d, Attempts: attemptRows(d.Course), Body: display.OrEmpty(d.BodyText), SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id)}
 	if d.Reason != nil {
 		view.Sentence = policy.Reason(*d.Reason).Sentence()
 	}
 	if d.DeliveryLine.Attempts > 0 {
-		view.Met = met(d.DeliveryLine.Attempts, d.LastStatus)
+		view.Met = display.Met(d.DeliveryLine.Attempts, d.LastStatus)
 	}
 	if d.State == "pending" {
 		if err := p.pendingView(ctx, &view); err != nil {
@@ -221,7 +222,7 @@ func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error)
 	d := &view.DeliveryCourse
 	work := pendingWork{
 		topic: d.Topic, subscription: d.Subscription, subscriptionID: d.SubscriptionID, attempts: d.DeliveryLine.Attempts,
-		hold: orEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),
+		hold: display.OrEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),
 		unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt,
 	}
 	if rules, ok := p.store.Catalogue().Rules(view.SubscriptionID); ok {
@@ -230,7 +231,7 @@ func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error)
 		}
 	}
 	if ends := view.ExpiresAt; ends != nil {
-		view.EndsAt, view.TimeLeft, work.ends = ends, span(max(0, ends.Sub(p.now()))), ends
+		view.EndsAt, view.TimeLeft, work.ends = ends, display.Span(max(0, ends.Sub(p.now()))), ends
 	}
 	view.Outlook, err = p.outlookOf(ctx, &work)
 	return err

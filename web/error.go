@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // errorView is what error.html shows. Its texts are all ours: an error's own text may hold addresses, names and SQL.
@@ -57,7 +58,7 @@ func statusOf(err error) int {
 		return http.StatusForbidden
 	case errors.As(err, &answer):
 		return answer.Code
-	case errors.Is(err, errQuery), errors.Is(err, store.ErrInvalid):
+	case errors.Is(err, display.ErrQuery), errors.Is(err, store.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, store.ErrNotFound):
 		return http.StatusNotFound

@@ -11,6 +11,7 @@ import (
 	"postrider/event"
 	"postrider/policy/filter"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // eventsView is what events.html shows.
@@ -18,7 +19,7 @@ type eventsView struct {
 	Filter   store.EventFilter
 	From, To string
 	Rows     []store.EventLine
-	Paging   paging
+	Paging   display.Paging
 	Filtered bool
 	SQL      string
 }
@@ -53,14 +54,14 @@ func eventSQL(f *store.EventFilter) string {
 }
 
 func (p *pages) events(c echo.Context) error {
-	q := queryOf(c)
+	q := display.QueryOf(c)
 	f := store.EventFilter{
-		Topic: q.name("topic"), Event: q.text("event"), Type: q.text("type"), SubjectPrefix: q.text("subject"),
-		From: q.time("from"), To: q.time("to"), Unmatched: q.set("unmatched"),
+		Topic: q.Name("topic"), Event: q.Text("event"), Type: q.Text("type"), SubjectPrefix: q.Text("subject"),
+		From: q.Time("from"), To: q.Time("to"), Unmatched: q.Set("unmatched"),
 	}
-	turn := turnOf(q, parseUUID)
-	if q.err != nil {
-		return q.err
+	turn := display.TurnOf(q, display.ParseUUID)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -74,7 +75,7 @@ func (p *pages) events(c echo.Context) error {
 	}
 	return p.show(c, "events", "Events", true, eventsView{
 		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != store.EventFilter{}, SQL: eventSQL(&f),
-		Paging: pagingOf(c, found.Page, func(l store.EventLine) string { return l.SystemID.String() }).further(c, looked),
+		Paging: display.PagingOf(c, found.Page, func(l store.EventLine) string { return l.SystemID.String() }).WithFurther(c, looked),
 	})
 }
 
@@ -131,7 +132,7 @@ func (p *pages) judgementsOf(ctx context.Context, row *store.EventRow) (list []j
 		subs = subs[:judged]
 	}
 	e := event.Event{
-		Schema: event.Schema(row.Schema), ID: row.EventID, Type: row.EventType, Subject: row.Subject, Source: orEmpty(row.Source), DataVersion: row.DataVersion, Body: row.Body,
+		Schema: event.Schema(row.Schema), ID: row.EventID, Type: row.EventType, Subject: row.Subject, Source: display.OrEmpty(row.Source), DataVersion: row.DataVersion, Body: row.Body,
 	}
 	if row.EventTime != nil && e.Schema == event.Custom {
 		e.Time = *row.EventTime
@@ -153,7 +154,7 @@ type batchesView struct {
 	Filter   store.BatchFilter
 	States   []choice
 	Rows     []batchRow
-	Paging   paging
+	Paging   display.Paging
 	Filtered bool
 }
 
@@ -165,17 +166,17 @@ type batchRow struct {
 func batchRowOf(line store.BatchLine) batchRow {
 	row := batchRow{BatchLine: line}
 	if line.Attempts > 0 {
-		row.Met = met(line.Attempts, line.LastStatus)
+		row.Met = display.Met(line.Attempts, line.LastStatus)
 	}
 	return row
 }
 
 func (p *pages) batches(c echo.Context) error {
-	q := queryOf(c)
-	f := store.BatchFilter{Topic: q.name("topic"), Subscription: q.name("subscription"), State: q.oneOf("state", deliveryStates)}
-	turn := turnOf(q, parseID)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	f := store.BatchFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates)}
+	turn := display.TurnOf(q, display.ParseID)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -185,7 +186,7 @@ func (p *pages) batches(c echo.Context) error {
 	}
 	view := batchesView{
 		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != store.BatchFilter{},
-		Paging: pagingOf(c, found.Page, func(l store.BatchLine) string { return idText(l.BatchID) }).further(c, idOrNothing(found.LookedTo)),
+		Paging: display.PagingOf(c, found.Page, func(l store.BatchLine) string { return display.IDText(l.BatchID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, batchRowOf(line))
@@ -207,14 +208,14 @@ type batchView struct {
 const memberPage = 500
 
 func (p *pages) batch(c echo.Context) error {
-	id, ok := parseID(c.Param("id"))
-	q := queryOf(c)
-	from := q.number("from")
+	id, ok := display.ParseID(c.Param("id"))
+	q := display.QueryOf(c)
+	from := q.Number("from")
 	switch {
 	case !ok:
 		return store.ErrNotFound
-	case q.err != nil:
-		return q.err
+	case q.Err != nil:
+		return q.Err
 	case from == nil:
 		from = new(int64)
 	}
@@ -230,12 +231,12 @@ func (p *pages) batch(c echo.Context) error {
 	}
 	if len(view.Listed) > memberPage {
 		view.Listed = view.Listed[:memberPage]
-		view.More = with(c, "from", fmt.Sprint(view.Listed[memberPage-1].Position))
+		view.More = display.With(c, "from", fmt.Sprint(view.Listed[memberPage-1].Position))
 	}
 	if b.State == "pending" {
 		work := pendingWork{
 			topic: b.Topic, subscription: b.Subscription, subscriptionID: b.SubscriptionID, attempts: b.BatchLine.Attempts,
-			hold: orEmpty(b.Hold), job: jobState(b.Job), due: b.NextAttemptAt, ends: b.ExpiresAt,
+			hold: display.OrEmpty(b.Hold), job: jobState(b.Job), due: b.NextAttemptAt, ends: b.ExpiresAt,
 		}
 		if view.Outlook, err = p.outlookOf(ctx, &work); err != nil {
 			return err
@@ -268,10 +269,10 @@ var problemSpanNames = []string{"15m", "1h", "6h", "24h", "7d"}
 const waitingLimit = 1000
 
 func (p *pages) problems(c echo.Context) error {
-	q := queryOf(c)
-	topic, within := q.name("topic"), q.oneOf("within", problemSpanNames)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	topic, within := q.Name("topic"), q.OneOf("within", problemSpanNames)
+	if q.Err != nil {
+		return q.Err
 	}
 	if within == "" {
 		within = "24h"
@@ -282,18 +283,18 @@ func (p *pages) problems(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(c, "problems", "Problems", true, problemsView{Topic: topic, Spans: choices(problemSpanNames, within), Within: span(problemSpans[within]), Rows: problemRows(list)})
+	return p.show(c, "problems", "Problems", true, problemsView{Topic: topic, Spans: choices(problemSpanNames, within), Within: display.Span(problemSpans[within]), Rows: problemRows(list)})
 }
 
 func problemRows(list []store.Problem) []problemRow {
 	rows := make([]problemRow, len(list))
 	for i, problem := range list {
 		rows[i] = problemRow{
-			Problem: problem, Href: subscriptionPath(problem.Topic, problem.Subscription), Share: percent(problem.Failures, problem.Attempts),
+			Problem: problem, Href: subscriptionPath(problem.Topic, problem.Subscription), Share: display.Percent(problem.Failures, problem.Attempts),
 			Waits: atMost(problem.Waiting, waitingLimit), Holds: atMost(problem.Held, heldLimit), DeadCount: int(problem.DeadLetters),
 		}
 		if problem.Status != nil {
-			rows[i].Met = statusText(*problem.Status)
+			rows[i].Met = display.StatusText(*problem.Status)
 		}
 	}
 	return rows

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // firstStep is one of the steps to the first delivery: a page that does it, and the same as a command.
@@ -25,7 +26,7 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *store.Overvie
 	if total(o.Day.Minutes).Published > 0 || o.Standing.Pending > 0 {
 		return nil, nil
 	}
-	topics, err := p.store.ReadTopics(ctx, "", store.Turn[string]{Limit: pageSize})
+	topics, err := p.store.ReadTopics(ctx, "", store.Turn[string]{Limit: display.PageSize})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/web/display"
 )
 
 // form is what a person has typed, by the name of the field, and what is wrong with it. A field is called as the REST API calls the setting:
@@ -57,7 +59,7 @@ func bounded(most int64) echo.MiddlewareFunc {
 func postedForm(c echo.Context) (*form, error) {
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
-		return nil, fmt.Errorf("%w: the form cannot be read", errQuery)
+		return nil, fmt.Errorf("%w: the form cannot be read", display.ErrQuery)
 	}
 	f := newForm()
 	for name, list := range r.PostForm {

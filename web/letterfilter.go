@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // fact is something that is known, by its name.
@@ -39,7 +40,7 @@ func filterFacts(f *store.DeadLetterFilter) (facts []fact) {
 		facts = append(facts, fact{"Redelivered before", map[bool]string{true: "yes", false: "no"}[*f.Redelivered]})
 	}
 	if f.DeadLetterIDs != nil {
-		facts = append(facts, fact{"Named by id", plural(len(f.DeadLetterIDs), "dead letter")})
+		facts = append(facts, fact{"Named by id", display.Plural(len(f.DeadLetterIDs), "dead letter")})
 	}
 	return facts
 }
@@ -48,7 +49,7 @@ func statusOrNil(status *int) *string {
 	if status == nil {
 		return nil
 	}
-	return new(statusText(*status))
+	return new(display.StatusText(*status))
 }
 
 func timeOrNil(t *time.Time) *string {
@@ -100,12 +101,12 @@ func quoteShell(text string) string {
 func progress(o *store.Operation) (text string, percent int) {
 	seen := o.Done + o.Skipped + o.Failed
 	if o.Matched == nil {
-		return grouped(seen), 0
+		return display.Grouped(seen), 0
 	}
 	if o.MatchedAtLeast {
-		return grouped(seen) + " of more than " + grouped(*o.Matched), 0
+		return display.Grouped(seen) + " of more than " + display.Grouped(*o.Matched), 0
 	}
-	return grouped(seen) + " of " + grouped(*o.Matched), int(100 * min(seen, *o.Matched) / max(1, *o.Matched))
+	return display.Grouped(seen) + " of " + display.Grouped(*o.Matched), int(100 * min(seen, *o.Matched) / max(1, *o.Matched))
 }
 
 // rateText is what somebody allowed.

@@ -8,12 +8,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // operationsView is what operations.html shows.
 type operationsView struct {
 	Rows   []operationRow
-	Paging paging
+	Paging display.Paging
 }
 
 // operationRow is an operation in words.
@@ -37,14 +38,14 @@ func operationRowOf(o store.Operation) operationRow {
 func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String() }
 
 func operationPlace(o store.Operation) string {
-	return deadLetterPlace(store.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID})
+	return display.DeadLetterPlace(store.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID})
 }
 
 func (p *pages) operations(c echo.Context) error {
-	q := queryOf(c)
-	turn := turnOf(q, parseDeadLetterPlace) // a moment and an id too; there is no way back but to the first page
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	turn := display.TurnOf(q, display.ParseDeadLetterPlace) // a moment and an id too; there is no way back but to the first page
+	if q.Err != nil {
+		return q.Err
 	}
 	var after *store.Operation
 	if turn.Before != nil {
@@ -52,12 +53,12 @@ func (p *pages) operations(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Operations(ctx, after, pageSize+1)
+	list, err := p.store.Operations(ctx, after, display.PageSize+1)
 	if err != nil {
 		return err
 	}
-	page := store.Page[store.Operation]{Rows: list[:min(len(list), pageSize)], Older: len(list) > pageSize}
-	view := operationsView{Paging: pagingOf(c, page, operationPlace)}
+	page := store.Page[store.Operation]{Rows: list[:min(len(list), display.PageSize)], Older: len(list) > display.PageSize}
+	view := operationsView{Paging: display.PagingOf(c, page, operationPlace)}
 	for _, o := range page.Rows {
 		view.Rows = append(view.Rows, operationRowOf(o))
 	}
@@ -124,21 +125,21 @@ func (p *pages) operation(c echo.Context) error {
 func operationViewOf(o *store.Operation, now time.Time) operationView {
 	view := operationView{operationRow: operationRowOf(*o), Running: o.State == store.OperationRunning, Facts: filterFacts(&o.Filter), Outcomes: outcomesOf(o)}
 	if o.Subscription != nil {
-		view.To = *o.Subscription + " of " + orEmpty(o.Topic)
+		view.To = *o.Subscription + " of " + display.OrEmpty(o.Topic)
 	}
 	if o.FinishedAt != nil {
 		now = *o.FinishedAt
 	}
 	took := max(0, now.Sub(o.CreatedAt))
-	view.Took = span(took)
+	view.Took = display.Span(took)
 	seen := o.Done + o.Skipped + o.Failed
 	if seen == 0 || took < time.Second {
 		return view
 	}
 	pace := float64(seen) / took.Seconds()
-	view.Pace = perSecond(pace)
+	view.Pace = display.PerSecond(pace)
 	if view.Running && o.Matched != nil && *o.Matched > seen {
-		view.Left = span(time.Duration(float64(*o.Matched-seen) / pace * float64(time.Second)))
+		view.Left = display.Span(time.Duration(float64(*o.Matched-seen) / pace * float64(time.Second)))
 	}
 	return view
 }

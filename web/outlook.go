@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // outlook is what comes next for a pending delivery or batch, as its page shows it.
@@ -74,7 +75,7 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 	case w.job == "running":
 		return "An attempt is in progress."
 	case hold != "" && w.hold == "" && later:
-		return holdText(hold) + " " + attempt + " is scheduled for " + momentOf(*w.due, now).Absolute + " and waits if the hold still lasts then."
+		return holdText(hold) + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute + " and waits if the hold still lasts then."
 	case hold != "":
 		return holdText(hold)
 	case w.limit > 0 && w.attempts >= w.limit:
@@ -82,9 +83,9 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 	case w.unbatched:
 		return "It waits for the next batch of its event subscription, which a node sends as soon as it has room."
 	case later && w.ends != nil && !w.due.Before(*w.ends):
-		return "No further attempt: its time to live ends first. The delivery ends " + relative(now.Sub(*w.due)) + "."
+		return "No further attempt: its time to live ends first. The delivery ends " + display.Relative(now.Sub(*w.due)) + "."
 	case later:
-		return attempt + " is made " + relative(now.Sub(*w.due)) + "."
+		return attempt + " is made " + display.Relative(now.Sub(*w.due)) + "."
 	default:
 		return attempt + " is due now and waits for a worker."
 	}

@@ -7,13 +7,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // overviewView is what overview.html shows.
 type overviewView struct {
 	Tiles    []tile
-	Ranges   []rangeLink
-	Charts   []chart
+	Ranges   []display.RangeLink
+	Charts   []display.Chart
 	Problems []problemRow
 	Holds    []holdRow
 	Reasons  []share
@@ -45,10 +46,10 @@ type holdRow struct {
 const overviewProblems = 5
 
 func (p *pages) overview(c echo.Context) error {
-	q := queryOf(c)
-	r := rangeOf(q)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	r := display.RangeOf(q)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -61,7 +62,7 @@ func (p *pages) overview(c echo.Context) error {
 		return err
 	}
 	view := overviewView{
-		Tiles: tilesOf(o, p.now()), Ranges: rangeLinks(c, r), Charts: []chart{trafficChart(r, publishedSeries, o.Range.Minutes), outcomeChart(r, o.Range), latencyChart(r, o.Range.Minutes)},
+		Tiles: tilesOf(o, p.now()), Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range), display.LatencyChart(r, o.Range.Minutes)},
 		Problems: problemRows(problems[:min(len(problems), overviewProblems)]), Holds: holdRows(o.Holds),
 		Reasons: sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
@@ -80,14 +81,14 @@ func tilesOf(o *store.Overview, now time.Time) []tile {
 	hour, day := total(o.LastHour.Minutes), total(o.Day.Minutes)
 	p50, p95 := "–", ""
 	if st.LagP50 != nil && st.LagP95 != nil {
-		p50, p95 = milliseconds(*st.LagP50*1000), "95 % within "+milliseconds(*st.LagP95*1000)
+		p50, p95 = display.Milliseconds(*st.LagP50*1000), "95 % within "+display.Milliseconds(*st.LagP95*1000)
 	}
 	return []tile{
-		{Label: "Published", Figure: perSecond(float64(recent.Published) / (60 * rateSpan)), Unit: "/s", Note: grouped(hour.Published) + " in the last hour", Href: "/ui/events"},
-		{Label: "Delivered", Figure: perSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s", Note: grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered"},
+		{Label: "Published", Figure: display.PerSecond(float64(recent.Published) / (60 * rateSpan)), Unit: "/s", Note: display.Grouped(hour.Published) + " in the last hour", Href: "/ui/events"},
+		{Label: "Delivered", Figure: display.PerSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s", Note: display.Grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered"},
 		backlogTile(st),
 		oldestTile(st, now),
-		{Label: "Delivered at first attempt", Figure: percent(day.FirstAttempt, day.Ended), Note: "of " + grouped(day.Ended) + " that ended in 24 h"},
+		{Label: "Delivered at first attempt", Figure: display.Percent(day.FirstAttempt, day.Ended), Note: "of " + display.Grouped(day.Ended) + " that ended in 24 h"},
 		finalTile(day, st.Pending),
 		{Label: "Lag, median", Figure: p50, Note: p95},
 		sweeperTile(st),
@@ -98,7 +99,7 @@ func tilesOf(o *store.Overview, now time.Time) []tile {
 const standingHeld = 20_000
 
 func backlogTile(st *store.Standing) tile {
-	t := tile{Label: "Backlog", Figure: grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending"}
+	t := tile{Label: "Backlog", Figure: display.Grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending"}
 	if st.Held > 0 {
 		t.Note = atMost(int(st.Held), standingHeld) + " on hold"
 	}
@@ -114,7 +115,7 @@ func oldestTile(st *store.Standing, now time.Time) tile {
 		return t
 	}
 	age := now.Sub(*st.OldestOwedSince)
-	t.Figure, t.Note, t.Href = span(max(age, 0)), "delivery "+strconv.FormatInt(*st.OldestID, 10), "/ui/deliveries/"+strconv.FormatInt(*st.OldestID, 10)
+	t.Figure, t.Note, t.Href = display.Span(max(age, 0)), "delivery "+strconv.FormatInt(*st.OldestID, 10), "/ui/deliveries/"+strconv.FormatInt(*st.OldestID, 10)
 	if age > oldTile {
 		t.Tone = "waiting"
 	}
@@ -123,21 +124,21 @@ func oldestTile(st *store.Standing, now time.Time) tile {
 
 // finalTile is the share of what has ended: a pending delivery is neither a success nor a failure yet.
 func finalTile(day store.Minute, pending int64) tile {
-	t := tile{Label: "Delivered in the end", Figure: percent(day.Delivered, day.Ended), Href: "/ui/dead-letters"}
-	t.Note = "of " + grouped(day.Ended) + " that ended in 24 h"
+	t := tile{Label: "Delivered in the end", Figure: display.Percent(day.Delivered, day.Ended), Href: "/ui/dead-letters"}
+	t.Note = "of " + display.Grouped(day.Ended) + " that ended in 24 h"
 	if day.DeadLetters > 0 {
-		t.Tone, t.Note = "bad", plural(int(day.DeadLetters), "dead letter")+" in 24 h"
+		t.Tone, t.Note = "bad", display.Plural(int(day.DeadLetters), "dead letter")+" in 24 h"
 	}
 	if pending > 0 {
-		t.Note += "; " + grouped(pending) + " pending"
+		t.Note += "; " + display.Grouped(pending) + " pending"
 	}
 	return t
 }
 
 func sweeperTile(st *store.Standing) tile {
-	t := tile{Label: "Sweeper finds", Figure: grouped(st.SweeperFinds), Note: "nothing came apart; " + plural(st.Nodes, "node"), Tone: "good"}
+	t := tile{Label: "Sweeper finds", Figure: display.Grouped(st.SweeperFinds), Note: "nothing came apart; " + display.Plural(st.Nodes, "node"), Tone: "good"}
 	if st.SweeperFinds > 0 {
-		t.Tone, t.Note = "bad", "mended; it should be 0; "+plural(st.Nodes, "node")
+		t.Tone, t.Note = "bad", "mended; it should be 0; "+display.Plural(st.Nodes, "node")
 	}
 	return t
 }
@@ -188,7 +189,7 @@ func holdRows(lines []store.HoldLine) []holdRow {
 // atMost says a number as far as it was counted: "10,000+" where counting ended there.
 func atMost(n, limit int) string {
 	if n >= limit {
-		return grouped(limit) + "+"
+		return display.Grouped(limit) + "+"
 	}
-	return grouped(n)
+	return display.Grouped(n)
 }

@@ -11,6 +11,7 @@ import (
 
 	"postrider/policy"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // policiesView is what policies.html shows: retry policies beside one another.
@@ -113,9 +114,9 @@ func compare(policies []*policy.Policy, properties []property) []comparedRow {
 }
 
 var scheduleProperties = []property{
-	{"Ack timeout", func(p *policy.Policy) string { return span(p.AckTimeout) }},
+	{"Ack timeout", func(p *policy.Policy) string { return display.Span(p.AckTimeout) }},
 	{"Steps", func(p *policy.Policy) string { return spans(p.Steps) }},
-	{"Then every", func(p *policy.Policy) string { return span(p.Tail) }},
+	{"Then every", func(p *policy.Policy) string { return display.Span(p.Tail) }},
 	{"Measured", func(p *policy.Policy) string {
 		return map[policy.Basis]string{policy.BasisGap: "from the failure", policy.BasisOffset: "from the first attempt"}[p.Basis]
 	}},
@@ -123,11 +124,11 @@ var scheduleProperties = []property{
 		if p.JitterFraction == 0 {
 			return "none"
 		}
-		return fmt.Sprintf("up to %s %%, at most %s", strconv.FormatFloat(100*p.JitterFraction, 'f', -1, 64), span(p.JitterCap))
+		return fmt.Sprintf("up to %s %%, at most %s", strconv.FormatFloat(100*p.JitterFraction, 'f', -1, 64), display.Span(p.JitterCap))
 	}},
 	{"No attempt later than", func(p *policy.Policy) string { return spanOr(p.RetryWindow, "no such limit") }},
 	{"Retry-After, documented", func(p *policy.Policy) string { return yes(p.HonorRetryAfter) }},
-	{"Retry-After, at most", func(p *policy.Policy) string { return span(p.RetryAfterCap) }},
+	{"Retry-After, at most", func(p *policy.Policy) string { return display.Span(p.RetryAfterCap) }},
 	{"Late success counts for", func(p *policy.Policy) string { return spanOr(p.LateAnswerWindow, "not at all") }},
 	{"Batches", func(p *policy.Policy) string { return yes(p.Batching) }},
 }
@@ -140,8 +141,8 @@ var limitProperties = []property{
 		return strconv.Itoa(p.DefaultMaxAttempts)
 	}},
 	{"Attempts that may be set", func(p *policy.Policy) string { return fmt.Sprintf("%d to %d", p.MinMaxAttempts, p.MaxMaxAttempts) }},
-	{"Time to live", func(p *policy.Policy) string { return span(p.DefaultTTL) }},
-	{"Time to live that may be set", func(p *policy.Policy) string { return span(p.MinTTL) + " to " + span(p.MaxTTL) }},
+	{"Time to live", func(p *policy.Policy) string { return display.Span(p.DefaultTTL) }},
+	{"Time to live that may be set", func(p *policy.Policy) string { return display.Span(p.MinTTL) + " to " + display.Span(p.MaxTTL) }},
 	{"Expires", func(p *policy.Policy) string {
 		return map[policy.Expiry]string{policy.ExpiryAtTTL: "at that moment", policy.ExpiryNextAttempt: "at the next attempt's turn"}[p.Expiry]
 	}},
@@ -151,8 +152,8 @@ var endProperties = []property{
 	{"Dead letters, documented", func(p *policy.Policy) string {
 		return map[string]string{policy.DeadLetterRows: "kept as rows", policy.DeadLetterNone: "none: dropped"}[p.DeadLetterDefault]
 	}},
-	{"Outside location after", func(p *policy.Policy) string { return span(p.DeadLetterDelay) }},
-	{"Outside location tried for", func(p *policy.Policy) string { return span(p.DeadLetterGiveUp) }},
+	{"Outside location after", func(p *policy.Policy) string { return display.Span(p.DeadLetterDelay) }},
+	{"Outside location tried for", func(p *policy.Policy) string { return display.Span(p.DeadLetterGiveUp) }},
 	{"Transport errors, documented", func(p *policy.Policy) string {
 		return map[bool]string{true: "retried", false: "as the table says"}[p.RetryTransportErrors]
 	}},
@@ -168,7 +169,7 @@ var probationProperties = []property{
 	{"Rest by outcome", func(p *policy.Policy) string {
 		var parts []string
 		for outcome, rest := range p.Probation.ByOutcome {
-			parts = append(parts, string(outcome)+" "+span(rest))
+			parts = append(parts, string(outcome)+" "+display.Span(rest))
 		}
 		slices.Sort(parts)
 		return spanText(strings.Join(parts, ", "), "no")
@@ -225,7 +226,7 @@ func cellText(p *policy.Policy, kind policy.EndpointKind, condition string) stri
 		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried", policy.ActionNeverIfDeadLetter: "never retried where dead letters are kept",
 	}[cell.Action]
 	if cell.MinDelay > 0 && cell.Action != policy.ActionNever {
-		text += " after " + span(cell.MinDelay) + " or later"
+		text += " after " + display.Span(cell.MinDelay) + " or later"
 	}
 	return text
 }
@@ -248,7 +249,7 @@ func spanOr(d time.Duration, none string) string {
 	if d == 0 {
 		return none
 	}
-	return span(d)
+	return display.Span(d)
 }
 
 func spanText(text, none string) string {
@@ -261,7 +262,7 @@ func spanText(text, none string) string {
 func spans(list []time.Duration) string {
 	parts := make([]string, len(list))
 	for i, d := range list {
-		parts[i] = span(d)
+		parts[i] = display.Span(d)
 	}
 	return strings.Join(parts, ", ")
 }

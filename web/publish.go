@@ -16,6 +16,7 @@ import (
 
 	"postrider/event"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // publishView is what publish.html shows: a box with an event, and the same for a terminal and for psql.
@@ -172,7 +173,7 @@ func twinsOf(c echo.Context, t *store.Topic, box string) (curl, sql, why string)
 func spelledOut(document string) string {
 	var out strings.Builder
 	for _, r := range document {
-		if !isHidden(r) {
+		if !display.IsHidden(r) {
 			out.WriteRune(r)
 			continue
 		}
@@ -188,7 +189,7 @@ func spelledOut(document string) string {
 func dollarQuoted(text string) string {
 	tag := "$event$"
 	for n := 1; strings.Index(text+tag, tag) != len(text); n++ {
-		tag = "$event" + idText(int64(n)) + "$"
+		tag = "$event" + display.IDText(int64(n)) + "$"
 	}
 	return tag + text + tag
 }
@@ -198,12 +199,12 @@ func sampleEvent(t *store.Topic, now time.Time) string {
 	id, at := uuid.NewString(), now.UTC().Format("2006-01-02T15:04:05Z")
 	switch t.InputSchema {
 	case event.CloudEvents:
-		return pretty(`{"specversion":"1.0","id":` + quoted(id) + `,"source":` + quoted("/"+t.Name) + `,"type":"Shop.OrderPlaced","subject":"orders/1807","time":` + quoted(at) +
+		return display.Pretty(`{"specversion":"1.0","id":` + quoted(id) + `,"source":` + quoted("/"+t.Name) + `,"type":"Shop.OrderPlaced","subject":"orders/1807","time":` + quoted(at) +
 			`,"datacontenttype":"application/json","data":{"total":12.50,"currency":"EUR"}}`)
 	case event.EventGrid:
-		return pretty(`{"id":` + quoted(id) + `,"eventType":"Shop.OrderPlaced","subject":"orders/1807","eventTime":` + quoted(at) + `,"dataVersion":"1.0","data":{"total":12.50,"currency":"EUR"}}`)
+		return display.Pretty(`{"id":` + quoted(id) + `,"eventType":"Shop.OrderPlaced","subject":"orders/1807","eventTime":` + quoted(at) + `,"dataVersion":"1.0","data":{"total":12.50,"currency":"EUR"}}`)
 	default:
-		return pretty(sampleOfMapping(t.InputSchemaMapping, id, at))
+		return display.Pretty(sampleOfMapping(t.InputSchemaMapping, id, at))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 func deadLetterPath(id uuid.UUID) string { return "/ui/dead-letters/" + id.String() }
@@ -63,14 +64,14 @@ func letterFormOf(c echo.Context) (f letterForm, err error) {
 	if err := c.Request().ParseForm(); err != nil {
 		return f, wrongForm("the form cannot be read.")
 	}
-	q := &params{values: c.Request().PostForm}
-	f.to = store.Target{Subscription: q.name("toSubscription"), Topic: q.name("toTopic")}
-	rate := q.number("rate")
-	if which := q.oneOf("redelivered", []string{"true", "false"}); which != "" {
+	q := &display.Params{Values: c.Request().PostForm}
+	f.to = store.Target{Subscription: q.Name("toSubscription"), Topic: q.Name("toTopic")}
+	rate := q.Number("rate")
+	if which := q.OneOf("redelivered", []string{"true", "false"}); which != "" {
 		f.redelivered = new(which == "true")
 	}
 	switch {
-	case q.err != nil, rate != nil && (*rate < 1 || *rate > mostPerSecond):
+	case q.Err != nil, rate != nil && (*rate < 1 || *rate > mostPerSecond):
 		return f, wrongForm("the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text.")
 	case rate != nil:
 		f.rate = int(*rate)
@@ -115,8 +116,8 @@ func (p *pages) many(c echo.Context, purge bool, title, path string) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	view := manyView{
-		Purge: purge, Facts: filterFacts(&f), Until: *f.DeadLetteredUntil, Export: exportOf(&f), FilterTopic: orEmpty(f.Topic),
-		Action: sameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)), Back: sameFilter(c, "/ui/dead-letters"),
+		Purge: purge, Facts: filterFacts(&f), Until: *f.DeadLetteredUntil, Export: exportOf(&f), FilterTopic: display.OrEmpty(f.Topic),
+		Action: display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)), Back: display.SameFilter(c, "/ui/dead-letters"),
 		Rate: c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Which: c.FormValue("redelivered"),
 	}
 	if err = p.countLetters(ctx, f, &view); err != nil {
@@ -127,13 +128,13 @@ func (p *pages) many(c echo.Context, purge bool, title, path string) error {
 
 // manyFilter is the filter of the address, closed now: whoever agrees to a number agrees to none that come later.
 func (p *pages) manyFilter(c echo.Context) (store.DeadLetterFilter, error) {
-	q := queryOf(c)
+	q := display.QueryOf(c)
 	f := deadLetterQuery(q)
 	switch {
-	case q.err != nil:
-		return f.DeadLetterFilter, q.err
+	case q.Err != nil:
+		return f.DeadLetterFilter, q.Err
 	case f.Unanswered:
-		return f.DeadLetterFilter, fmt.Errorf("%w: those without an answer are found by their outcome", errQuery)
+		return f.DeadLetterFilter, fmt.Errorf("%w: those without an answer are found by their outcome", display.ErrQuery)
 	case f.DeadLetteredUntil == nil:
 		f.DeadLetteredUntil = new(p.now().UTC().Truncate(time.Microsecond))
 	}

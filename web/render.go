@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/web/display"
 )
 
 //go:embed templates/*.html
@@ -32,47 +34,24 @@ var views = map[string]any{
 func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
 		"asset":        func(file string) string { return p.files[file].path },
-		"moment":       func(t time.Time) moment { return momentOf(t, p.now()) },
-		"text":         visible,
-		"pretty":       func(text string) string { return pretty(visible(text)) },
-		"n":            grouped,
-		"plural":       plural,
-		"ms":           milliseconds,
-		"size":         size,
-		"span":         span,
-		"minutes":      minutes,
-		"status":       statusText,
-		"allowed":      attemptsAllowed,
-		"tone":         tone,
-		"provisioning": provisioning,
+		"moment":       func(t time.Time) display.Moment { return display.MomentOf(t, p.now()) },
+		"text":         display.Visible,
+		"pretty":       func(text string) string { return display.Pretty(display.Visible(text)) },
+		"n":            display.Grouped,
+		"plural":       display.Plural,
+		"ms":           display.Milliseconds,
+		"size":         display.Size,
+		"span":         display.Span,
+		"minutes":      display.Minutes,
+		"status":       display.StatusText,
+		"allowed":      display.AttemptsAllowed,
+		"tone":         display.Tone,
+		"provisioning": display.Provisioning,
 		"clock":        func(t time.Time) string { return t.UTC().Format(time.DateTime) },
 		"userPath":     userPath,
 		"apiKeyPath":   apiKeyPath,
 		"add1":         func(n int) int { return n + 1 },
 		"day":          func(t time.Time) string { return t.Format(time.DateOnly) },
-	}
-}
-
-// provisioning is the word for a provisioning state. "Succeeded" says that the event subscription was created, and reads
-// as if its endpoint were healthy; so it is "active", in no color.
-func provisioning(state any) string {
-	if text := fmt.Sprint(state); text != "Succeeded" {
-		return text
-	}
-	return "active"
-}
-
-// tone is the class of a state, an outcome or a hold: its colour. The text beside it says the same.
-func tone(word string) string {
-	switch word {
-	case "delivered", "done", "Delivered", "succeeded", "completed", "success", "deliver":
-		return "good"
-	case "active", "pending", "available", "running", "published", "note":
-		return "calm"
-	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled":
-		return "waiting"
-	default:
-		return "bad"
 	}
 }
 

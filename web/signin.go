@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // signInView is what sign-in.html shows.
@@ -95,7 +96,7 @@ func (p *pages) lockedOut(err error) *refusedError {
 		return nil
 	}
 	wait := max(locked.Until.Sub(p.now()).Round(time.Second), time.Second)
-	return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong passwords. Try again in " + count(wait) + "."}
+	return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong passwords. Try again in " + display.Count(wait) + "."}
 }
 
 // triedCookie tells the sign-in page that somebody has just signed in: where the session's cookie is missing then, the browser has refused it.

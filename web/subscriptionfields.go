@@ -8,6 +8,7 @@ import (
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // subscriptionFields makes the sections of an event subscription's form, in the order in which one thinks of them.
@@ -42,8 +43,8 @@ func (s *subscriptionFields) endpoint() []formField {
 	if s.existing == nil {
 		list = append(list, formField{Name: "name", Label: "Name", Kind: kindText, Required: true, Hint: "3 to 64 letters, digits, dots, underscores and hyphens."})
 	} else {
-		url.Label, url.Placeholder = "New URL", visible(s.existing.EndpointBaseURL)
-		url.Hint = "Leave it empty to keep the one that is stored, " + visible(s.existing.EndpointBaseURL) + ", with its query."
+		url.Label, url.Placeholder = "New URL", display.Visible(s.existing.EndpointBaseURL)
+		url.Hint = "Leave it empty to keep the one that is stored, " + display.Visible(s.existing.EndpointBaseURL) + ", with its query."
 	}
 	schemas := options("", "as published")
 	for _, schema := range event.Deliveries(s.topic.InputSchema) {
@@ -154,12 +155,12 @@ func (s *subscriptionFields) retry() []formField {
 	attempts, ttl, none, whole := "", "", "", ""
 	if here != nil {
 		attempts = fmt.Sprintf("%s takes %d to %d.", here.Name, here.MinMaxAttempts, here.MaxMaxAttempts)
-		ttl = fmt.Sprintf("%s takes %s to %s, and %s where nothing is said.", here.Name, span(here.MinTTL), span(here.MaxTTL), span(here.DefaultTTL))
+		ttl = fmt.Sprintf("%s takes %s to %s, and %s where nothing is said.", here.Name, display.Span(here.MinTTL), display.Span(here.MaxTTL), display.Span(here.DefaultTTL))
 		none = attemptsDefault(here)
 	}
 	if s.topic.Kind == store.TopicNamespace {
 		attempts += " On a namespace topic also called maxDeliveryCount."
-		ttl += fmt.Sprintf(" On a namespace topic also called eventTimeToLive; the topic keeps events for %s.", plural(s.topic.EventRetentionInDays, "day"))
+		ttl += fmt.Sprintf(" On a namespace topic also called eventTimeToLive; the topic keeps events for %s.", display.Plural(s.topic.EventRetentionInDays, "day"))
 		whole = strconv.Itoa(s.topic.EventRetentionInDays)
 	}
 	const at = "retryPolicy.eventTimeToLiveInMinutes."
@@ -174,7 +175,7 @@ func (s *subscriptionFields) retry() []formField {
 
 // limitsText is what a policy asks of an event subscription that says nothing.
 func limitsText(p *policy.Policy) string {
-	return attemptsAllowed(&p.DefaultMaxAttempts) + " within " + span(p.DefaultTTL)
+	return display.AttemptsAllowed(&p.DefaultMaxAttempts) + " within " + display.Span(p.DefaultTTL)
 }
 
 func attemptsDefault(p *policy.Policy) string {

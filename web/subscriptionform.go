@@ -11,6 +11,7 @@ import (
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // The lists of the form of an event subscription.
@@ -101,7 +102,7 @@ func (f *form) connection(settings map[string]any) {
 	settings["minimumTlsVersionAllowed"] = f.orNull("minimumTlsVersionAllowed")
 	settings["certificateAuthorities"], settings["clientCertificate"], settings["oauth2"] = f.pem("certificateAuthorities"), nil, nil
 	if f.has("clientCertificate.certificate") || f.has("clientCertificate.privateKey") {
-		own := map[string]any{"certificate": orEmpty(f.pem("clientCertificate.certificate"))}
+		own := map[string]any{"certificate": display.OrEmpty(f.pem("clientCertificate.certificate"))}
 		if key := f.pem("clientCertificate.privateKey"); key != nil {
 			own["privateKey"] = key
 		}
@@ -168,7 +169,7 @@ func (f *form) fillHeaders(list []policy.DeliveryAttribute) {
 			f.set(at+"type", headerSecret)
 		default:
 			f.set(at+"type", headerStatic)
-			f.set(at+"properties", orEmpty(a.Value))
+			f.set(at+"properties", display.OrEmpty(a.Value))
 		}
 	}
 }

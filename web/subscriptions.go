@@ -10,6 +10,7 @@ import (
 
 	"postrider/policy"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // subscriptionsView is what subscriptions.html shows.
@@ -17,7 +18,7 @@ type subscriptionsView struct {
 	Filter   store.SubscriptionsFilter
 	Holds    []choice
 	Rows     []subscriptionRow
-	Paging   paging
+	Paging   display.Paging
 	Filtered bool
 }
 
@@ -25,16 +26,16 @@ type subscriptionRow struct {
 	store.SubscriptionLine
 	Href    string
 	Success string
-	Spark   spark
+	Spark   display.Spark
 }
 
 func (p *pages) subscriptions(c echo.Context) error {
-	q := queryOf(c)
+	q := display.QueryOf(c)
 	holds := append([]string{"any"}, holdWords[:3]...)
-	f := store.SubscriptionsFilter{Topic: q.name("topic"), Name: q.name("name"), Hold: q.oneOf("hold", holds)}
-	turn := turnOf(q, parsePair)
-	if q.err != nil {
-		return q.err
+	f := store.SubscriptionsFilter{Topic: q.Name("topic"), Name: q.Name("name"), Hold: q.OneOf("hold", holds)}
+	turn := display.TurnOf(q, display.ParsePair)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -44,12 +45,12 @@ func (p *pages) subscriptions(c echo.Context) error {
 	}
 	view := subscriptionsView{
 		Filter: f, Holds: choices(holds, f.Hold), Filtered: f != store.SubscriptionsFilter{},
-		Paging: pagingOf(c, found, func(l store.SubscriptionLine) string { return l.Topic + "/" + l.Subscription }),
+		Paging: display.PagingOf(c, found, func(l store.SubscriptionLine) string { return l.Topic + "/" + l.Subscription }),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, subscriptionRow{
-			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: sparkOf(line.SparkGood, line.SparkBad),
-			Success: percent(line.Attempts-line.Failures, line.Attempts),
+			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: display.SparkOf(line.SparkGood, line.SparkBad),
+			Success: display.Percent(line.Attempts-line.Failures, line.Attempts),
 		})
 	}
 	return p.show(c, "subscriptions", "Event subscriptions", true, view)
@@ -68,8 +69,8 @@ type subscriptionView struct {
 	Success                      string
 	P50, P95                     string
 	Held, Pending                string
-	Ranges                       []rangeLink
-	Charts                       []chart
+	Ranges                       []display.RangeLink
+	Charts                       []display.Chart
 	Outcomes, Reasons            []share
 	Latency                      []share
 	Deliveries                   []deliveryRow
@@ -99,10 +100,10 @@ type explainedAttempt struct {
 const explainedShown = 40
 
 func (p *pages) subscription(c echo.Context) error {
-	q := queryOf(c)
-	r := rangeOf(q)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	r := display.RangeOf(q)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -116,12 +117,12 @@ func (p *pages) subscription(c echo.Context) error {
 	}
 	view := subscriptionView{
 		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes),
-		Ranges: rangeLinks(c, r), Charts: []chart{outcomeChart(r, course.Range), latencyChart(r, course.Range.Minutes), trafficChart(r, owedSeries, course.Range.Minutes)},
+		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.OutcomeChart(r, course.Range), display.LatencyChart(r, course.Range.Minutes), display.TrafficChart(r, display.OwedSeries, course.Range.Minutes)},
 		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit), Deliveries: deliveryRows(course.Deliveries),
 		CanPause: sub.Hold.Reason != store.HoldPaused, Batching: sub.Batching(), CanProbe: sub.Hold.Reason == store.HoldProbation, HoldText: holdText(sub.Hold.Reason),
 		MaxEvents: sub.Batch().MaxEvents, BatchKilobytes: sub.Batch().PreferredKilobytes,
 	}
-	view.Success = percent(view.Day.Attempts-view.Day.Failures, view.Day.Attempts)
+	view.Success = display.Percent(view.Day.Attempts-view.Day.Failures, view.Day.Attempts)
 	view.P50, view.P95 = quantiles(&course.Day.Latency)
 	deliveries := "/ui/deliveries?topic=" + sub.Topic + "&subscription=" + sub.Name + "&outcome="
 	view.Outcomes = sharesOf(course.Day.Outcomes, func(name string) string { return deliveries + name })
@@ -156,9 +157,9 @@ func (p *pages) explainFailure(sub *store.Subscription, view *subscriptionView) 
 	}
 	now := p.now()
 	after := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-	x := &explanation{EndAt: now.Add(after(found.End.AtSeconds)), EndAfter: span(after(found.End.AtSeconds)), State: found.End.State, Reason: string(found.End.Reason)}
+	x := &explanation{EndAt: now.Add(after(found.End.AtSeconds)), EndAfter: display.Span(after(found.End.AtSeconds)), State: found.End.State, Reason: string(found.End.Reason)}
 	for _, a := range found.Attempts[:min(len(found.Attempts), explainedShown)] {
-		x.Attempts = append(x.Attempts, explainedAttempt{Number: a.Number, After: span(after(a.AtSeconds)), At: now.Add(after(a.AtSeconds)), Why: a.Why})
+		x.Attempts = append(x.Attempts, explainedAttempt{Number: a.Number, After: display.Span(after(a.AtSeconds)), At: now.Add(after(a.AtSeconds)), Why: a.Why})
 	}
 	x.Hidden = len(found.Attempts) - len(x.Attempts)
 	view.Explanation = x
@@ -170,7 +171,7 @@ func quantiles(l *store.Latency) (p50, p95 string) {
 	if !ok {
 		return "–", "–"
 	}
-	return milliseconds(half), milliseconds(most)
+	return display.Milliseconds(half), display.Milliseconds(most)
 }
 
 var latencyNames = []string{"< 5 ms", "< 10 ms", "< 25 ms", "< 50 ms", "< 100 ms", "< 250 ms", "< 500 ms", "< 1 s", "< 2.5 s", "< 5 s", "< 10 s", "< 30 s", "< 60 s", "longer"}
@@ -200,19 +201,19 @@ func latencyShares(l *store.Latency) []share {
 type topicsView struct {
 	Name   string
 	Rows   []topicRow
-	Paging paging
+	Paging display.Paging
 }
 
 type topicRow struct {
 	store.TopicLine
-	Spark spark
+	Spark display.Spark
 }
 
 func (p *pages) topics(c echo.Context) error {
-	q := queryOf(c)
-	name, turn := q.name("name"), turnOf(q, parseName)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	name, turn := q.Name("name"), display.TurnOf(q, display.ParseName)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -220,9 +221,9 @@ func (p *pages) topics(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := topicsView{Name: name, Paging: pagingOf(c, found, func(l store.TopicLine) string { return l.Topic })}
+	view := topicsView{Name: name, Paging: display.PagingOf(c, found, func(l store.TopicLine) string { return l.Topic })}
 	for _, line := range found.Rows {
-		view.Rows = append(view.Rows, topicRow{line, sparkOf(line.SparkPublished, nil)})
+		view.Rows = append(view.Rows, topicRow{line, display.SparkOf(line.SparkPublished, nil)})
 	}
 	return p.show(c, "topics", "Topics", true, view)
 }
@@ -234,18 +235,18 @@ type topicView struct {
 	DuplicateWindow time.Duration
 	Mapping         []mappedLine // of a topic that takes events of the publisher's own schema
 	Day             store.Minute
-	Ranges          []rangeLink
-	Charts          []chart
+	Ranges          []display.RangeLink
+	Charts          []display.Chart
 	Subscriptions   []subscriptionRow
 	More            bool
 	Events          []store.EventLine
 }
 
 func (p *pages) topic(c echo.Context) error {
-	q := queryOf(c)
-	r := rangeOf(q)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	r := display.RangeOf(q)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -258,7 +259,7 @@ func (p *pages) topic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.ReadSubscriptions(ctx, store.SubscriptionsFilter{Topic: name}, store.Turn[store.SubscriptionKey]{Limit: pageSize})
+	subs, err := p.store.ReadSubscriptions(ctx, store.SubscriptionsFilter{Topic: name}, store.Turn[store.SubscriptionKey]{Limit: display.PageSize})
 	if err != nil {
 		return err
 	}
@@ -268,11 +269,11 @@ func (p *pages) topic(c echo.Context) error {
 	}
 	view := topicView{
 		TopicCourse: *course, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic), Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
-		Ranges: rangeLinks(c, r), Charts: []chart{trafficChart(r, publishedSeries, course.Range.Minutes), outcomeChart(r, course.Range)},
+		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.TrafficChart(r, display.PublishedSeries, course.Range.Minutes), display.OutcomeChart(r, course.Range)},
 	}
 	for _, line := range subs.Rows {
 		view.Subscriptions = append(view.Subscriptions, subscriptionRow{
-			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: sparkOf(line.SparkGood, line.SparkBad), Success: percent(line.Attempts-line.Failures, line.Attempts),
+			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: display.SparkOf(line.SparkGood, line.SparkBad), Success: display.Percent(line.Attempts-line.Failures, line.Attempts),
 		})
 	}
 	return p.show(c, "topic", name, true, view)

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // jobsView is what jobs.html shows.
@@ -15,7 +16,7 @@ type jobsView struct {
 	States   []share
 	Kinds    []choice
 	Rows     []store.JobLine
-	Paging   paging
+	Paging   display.Paging
 	Filtered bool
 }
 
@@ -25,11 +26,11 @@ var (
 )
 
 func (p *pages) jobs(c echo.Context) error {
-	q := queryOf(c)
-	f := store.JobFilter{State: q.oneOf("state", jobStates), Kind: q.name("kind")}
-	turn := turnOf(q, parseID)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	f := store.JobFilter{State: q.OneOf("state", jobStates), Kind: q.Name("kind")}
+	turn := display.TurnOf(q, display.ParseID)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -39,8 +40,8 @@ func (p *pages) jobs(c echo.Context) error {
 	}
 	view := jobsView{
 		Filter: f, Kinds: choices(jobKinds, f.Kind), Rows: found.Rows, Filtered: f != store.JobFilter{},
-		States: sharesOf(found.States, func(name string) string { return with(c, "before", "", "after", "", "state", name) }),
-		Paging: pagingOf(c, found.Page, func(l store.JobLine) string { return idText(l.ID) }),
+		States: sharesOf(found.States, func(name string) string { return display.With(c, "before", "", "after", "", "state", name) }),
+		Paging: display.PagingOf(c, found.Page, func(l store.JobLine) string { return display.IDText(l.ID) }),
 	}
 	for i := range view.States {
 		view.States[i].Here = view.States[i].Name == f.State
@@ -101,7 +102,7 @@ func (p *pages) parentsOf(found *store.Storage, largest int64) (parents []parent
 		}
 		row := dayRow{Partition: part, Rows: "not counted yet"}
 		if part.Rows >= 0 {
-			row.Rows = "about " + grouped(part.Rows)
+			row.Rows = "about " + display.Grouped(part.Rows)
 		}
 		if largest > 0 {
 			row.Percent = int(100 * part.Bytes / largest)
@@ -118,23 +119,23 @@ func keptFor(days int) string {
 	if days == 0 {
 		return "kept for ever"
 	}
-	return "kept for " + plural(days, "day")
+	return "kept for " + display.Plural(days, "day")
 }
 
 // auditView is what audit.html shows.
 type auditView struct {
 	Filter   store.AuditFilter
 	Rows     []store.AuditLine
-	Paging   paging
+	Paging   display.Paging
 	Filtered bool
 }
 
 func (p *pages) audit(c echo.Context) error {
-	q := queryOf(c)
-	f := store.AuditFilter{Actor: q.name("actor"), Action: q.name("action"), Topic: q.name("topic"), Subscription: q.name("subscription")}
-	turn := turnOf(q, parseID)
-	if q.err != nil {
-		return q.err
+	q := display.QueryOf(c)
+	f := store.AuditFilter{Actor: q.Name("actor"), Action: q.Name("action"), Topic: q.Name("topic"), Subscription: q.Name("subscription")}
+	turn := display.TurnOf(q, display.ParseID)
+	if q.Err != nil {
+		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
@@ -144,6 +145,6 @@ func (p *pages) audit(c echo.Context) error {
 	}
 	return p.show(c, "audit", "Audit", true, auditView{
 		Filter: f, Rows: found.Rows, Filtered: f != store.AuditFilter{},
-		Paging: pagingOf(c, found.Page, func(l store.AuditLine) string { return idText(l.AuditID) }).further(c, idOrNothing(found.LookedTo)),
+		Paging: display.PagingOf(c, found.Page, func(l store.AuditLine) string { return display.IDText(l.AuditID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // tailView is what tail.html shows.
@@ -21,8 +22,8 @@ type tailView struct {
 }
 
 func tailFilter(c echo.Context) (store.TailFilter, error) {
-	q := queryOf(c)
-	return store.TailFilter{Topic: q.name("topic"), Subscription: q.name("subscription"), Failed: q.set("failed")}, q.err
+	q := display.QueryOf(c)
+	return store.TailFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), Failed: q.Set("failed")}, q.Err
 }
 
 func (p *pages) tail(c echo.Context) error {
@@ -139,20 +140,20 @@ func (p *pages) look(c echo.Context, tail *store.Tail) ([]byte, error) {
 
 func messageOf(l *store.TailLine) tailMessage {
 	m := tailMessage{
-		At: l.At.UTC().Format("15:04:05.000"), Kind: l.Kind, Tone: tone(l.Kind), Label: l.Kind, Where: l.Topic,
-		Event: visible(l.EventID), Type: visible(l.Type), Subject: visible(l.Subject),
+		At: l.At.UTC().Format("15:04:05.000"), Kind: l.Kind, Tone: display.Tone(l.Kind), Label: l.Kind, Where: l.Topic,
+		Event: display.Visible(l.EventID), Type: display.Visible(l.Type), Subject: display.Visible(l.Subject),
 	}
 	if l.Kind == "published" {
 		m.Href = "/ui/events/" + l.SystemID.String()
 		return m
 	}
-	m.Tone, m.Label, m.Where = tone(l.Outcome), l.Outcome, l.Topic+" / "+l.Subscription
-	m.What = phrase("attempt "+strconv.Itoa(l.Number), met(l.Number, l.Status), milliseconds(l.DurationMs), l.Verdict)
+	m.Tone, m.Label, m.Where = display.Tone(l.Outcome), l.Outcome, l.Topic+" / "+l.Subscription
+	m.What = display.Phrase("attempt "+strconv.Itoa(l.Number), display.Met(l.Number, l.Status), display.Milliseconds(l.DurationMs), l.Verdict)
 	switch {
 	case l.DeliveryID != nil:
-		m.Href = "/ui/deliveries/" + idText(*l.DeliveryID)
+		m.Href = "/ui/deliveries/" + display.IDText(*l.DeliveryID)
 	case l.BatchID != nil:
-		m.Href, m.Event = "/ui/batches/"+idText(*l.BatchID), "batch "+idText(*l.BatchID)
+		m.Href, m.Event = "/ui/batches/"+display.IDText(*l.BatchID), "batch "+display.IDText(*l.BatchID)
 	}
 	return m
 }

@@ -12,6 +12,7 @@ import (
 
 	"postrider/event"
 	"postrider/store"
+	"postrider/web/display"
 )
 
 // mappedMembers are the members of an event's envelope that a custom topic maps, and which of them may have a default.
@@ -64,7 +65,7 @@ func (f *form) fillMapping(m *event.Mapping) {
 	for name, field := range map[string]*event.MappedFieldWithDefault{"eventType": m.Properties.EventType, "subject": m.Properties.Subject, "dataVersion": m.Properties.DataVersion} {
 		if field != nil {
 			f.set(mappingAt+name+".sourceField", field.SourceField)
-			f.set(mappingAt+name+".defaultValue", orEmpty(field.DefaultValue))
+			f.set(mappingAt+name+".defaultValue", display.OrEmpty(field.DefaultValue))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package web
+package display
 
 import (
 	"fmt"
@@ -6,16 +6,16 @@ import (
 	"unicode"
 )
 
-// visible writes characters that cannot be seen as [U+202E]. Escaping keeps a publisher's text from being markup, but
+// Visible writes characters that cannot be seen as [U+202E]. Escaping keeps a publisher's text from being markup, but
 // not from lying: a right-to-left override shows "exe.png" for an id that ends in "gnp.exe", and a zero-width space makes two
 // ids look like one. Joiners stay, because scripts and emoji need them.
-func visible(text string) string {
-	if strings.IndexFunc(text, isHidden) < 0 {
+func Visible(text string) string {
+	if strings.IndexFunc(text, IsHidden) < 0 {
 		return text
 	}
 	var out strings.Builder
 	for _, r := range text {
-		if isHidden(r) {
+		if IsHidden(r) {
 			fmt.Fprintf(&out, "[U+%04X]", r)
 			continue
 		}
@@ -24,7 +24,8 @@ func visible(text string) string {
 	return out.String()
 }
 
-func isHidden(r rune) bool {
+// IsHidden reports whether a character cannot be seen, or changes how others are shown.
+func IsHidden(r rune) bool {
 	switch r {
 	case '\t', '\r', '\n':
 		return false

@@ -1,4 +1,4 @@
-package web
+package display
 
 import (
 	"net/url"
@@ -19,20 +19,20 @@ func TestOutcomeChartSharesTheLastColour(t *testing.T) {
 		counts.Outcomes = append(counts.Outcomes, store.Counted{Name: name, Count: n})
 		counts.Minutes[0].Outcomes[name], counts.Minutes[0].Failures = n, counts.Minutes[0].Failures+n
 	}
-	chart := outcomeChart(&chartRanges[0], counts)
+	chart := OutcomeChart(&chartRanges[0], counts)
 	require.Equal(t, []series{{"Delivered", "accent"}, {"Busy", "bad-mark"}, {"TimedOut", "waiting-mark"}, {"NotFound", "series-violet"}, {"BadRequest", "series-blue"}, {"other failures", "calm-mark"}}, chart.Series)
 	require.Len(t, chart.Rows, 1, "the last step is not over")
 	require.Equal(t, []string{"50", "10", "9", "8", "7", "11"}, chart.Rows[0].Values)
 	counts.Outcomes = counts.Outcomes[:6] // as many failures as colours: each has its own
-	require.Len(t, outcomeChart(&chartRanges[0], counts).Series, 6)
-	require.Equal(t, "SocketError", outcomeChart(&chartRanges[0], counts).Series[5].Name)
+	require.Len(t, OutcomeChart(&chartRanges[0], counts).Series, 6)
+	require.Equal(t, "SocketError", OutcomeChart(&chartRanges[0], counts).Series[5].Name)
 }
 
 func TestLatencyChartHasGaps(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	steps := []store.Minute{{At: at, Latency: store.Latency{100}}, {At: at.Add(time.Minute)}, {}}
-	chart := latencyChart(&chartRanges[0], steps)
+	chart := LatencyChart(&chartRanges[0], steps)
 	require.Equal(t, []string{"2.5", "4.8"}, chart.Rows[0].Values)
 	require.Equal(t, []string{"", ""}, chart.Rows[1].Values, "nothing was measured, which is not 0 ms")
 	require.Equal(t, "09:00", chart.Rows[0].Label)
@@ -41,15 +41,35 @@ func TestLatencyChartHasGaps(t *testing.T) {
 func TestRangeIsOneOfThem(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": "1h", "1h": "1h", "24h": "24h", "7d": "7d"} {
-		q := &params{values: url.Values{"range": {value}}}
-		require.Equal(t, want, rangeOf(q).Name)
-		require.NoError(t, q.err)
+		q := &Params{Values: url.Values{"range": {value}}}
+		require.Equal(t, want, RangeOf(q).Name)
+		require.NoError(t, q.Err)
 	}
-	q := &params{values: url.Values{"range": {"8d"}}}
-	require.Equal(t, "1h", rangeOf(q).Name)
-	require.ErrorIs(t, q.err, errQuery)
+	q := &Params{Values: url.Values{"range": {"8d"}}}
+	require.Equal(t, "1h", RangeOf(q).Name)
+	require.ErrorIs(t, q.Err, ErrQuery)
 	for _, r := range chartRanges {
 		require.Zero(t, r.Span%r.Step, r.Name)
 		require.NotEmpty(t, r.step())
 	}
+}
+
+func TestPhasesFillTheAttempt(t *testing.T) {
+	t.Parallel()
+	phases := PhasesOf(&store.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)}, 100)
+	require.Equal(t, []Phase{
+		{"DNS", "phase-dns", "5.0 ms", "0.000%", "5.000%"},
+		{"connect", "phase-connect", "10 ms", "5.000%", "10.000%"},
+		{"first byte", "phase-wait", "25 ms", "15.000%", "25.000%"},
+		{"answer", "phase-read", "10 ms", "40.000%", "10.000%"},
+	}, phases)
+	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}}, PhasesOf(&store.AttemptLine{DurationMs: 30_000}, 30_000))
+	require.Empty(t, PhasesOf(&store.AttemptLine{}, 0))
+}
+
+func TestSparkShowsASingleFailure(t *testing.T) {
+	t.Parallel()
+	s := SparkOf([]int64{0, 10_000}, []int64{1, 0})
+	require.Equal(t, []bar{{X: 0, GoodY: 20, Good: 0, BadY: 18, Bad: 2}, {X: 5, GoodY: 2, Good: 18, BadY: 2}}, s.Bars)
+	require.Equal(t, "10,000 succeeded, 1 failed", s.Text)
 }

@@ -1,4 +1,4 @@
-package web
+package display
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"postrider/store"
 )
 
-// chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table is what is there.
-type chart struct {
+// Chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table is what is there.
+type Chart struct {
 	Title string
 	Form  string // lines, or bars: each upon the one before it
 	Unit  string // of the numbers: "ms", or "" for a count
@@ -49,38 +49,39 @@ func (r *chartRange) step() string {
 	return map[string]string{"1h": "minute, last hour", "24h": "quarter of an hour, last 24 hours", "7d": "two hours, last 7 days"}[r.Name]
 }
 
-// rangeOf reads the range from the address; the first where there is none.
-func rangeOf(q *params) *chartRange {
+// RangeOf reads the range from the address; the first where there is none.
+func RangeOf(q *Params) *chartRange {
 	names := make([]string, len(chartRanges))
 	for i := range chartRanges {
 		names[i] = chartRanges[i].Name
 	}
-	name := q.oneOf("range", names)
+	name := q.OneOf("range", names)
 	return &chartRanges[max(0, slices.Index(names, name))]
 }
 
-// rangeLink is one of the ranges to choose from.
-type rangeLink struct {
+// RangeLink is one of the ranges to choose from.
+type RangeLink struct {
 	Text, Href string
 	Here       bool
 }
 
-func rangeLinks(c echo.Context, here *chartRange) []rangeLink {
-	links := make([]rangeLink, len(chartRanges))
+// RangeLinks are the ranges to choose from, with the current one marked.
+func RangeLinks(c echo.Context, here *chartRange) []RangeLink {
+	links := make([]RangeLink, len(chartRanges))
 	for i, r := range chartRanges {
 		value := r.Name
 		if i == 0 {
 			value = "" // the page's own
 		}
-		links[i] = rangeLink{r.Text, with(c, "range", value), r.Name == here.Name}
+		links[i] = RangeLink{r.Text, With(c, "range", value), r.Name == here.Name}
 	}
 	return links
 }
 
 // What the first series of a chart of traffic may be: events are published to topics, and owed to event subscriptions.
 const (
-	publishedSeries = "Published"
-	owedSeries      = "Owed"
+	PublishedSeries = "Published"
+	OwedSeries      = "Owed"
 )
 
 // rowsOf makes a row of each step but the last, which is not over: it would show a fall that is none.
@@ -92,14 +93,14 @@ func (r *chartRange) rowsOf(steps []store.Minute, values func(m *store.Minute) [
 	return rows
 }
 
-// trafficChart shows what came, what was delivered and what failed.
-func trafficChart(r *chartRange, first string, steps []store.Minute) chart {
-	return chart{
+// TrafficChart shows what came, what was delivered and what failed.
+func TrafficChart(r *chartRange, first string, steps []store.Minute) Chart {
+	return Chart{
 		Title: "Per " + r.step(), Form: "lines",
 		Series: []series{{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"}},
 		Rows: r.rowsOf(steps, func(m *store.Minute) []string {
 			count := m.Published
-			if first == owedSeries {
+			if first == OwedSeries {
 				count = m.Owed
 			}
 			return numbers(count, m.Delivered, m.Failures, m.DeadLetters)
@@ -118,9 +119,9 @@ func numbers(list ...int64) []string {
 // outcomeColours are those of the most frequent failures; what is rarer shares the last.
 var outcomeColours = []string{"bad-mark", "waiting-mark", "series-violet", "series-blue", "calm-mark"}
 
-// outcomeChart shows what the attempts met: successes at the bottom, upon them each kind of failure.
-func outcomeChart(r *chartRange, counts *store.Counts) chart {
-	ch := chart{Title: "Attempts by outcome, per " + r.step(), Form: "bars", Series: []series{{"Delivered", "accent"}}}
+// OutcomeChart shows what the attempts met: successes at the bottom, upon them each kind of failure.
+func OutcomeChart(r *chartRange, counts *store.Counts) Chart {
+	ch := Chart{Title: "Attempts by outcome, per " + r.step(), Form: "bars", Series: []series{{"Delivered", "accent"}}}
 	var failures []string
 	for _, outcome := range counts.Outcomes {
 		if outcome.Name != string(policy.OutcomeDelivered) {
@@ -151,9 +152,9 @@ func outcomeChart(r *chartRange, counts *store.Counts) chart {
 	return ch
 }
 
-// latencyChart shows how long attempts took, where there were any.
-func latencyChart(r *chartRange, steps []store.Minute) chart {
-	return chart{
+// LatencyChart shows how long attempts took, where there were any.
+func LatencyChart(r *chartRange, steps []store.Minute) Chart {
+	return Chart{
 		Title: "How long an attempt takes, per " + r.step(), Form: "lines", Unit: "ms", Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
 		Rows: r.rowsOf(steps, func(m *store.Minute) []string {
 			half, ok := m.Latency.Quantile(0.5)
@@ -166,8 +167,8 @@ func latencyChart(r *chartRange, steps []store.Minute) chart {
 	}
 }
 
-// spark is a small chart of bars, as SVG: what succeeded, and on top of it what failed.
-type spark struct {
+// Spark is a small chart of bars, as SVG: what succeeded, and on top of it what failed.
+type Spark struct {
 	Bars []bar
 	Text string // what a person hears who cannot see it
 }
@@ -180,12 +181,13 @@ const (
 	sparkStep   = 5
 )
 
-func sparkOf(good, bad []int64) spark {
+// SparkOf is a small chart of successes and failures.
+func SparkOf(good, bad []int64) Spark {
 	var most, sumGood, sumBad int64 = 1, 0, 0
 	for i := range good {
 		most = max(most, good[i]+at(bad, i))
 	}
-	s := spark{}
+	s := Spark{}
 	for i := range good {
 		b := bar{X: i * sparkStep, Good: barHeight(good[i], most), Bad: barHeight(at(bad, i), most)}
 		b.Good = min(b.Good, sparkHeight-b.Bad)
@@ -194,9 +196,9 @@ func sparkOf(good, bad []int64) spark {
 		s.Bars = append(s.Bars, b)
 		sumGood, sumBad = sumGood+good[i], sumBad+at(bad, i)
 	}
-	s.Text = grouped(sumGood)
+	s.Text = Grouped(sumGood)
 	if bad != nil {
-		s.Text = fmt.Sprintf("%s succeeded, %s failed", s.Text, grouped(sumBad))
+		s.Text = fmt.Sprintf("%s succeeded, %s failed", s.Text, Grouped(sumBad))
 	}
 	return s
 }
@@ -216,13 +218,13 @@ func barHeight(n, most int64) int {
 	return max(2, int(n*(sparkHeight-2)/most))
 }
 
-// phase is a part of an attempt's time, as a bar: in percent of the longest attempt shown.
-type phase struct {
+// Phase is a part of an attempt's time, as a bar: in percent of the longest attempt shown.
+type Phase struct {
 	Name, Class, Text, X, Width string
 }
 
-// phasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect, no TLS.
-func phasesOf(a *store.AttemptLine, longest float64) []phase {
+// PhasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect, no TLS.
+func PhasesOf(a *store.AttemptLine, longest float64) []Phase {
 	if longest <= 0 {
 		return nil
 	}
@@ -230,11 +232,11 @@ func phasesOf(a *store.AttemptLine, longest float64) []phase {
 		name, class string
 		ms          *float64
 	}{{"DNS", "dns", a.DNSMs}, {"connect", "connect", a.ConnectMs}, {"TLS", "tls", a.TLSMs}}
-	var phases []phase
+	var phases []Phase
 	from := 0.0
 	add := func(name, class string, ms float64) {
-		phases = append(phases, phase{
-			Name: name, Class: "phase-" + class, Text: milliseconds(ms),
+		phases = append(phases, Phase{
+			Name: name, Class: "phase-" + class, Text: Milliseconds(ms),
 			X: fmt.Sprintf("%.3f%%", 100*from/longest), Width: fmt.Sprintf("%.3f%%", 100*ms/longest),
 		})
 		from += ms
@@ -255,8 +257,8 @@ func phasesOf(a *store.AttemptLine, longest float64) []phase {
 	return phases
 }
 
-// phrase joins what is not empty.
-func phrase(parts ...string) string {
+// Phrase joins what is not empty.
+func Phrase(parts ...string) string {
 	var said []string
 	for _, part := range parts {
 		if part != "" {

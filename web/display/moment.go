@@ -1,0 +1,60 @@
+package display
+
+import (
+	"fmt"
+	"time"
+)
+
+// Moment is a time as pages show it: exactly, in UTC, and by its distance from now.
+type Moment struct {
+	Machine  string // RFC 3339, for <time datetime>
+	Absolute string // 2026-01-31 09:30:15 UTC
+	Relative string // 5 minutes ago
+}
+
+// MomentOf is a time as pages show it at the time now.
+func MomentOf(t, now time.Time) Moment {
+	t = t.UTC()
+	return Moment{
+		Machine:  t.Format(time.RFC3339Nano),
+		Absolute: t.Format("2006-01-02 15:04:05 MST"),
+		Relative: Relative(now.Sub(t)),
+	}
+}
+
+// Relative says how long ago, or how far ahead. Both times are the database's; a page takes a moment to be made, and what is due in less
+// than a second is now.
+func Relative(ago time.Duration) string {
+	switch {
+	case ago <= -time.Second:
+		return "in " + Count(-ago)
+	case ago < time.Second:
+		return "now"
+	default:
+		return Count(ago) + " ago"
+	}
+}
+
+// Count gives a duration in its largest whole unit, and from a minute to ten in two: a countdown is read in seconds.
+func Count(d time.Duration) string {
+	if d >= time.Minute && d < 10*time.Minute && d%time.Minute >= time.Second {
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
+	for _, unit := range []struct {
+		name string
+		long time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
+		if d >= unit.long {
+			return Plural(int(d/unit.long), unit.name)
+		}
+	}
+	return Plural(int(d/time.Second), "second")
+}
+
+// Plural is a number of things: "1 event", "2 events".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Grouped(n) + " " + noun + "s"
+}
