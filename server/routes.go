@@ -38,7 +38,8 @@ type route struct {
 // routes are what people and publishers use; machineRoutes is the rest.
 func (s *Server) routes() []route {
 	m := &management.Handlers{
-		Store: s.store, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits, Locations: s.options.DeadLetters,
+		Store: s.store, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
+		FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits,
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		NoSignIn: s.options.NoSignIn,
 	}

@@ -64,7 +64,7 @@ func noteClient(c echo.Context, name ForwardedHeader, trusted []netip.Prefix) {
 	}
 }
 
-// SchemeOf believes a trusted proxy; what others say was removed, see knowClient.
+// SchemeOf believes a trusted proxy; what others say was removed, see KnowClient.
 func SchemeOf(r *http.Request) string {
 	h := r.Header
 	for _, name := range []string{echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXUrlScheme} {

@@ -80,7 +80,7 @@ func queryKey(r *http.Request) string {
 type Credential struct {
 	Digest digest
 	token  *sasToken // nil: digest is a key's
-	apiKey string    // "" for none; once the store has found it, it opens the topic, see lookUp
+	apiKey string    // "" for none; once the store has found it, it opens the topic, see LookUp
 	admin  bool
 	Person bool // the dashboard publishes in the name of somebody who has signed in: nothing was guessed
 }

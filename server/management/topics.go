@@ -23,7 +23,7 @@ type Handlers struct {
 	FilterLimits filter.Limits
 	HeaderLimits policy.HeaderLimits
 	Locations    policy.ExportLocations
-	// See Options.
+	// The rest is as in Options of package server.
 	DefaultValidation func(host string) store.EndpointValidation
 	ValidationWait    time.Duration
 	NoSignIn          bool

@@ -21,6 +21,7 @@ const (
 	DefaultValidationWait = 15 * time.Second
 
 	codeEndpointValidationFailed = "EndpointValidationFailed"
+	// CodeValidationOver is the code of a validation that failed or has expired.
 	CodeValidationOver           = "ValidationOver"
 )
 

@@ -18,7 +18,7 @@ import (
 	"postrider/store"
 )
 
-// ErrQuery: a filter in the address is not one that the page knows.
+// ErrQuery is the error of a filter in the address that the page does not know.
 var ErrQuery = errors.New("not a filter of this page")
 
 // Params reads a page's filters from its address, and remembers the first that is wrong.

@@ -131,7 +131,7 @@ func (f ServerFlags) transport() (*http.Transport, error) {
 	}, nil
 }
 
-// NoRedirect: a key is shown to the server that was named, and to no other.
+// NoRedirect follows no redirect: a key is shown to the server that was named, and to no other.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func onThisMachine(host string) bool {
