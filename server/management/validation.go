@@ -22,7 +22,7 @@ const (
 
 	codeEndpointValidationFailed = "EndpointValidationFailed"
 	// CodeValidationOver is the code of a validation that failed or has expired.
-	CodeValidationOver           = "ValidationOver"
+	CodeValidationOver = "ValidationOver"
 )
 
 // publicBase is the key of a request's context for what validationUrl begins with.
