@@ -19,7 +19,7 @@ dev: build ## Run everything: database, service, demo endpoint, demo topic (Ctrl
 
 # Go begins with the packages that it is told of first: those that take longest, so that none of them is left over at the end. vet is `make lint`'s, with more checks than here.
 test: ## Run all tests, against private PostgreSQL servers
-	$(GO) test -vet=off -timeout 9m ./cmd/... ./store ./bench ./jobs ./web ./server ./...
+	$(GO) test -vet=off -timeout 9m ./cmd/... ./bench ./jobs ./web ./server ./...
 
 # With the race detector everything that computes takes three times as long. bench, which measures, and cmd, whose tests drive a program that is
 # built as it is shipped, have nothing for it to see.

@@ -18,8 +18,9 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
+	"postrider/jobs/queue"
 	"postrider/migrations"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 const (
@@ -44,7 +45,7 @@ const (
 // the service's, commits are durable, and it all runs in this process, which does nothing else meanwhile.
 func (c ceiling) riverPost(ctx context.Context) (float64, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(ceilingGC))
-	pool, err := store.OpenPool(ctx, c.url, ceilingConns)
+	pool, err := postgres.OpenPool(ctx, c.url, ceilingConns)
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +65,7 @@ func (c ceiling) riverPost(ctx context.Context) (float64, error) {
 func insertJobs(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 	const insert = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 		SELECT 'available', jsonb_build_object('d', n, 's', 1, 'n', 1), $2, $3, 1, 1000, now() FROM generate_series(1, $1::bigint) AS n`
-	if _, err := pool.Exec(ctx, insert, n, postArgs{}.Kind(), store.DeliverQueue); err != nil {
+	if _, err := pool.Exec(ctx, insert, n, postArgs{}.Kind(), queue.DeliverQueue); err != nil {
 		return fmt.Errorf("insert River jobs: %w", err)
 	}
 	for _, statement := range []string{"VACUUM (ANALYZE) postrider_internal.river_job", "CHECKPOINT"} {
@@ -180,7 +181,7 @@ func (p *poster) client() (*river.Client[pgx.Tx], error) {
 	}
 	client, err := river.NewClient(riverpgxv5.New(p.pool), &river.Config{
 		ID: "ceiling", Schema: migrations.Schema, Workers: workers,
-		Queues:        map[string]river.QueueConfig{store.DeliverQueue: {MaxWorkers: ceilingWorkers}},
+		Queues:        map[string]river.QueueConfig{queue.DeliverQueue: {MaxWorkers: ceilingWorkers}},
 		FetchCooldown: ceilingCooldown, FetchPollInterval: ceilingPoll, FetchOnlyKnownKinds: true, MaxAttempts: 1000,
 		LeaderElectionDisabled: true, Logger: slog.New(slog.DiscardHandler), // it warns of each job that is deleted when it comes to complete it
 	})

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"postrider/cmd/postrider/app"
+	"postrider/postgres"
 	"postrider/server"
-	"postrider/store"
 	"postrider/web"
 )
 
@@ -168,29 +169,29 @@ func (l *looking) serve(ctx context.Context, do func(ctx context.Context, base s
 
 // dashboard is what answers at /ui/, on a store that nobody delivers from.
 func (l *looking) dashboard(ctx context.Context) (http.Handler, error) {
-	sealer, err := store.NewSealer([]byte(sealKey))
+	sealer, err := postgres.NewSealer([]byte(sealKey))
 	if err != nil {
 		return nil, err
 	}
 	if _, err := l.pool.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1", sealer.Seal("event_subscriptions.endpoint_sealed", "https://example.com/")); err != nil {
 		return nil, fmt.Errorf("seal the endpoints: %w", err)
 	}
-	pool, err := store.OpenPool(ctx, l.url, 4) // with the settings of the service's own
+	pool, err := postgres.OpenPool(ctx, l.url, 4) // with the settings of the service's own
 	if err != nil {
 		return nil, err
 	}
 	l.pool.Close()
 	l.pool = pool
 	quiet := slog.New(slog.DiscardHandler)
-	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "bench", Logger: quiet})
+	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "bench", Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
-	api, err := server.New(server.Options{Store: s, AdminToken: newSecret(), Logger: quiet})
+	api, err := server.New(server.Options{Store: s.API(), AdminToken: newSecret(), Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
-	return web.Handler(web.Options{Store: s, API: api.Handler(), Open: true, Logger: quiet})
+	return web.Handler(web.Options{Store: s.Dashboard(), API: api.Handler(), Open: true, Logger: quiet})
 }
 
 // lookAtAll asks for all pages in turn, again and again, so that each meets what the others have left in memory.

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"time"
 
-	"postrider/store"
+	"postrider/cmd/postrider/app"
+	"postrider/postgres"
+	"postrider/query"
 )
 
 // retention measures while everything is kept, and then while days whose time is over are removed: each as large as what was published and
@@ -65,7 +67,7 @@ END $$`
 
 // removeDays does what the service does each minute.
 func (b *run) removeDays(ctx context.Context) error {
-	pool, err := store.OpenPool(ctx, b.databaseURL, 2)
+	pool, err := postgres.OpenPool(ctx, b.databaseURL, 2)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
@@ -74,16 +76,16 @@ func (b *run) removeDays(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the encryption key: %w", err)
 	}
-	sealer, err := store.NewSealer(key)
+	sealer, err := postgres.NewSealer(key)
 	if err != nil {
 		return err
 	}
-	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "bench"})
+	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "bench"})
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := s.Retain(ctx, store.Retention{DeliveredDays: 30, AttemptsDays: 30}); err != nil {
+	if err := s.Maintenance.Retain(ctx, query.Retention{DeliveredDays: 30, AttemptsDays: 30}); err != nil {
 		return fmt.Errorf("remove old days: %w", err)
 	}
 	b.say("%d days removed in %.1f s", b.o.Days, time.Since(began).Seconds())

@@ -11,7 +11,7 @@ import (
 // begun, or ended, since it was loaded, and a call may take minutes. Most attempts never come here. A pause that is made at this
 // very moment comes after the end: nobody was told before that it holds.
 func (a *attempt) judgeAges(judged policy.Attempt, deliveries []int64, verdicts []policy.Verdict) []policy.Verdict {
-	owed, err := a.engine.store.OwedSince(context.Background(), deliveries, judged.FinishedAt)
+	owed, err := a.engine.store.Loader.OwedSince(context.Background(), deliveries, judged.FinishedAt)
 	if err != nil {
 		a.engine.log.Warn("whether a delivery has expired could not be looked up, and is at its next turn", "subscription", a.sub.ID, "error", err)
 	}

@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // aging makes an event subscription of a minute to live, of single deliveries or of batches.
 func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
 	t.Helper()
-	b.subscribe(t, "all", url, func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy, s.EventTimeToLiveInMinutes = "ga-2019", &minutes
 		if batched {
 			s.MaxEventsPerBatch = new(10)
@@ -47,7 +47,7 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 			b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '50 seconds'")
 			b.start(t, nil)
 			<-h.begun
-			_, err := b.store.PauseSubscription(t.Context(), topicName, "all", &test.stop)
+			_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "all", &test.stop)
 			require.NoError(t, err)
 			b.exec(t, agedAtPause, "51 seconds")
 			b.become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE owed_since < clock_timestamp() - interval '61 seconds'")
@@ -119,7 +119,7 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			t.Parallel()
 			b, e := begin(t)
 			stop := true
-			_, err := b.store.PauseSubscription(t.Context(), topicName, "all", &stop)
+			_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "all", &stop)
 			require.NoError(t, err)
 			b.laterBy(t, "30 seconds")
 			b.resume(t, "all")

@@ -10,10 +10,13 @@ import (
 
 	"github.com/riverqueue/river"
 
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // BatchArgs name one attempt of a batch. A pump's name no batch: it cuts the next one, and goes on as that batch's first
@@ -26,7 +29,7 @@ type BatchArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (BatchArgs) Kind() string { return store.BatchKind }
+func (BatchArgs) Kind() string { return queue.BatchKind }
 
 // batchDeliverer is the River worker of batches. Its job is one attempt of one batch: one HTTP request.
 type batchDeliverer struct {
@@ -40,7 +43,7 @@ func (d *batchDeliverer) Timeout(job *river.Job[BatchArgs]) time.Duration {
 }
 
 func (e *Engine) timeout(subscription int64) time.Duration {
-	if rules, ok := e.store.Catalogue().Rules(subscription); ok {
+	if rules, ok := e.store.Cache.Catalogue().Rules(subscription); ok {
 		return rules.Policy.AckTimeout + recordAllowance
 	}
 	return time.Minute
@@ -51,7 +54,7 @@ func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) er
 	release := d.engine.active.Add(job.ID)
 	defer release()
 	defer d.engine.progress.begin()()
-	d.engine.store.Reach(PointFetched)
+	d.engine.store.Failpoint.Reach(PointFetched)
 	a := &batchAttempt{
 		attempt: attempt{
 			engine: d.engine, args: DeliverArgs{Subscription: job.Args.Subscription}, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,
@@ -65,7 +68,7 @@ func (d *batchDeliverer) Work(ctx context.Context, job *river.Job[BatchArgs]) er
 type batchAttempt struct {
 	attempt
 	batchID int64 // 0 for a pump
-	batch   *store.Batch
+	batch   *delivery.Batch
 }
 
 func (a *batchAttempt) run(ctx context.Context) error {
@@ -83,7 +86,7 @@ func (a *batchAttempt) run(ctx context.Context) error {
 		return a.cancel(ctx)
 	}
 	for try, pump := 1, a.batchID == 0; ; try, pump = try+1, false {
-		batch, err := a.engine.store.LoadBatch(ctx, a.sub, a.job, pump)
+		batch, err := a.engine.store.Loader.LoadBatch(ctx, a.sub, a.job, pump)
 		if err != nil {
 			return err
 		}
@@ -107,34 +110,34 @@ func (a *batchAttempt) park(ctx context.Context) error {
 		return err
 	}
 	if a.batchID == 0 {
-		return a.engine.store.HoldOpen(ctx, a.args.Subscription, a.job, store.HoldAdmission)
+		return a.engine.store.Loader.HoldOpen(ctx, a.args.Subscription, a.job, catalog.HoldAdmission)
 	}
-	return a.engine.store.Record(context.Background(), store.Result{
+	return a.engine.store.Recorder.Record(context.Background(), delivery.Result{
 		JobToken: a.job, BatchID: a.batchID, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
-		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
+		Verdict: policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission},
 	})
 }
 
 // cancel ends what a deleted event subscription is still owed: a publish that was under way may have committed after the deletion.
 func (a *batchAttempt) cancel(ctx context.Context) error {
-	if err := a.engine.store.CancelPending(ctx, a.args.Subscription); err != nil {
+	if err := a.engine.store.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
 		return err
 	}
-	return a.engine.store.EndJob(ctx, a.job)
+	return a.engine.store.JobRows.EndJob(ctx, a.job)
 }
 
 // turn says whether the batch may be sent now. Members whose turn has ended leave it first; a hold keeps the rest.
 func (a *batchAttempt) turn(now time.Time) (ready bool, err error) {
-	hold := policy.Verdict{Action: store.Hold, Reason: policy.Reason(a.work.Hold)}
+	hold := policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(a.work.Hold)}
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return false, a.record(hold, nil)
 	}
-	var fates []store.Fate
+	var fates []delivery.Fate
 	alone := len(a.batch.Members) == 1
-	a.batch.Keep(func(m *store.Member) bool {
+	a.batch.Keep(func(m *delivery.Member) bool {
 		verdict, stays := a.stays(m, alone, now)
 		if !stays {
-			fates = append(fates, store.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
+			fates = append(fates, delivery.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
 		}
 		return stays
 	})
@@ -142,7 +145,7 @@ func (a *batchAttempt) turn(now time.Time) (ready bool, err error) {
 	case len(a.batch.Members) == 0:
 		return false, a.end(fates)
 	case len(fates) > 0:
-		if err := a.record(policy.Verdict{Action: store.Leave}, fates); err != nil {
+		if err := a.record(policy.Verdict{Action: delivery.Leave}, fates); err != nil {
 			return false, err
 		}
 	}
@@ -167,8 +170,8 @@ func (a *batchAttempt) putOffAll(now time.Time) (first time.Time, off bool) {
 }
 
 // end ends a batch that has nobody left.
-func (a *batchAttempt) end(fates []store.Fate) error {
-	verdict := policy.Verdict{Action: store.Cancel}
+func (a *batchAttempt) end(fates []delivery.Fate) error {
+	verdict := policy.Verdict{Action: delivery.Cancel}
 	if len(fates) > 0 && fates[len(fates)-1].Verdict.Action != policy.Retry {
 		verdict = fates[len(fates)-1].Verdict
 	}
@@ -177,7 +180,7 @@ func (a *batchAttempt) end(fates []store.Fate) error {
 
 // stays says whether a member may be sent with the others, and else what becomes of it. One event whose delivery kills the
 // process must not take all that it was cut with along: after too many re-runs each goes alone, and has re-runs of its own.
-func (a *batchAttempt) stays(m *store.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
+func (a *batchAttempt) stays(m *delivery.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
 	switch {
 	case m.EventMissing:
 		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
@@ -189,7 +192,7 @@ func (a *batchAttempt) stays(m *store.Member, alone bool, now time.Time) (verdic
 	if verdict, due := policy.Due(a.policy, a.due(m.OwedSince, now)); !due {
 		return verdict, false
 	}
-	if a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
+	if a.work.Hold == catalog.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
 		return a.giveUp(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true
@@ -239,14 +242,14 @@ func (a *batchAttempt) body() ([]byte, error) {
 	if err == nil {
 		return body, nil
 	}
-	if err := a.part(store.ReasonUnsendable, func(m *store.Member) bool {
+	if err := a.part(delivery.ReasonUnsendable, func(m *delivery.Member) bool {
 		_, err := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
 		return err == nil
 	}); err != nil {
 		return nil, err
 	}
 	if len(a.batch.Members) == 0 {
-		return nil, errors.Join(a.end(nil), store.ErrNotFound)
+		return nil, errors.Join(a.end(nil), postgres.ErrNotFound)
 	}
 	return a.write()
 }
@@ -257,27 +260,27 @@ func (a *batchAttempt) partHeaders() error {
 	if !a.sub.Headers.HasDynamic() {
 		return nil
 	}
-	values := func(m *store.Member) string {
-		view := store.EventView(a.sub.Topic, &m.Event)
+	values := func(m *delivery.Member) string {
+		view := catalog.EventView(a.sub.Topic, &m.Event)
 		return a.sub.Headers.DynamicValues(&view, a.engine.options.MaxHeaderBytes)
 	}
 	first := values(&a.batch.Members[0])
-	return a.part(store.ReasonHeaderValue, func(m *store.Member) bool { return values(m) == first })
+	return a.part(delivery.ReasonHeaderValue, func(m *delivery.Member) bool { return values(m) == first })
 }
 
 // part lets members leave the batch before its request. Each is attempted alone.
-func (a *batchAttempt) part(reason policy.Reason, stays func(*store.Member) bool) error {
+func (a *batchAttempt) part(reason policy.Reason, stays func(*delivery.Member) bool) error {
 	gone := a.batch.Keep(stays)
 	if len(gone) == 0 {
 		return nil
 	}
-	fates := make([]store.Fate, len(gone))
+	fates := make([]delivery.Fate, len(gone))
 	for i := range gone {
-		fates[i] = store.Fate{
+		fates[i] = delivery.Fate{
 			DeliveryID: gone[i].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason},
 		}
 	}
-	return a.record(policy.Verdict{Action: store.Leave}, fates)
+	return a.record(policy.Verdict{Action: delivery.Leave}, fates)
 }
 
 func (a *batchAttempt) write() ([]byte, error) {
@@ -288,7 +291,7 @@ func (a *batchAttempt) write() ([]byte, error) {
 	return body, nil
 }
 
-func events(members []store.Member) []*event.Event {
+func events(members []delivery.Member) []*event.Event {
 	list := make([]*event.Event, len(members))
 	for i := range members {
 		list[i] = &members[i].Event
@@ -322,7 +325,7 @@ func (a *batchAttempt) conclude(started time.Time, met endpoint.Answer, size int
 	verdict, apart := together(verdicts)
 	result := a.attempted(verdict, started, met)
 	result.Bytes, result.Fates = size, a.fates(verdicts, apart)
-	if err := a.engine.store.Record(context.Background(), result); err != nil {
+	if err := a.engine.store.Recorder.Record(context.Background(), result); err != nil {
 		return err
 	}
 	a.report(&result, met, now, false)
@@ -341,10 +344,10 @@ func (a *batchAttempt) judgeMembersAges(judged policy.Attempt, verdicts []policy
 	return a.judgeAges(judged, ids, verdicts)
 }
 
-func (a *batchAttempt) fates(verdicts []policy.Verdict, apart []int) []store.Fate {
-	fates := make([]store.Fate, len(apart))
+func (a *batchAttempt) fates(verdicts []policy.Verdict, apart []int) []delivery.Fate {
+	fates := make([]delivery.Fate, len(apart))
 	for i, n := range apart {
-		fates[i] = store.Fate{DeliveryID: a.batch.Members[n].DeliveryID, Verdict: verdicts[n]}
+		fates[i] = delivery.Fate{DeliveryID: a.batch.Members[n].DeliveryID, Verdict: verdicts[n]}
 	}
 	return fates
 }
@@ -368,19 +371,19 @@ func together(verdicts []policy.Verdict) (batch policy.Verdict, apart []int) {
 }
 
 // attempted and record are as for a single delivery, in the batch's name.
-func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) store.Result {
+func (a *batchAttempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) delivery.Result {
 	r := a.named(a.attempt.attempted(verdict, started, met))
 	r.FirstEvent = a.batch.Members[0].SystemID
 	return r
 }
 
-func (a *batchAttempt) record(verdict policy.Verdict, fates []store.Fate) error {
+func (a *batchAttempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 	result := a.named(a.result(verdict))
 	result.Fates = fates
-	return a.engine.store.Record(context.Background(), result)
+	return a.engine.store.Recorder.Record(context.Background(), result)
 }
 
-func (a *batchAttempt) named(r store.Result) store.Result {
+func (a *batchAttempt) named(r delivery.Result) delivery.Result {
 	r.BatchID, r.BatchMade, r.Events = a.batch.ID, a.batch.CreatedAt, len(a.batch.Members)
 	return r
 }

@@ -9,21 +9,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // batching switches batches on.
-func batching(maxEvents, kilobytes int) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) {
+func batching(maxEvents, kilobytes int) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
 		s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = &maxEvents, &kilobytes
 	}
 }
 
 // both makes one change of several.
-func both(changes ...func(*store.SubscriptionSpec)) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) {
+func both(changes ...func(*catalog.SubscriptionSpec)) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
 		for _, change := range changes {
 			change(s)
 		}
@@ -98,7 +98,7 @@ func TestBatchOfCloudEvents(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, answering(http.StatusOK))
-	cloud := func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
+	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
 	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
 	const first, second = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"} }`, `{"specversion":"1.0","id":"2","source":"/s","type":"t"}`
 	b.publish(t, "application/cloudevents-batch+json", "["+first+" , "+second+"]")
@@ -119,7 +119,7 @@ func TestDeliveryFromBeforeBatchesGoesAlone(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, answering(http.StatusOK))
-	cloud := func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
+	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
 	b.subscribe(t, "all", e.URL, cloud)
 	b.publish(t, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
 	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
@@ -203,7 +203,7 @@ func TestRefusedBatchIsDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone }))
+	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone }))
 	b.publishAtOnce(t, "e", 5)
 	b.start(t, nil)
 	b.attempt(t)

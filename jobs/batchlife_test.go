@@ -9,9 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // A node stops in the middle of a batch's request; another one sends the very same bytes.
@@ -55,9 +56,9 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	sub := b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 5)
 	b.run(t, "dead", "all")
-	var job store.JobToken
+	var job queue.JobToken
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").Scan(&job.JobID, &job.JobMade))
-	batch, err := b.store.LoadBatch(t.Context(), sub, job, true)
+	batch, err := b.store.Loader.LoadBatch(t.Context(), sub, job, true)
 	require.NoError(t, err)
 	batch.Release()
 	b.start(t, nil)
@@ -102,7 +103,7 @@ func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	minute := 1
-	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *store.SubscriptionSpec) { s.EventTimeToLiveInMinutes = &minute }))
+	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.EventTimeToLiveInMinutes = &minute }))
 	b.publishAtOnce(t, "old", 2)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at = next_attempt_at - interval '1 minute'")
 	b.publishAtOnce(t, "new", 2)
@@ -120,7 +121,7 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	b := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
 	minute := 1
-	ttl := func(s *store.SubscriptionSpec) { s.RetryPolicy, s.EventTimeToLiveInMinutes = "at-ttl", &minute }
+	ttl := func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.EventTimeToLiveInMinutes = "at-ttl", &minute }
 	b.copyPolicy(t, "ga-2021", "at-ttl", `{"expiry":"at_ttl"}`)
 	b.subscribe(t, "all", e.URL, both(batching(5, 64), ttl))
 	b.publishAtOnce(t, "old", 1)
@@ -281,7 +282,7 @@ func TestDeletingTheEventSubscriptionOfABatchUnderWay(t *testing.T) {
 	b.publishAtOnce(t, "e", 3)
 	<-h.begun
 	b.publishAtOnce(t, "open", 2)
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "all"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "all"))
 	h.letGo()
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'")
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")

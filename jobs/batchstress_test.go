@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
-	"postrider/store"
 )
 
 // Nodes come and go, the event subscription is paused and resumed, the endpoint fails every third time: every event arrives,
@@ -29,7 +29,7 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	})
 	b.copyPolicy(t, "ga-2021", "brief", `{"steps":["1 second"],"tail":"1 second","default_max_attempts":null,"probation_trigger":1000000}`)
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '0' WHERE policy = 'brief'")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "all", e.URL, both(batching(20, 64), under("brief")))
 
 	const requests, events = 100, 15
@@ -59,15 +59,15 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 		}
 	}
 	require.Len(t, arrived, requests*events)
-	swept, err := b.store.Sweep(context.Background())
+	swept, err := b.store.Maintenance.Sweep(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, store.Swept{}, swept)
+	require.Equal(t, jobs.Swept{}, swept)
 }
 
 // comeAndGo runs one engine after the other, each for about a second, and cuts what it has in hand at its end.
 func (b *bundle) comeAndGo(t *testing.T, name string, stop <-chan struct{}) {
 	for life := 0; ; life++ {
-		s, _ := newStoreWith(t, b.url, store.Options{Node: fmt.Sprintf("%s-%d", name, life), MaxWorkers: 20})
+		s, _ := newStoreWith(t, b.url, app.Options{Node: fmt.Sprintf("%s-%d", name, life), MaxWorkers: 20})
 		engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout = 20 * time.Millisecond })
 		require.NoError(t, engine.Start(t.Context()))
 		select {

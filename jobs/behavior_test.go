@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // literally takes a policy's columns literally.
-func literally(retryPolicy string) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) { s.RetryPolicy, s.Behavior = retryPolicy, policy.BehaviorDocumented }
+func literally(retryPolicy string) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.Behavior = retryPolicy, policy.BehaviorDocumented }
 }
 
 func TestRetryAfterIsHonouredOrNot(t *testing.T) {
@@ -40,7 +40,7 @@ func TestRetryAfterIsHonouredOrNot(t *testing.T) {
 		"safe-and-polite": {"polite", policy.BehaviorSafe, nil, asked},
 	} {
 		want[name] = row.want
-		b.subscribe(t, name, e.URL+"/?after=120", func(s *store.SubscriptionSpec) {
+		b.subscribe(t, name, e.URL+"/?after=120", func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
 		})
 	}
@@ -60,11 +60,11 @@ func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
 	b.subscribe(t, "safe-2019", e.URL+"/400", under("ga-2019"))
 	b.subscribe(t, "literal-2019", e.URL+"/400", literally("ga-2019"))
 	b.subscribe(t, "literal-2018", e.URL+"/400", literally("ga-2018"))
-	b.subscribe(t, "stated-2019", e.URL+"/400", func(s *store.SubscriptionSpec) { literally("ga-2019")(s); s.DeadLetter = store.DeadLetterRows })
+	b.subscribe(t, "stated-2019", e.URL+"/400", func(s *catalog.SubscriptionSpec) { literally("ga-2019")(s); s.DeadLetter = catalog.DeadLetterRows })
 	b.subscribe(t, "safe-2021", e.URL+"/404", under("ga-2021"))
 	b.subscribe(t, "literal-2021", e.URL+"/404", literally("ga-2021"))
-	b.subscribe(t, "none-2021", e.URL+"/404", func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
-	b.subscribe(t, "batch-2021", e.URL+"/404", func(s *store.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
+	b.subscribe(t, "batch-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 8)
@@ -84,13 +84,13 @@ func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
 	t.Parallel()
 	hold, documented := policy.ProbationHold, policy.ProbationDocumented
 	for name, row := range map[string]struct {
-		change func(*store.SubscriptionSpec)
+		change func(*catalog.SubscriptionSpec)
 		want   string // of the event that comes during the probation
 	}{
 		"safe":            {under("namespace-2023"), "pending probation"},
 		"documented":      {literally("namespace-2023"), "dropped UndeliverableDueToProbationCausedByClientError"},
-		"safe, ends":      {func(s *store.SubscriptionSpec) { s.RetryPolicy, s.ProbationAction = "namespace-2023", &documented }, "dead_lettered UndeliverableDueToProbationCausedByClientError"},
-		"documented, not": {func(s *store.SubscriptionSpec) { literally("namespace-2023")(s); s.ProbationAction = &hold }, "pending probation"},
+		"safe, ends":      {func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.ProbationAction = "namespace-2023", &documented }, "dead_lettered UndeliverableDueToProbationCausedByClientError"},
+		"documented, not": {func(s *catalog.SubscriptionSpec) { literally("namespace-2023")(s); s.ProbationAction = &hold }, "pending probation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,15 +111,15 @@ func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 	b := setup(t)
 	b.subscribe(t, "safe", refusing, under("namespace-2023"))
 	b.subscribe(t, "literal", refusing, literally("namespace-2023"))
-	b.subscribe(t, "retried", refusing, func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "retried", refusing, func(s *catalog.SubscriptionSpec) {
 		literally("namespace-2023")(s)
 		s.RetryTransportErrors = new(true)
 	})
 	b.copyPolicy(t, policy.DefaultName, "strict", `{}`)
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "strict", refusing, under("strict"))
-	b.subscribe(t, "given-up", refusing, func(s *store.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "strict", new(false) })
+	b.subscribe(t, "given-up", refusing, func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "strict", new(false) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 5)
@@ -143,14 +143,14 @@ func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
 	b.attempt(t)
 	b.requireGap(t, 2*time.Minute, "billing")
 	elsewhere, _ := newStore(t, b.url, "node-2")
-	sub, err := elsewhere.SubscriptionOf(t.Context(), topicName, "billing")
+	sub, err := elsewhere.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	changed := sub.SubscriptionSpec
 	changed.Behavior = policy.BehaviorDocumented
-	_, _, err = elsewhere.PutSubscription(t.Context(), topicName, "billing", changed)
+	_, _, err = elsewhere.Subscriptions.PutSubscription(t.Context(), topicName, "billing", changed)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		rules, _ := b.store.Catalogue().Rules(sub.ID)
+		rules, _ := b.store.Cache.Catalogue().Rules(sub.ID)
 		return !rules.Policy.HonorRetryAfter
 	}, patience, tick)
 	b.travel(t)
@@ -162,16 +162,16 @@ func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
 // where the retention was made shorter after it was published.
 func TestRetentionEndsDeliveries(t *testing.T) {
 	t.Parallel()
-	topic := store.TopicSpec{Kind: store.TopicNamespace, InputSchema: event.CloudEvents}
+	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}
 	b := setupSpec(t, topic)
 	b.copyPolicy(t, "namespace-2023", "prompt", `{"expiry":"at_ttl"}`)
 	e := newSwitchable(t, http.StatusInternalServerError)
-	cloud := func(s *store.SubscriptionSpec) {
+	cloud := func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy, s.EventDeliverySchema, s.EventTimeToLiveInMinutes = "prompt", event.CloudEvents, new(7*1440)
 	}
 	b.subscribe(t, "tried", e.URL, cloud)
-	b.subscribe(t, "batched", e.URL, func(s *store.SubscriptionSpec) { cloud(s); s.MaxEventsPerBatch = new(10) })
-	b.subscribe(t, "default", e.URL, func(s *store.SubscriptionSpec) { cloud(s); s.EventTimeToLiveInMinutes = nil })
+	b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "default", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.EventTimeToLiveInMinutes = nil })
 	b.subscribe(t, "held", e.URL, cloud)
 	b.subscribe(t, "open", e.URL, cloud)
 	b.pause(t, "held")
@@ -191,7 +191,7 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 
 	elsewhere, _ := newStore(t, b.url, "node-2")
 	topic.EventRetentionInDays = 1
-	_, _, err := elsewhere.PutTopic(t.Context(), topicName, topic)
+	_, _, err := elsewhere.Topics.PutTopic(t.Context(), topicName, topic)
 	require.NoError(t, err)
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'held' AND reason = 'TimeToLiveExceeded' AND attempts = 0")

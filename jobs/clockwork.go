@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 const (
@@ -37,7 +37,7 @@ func (e *Engine) everyOr(ctx context.Context, interval time.Duration, asked <-ch
 		bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 		err := do(bounded)
 		cancel()
-		e.store.Noticed(err)
+		e.store.Disk.Noticed(err)
 		if err != nil && ctx.Err() == nil {
 			e.log.Warn(what+" failed, trying again", "in", interval, "error", err)
 		}
@@ -65,14 +65,14 @@ func (e *Engine) keepLease(ctx context.Context) {
 	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 		defer cancel()
-		beats, err := e.store.Beat(ctx, e.host, e.store.SweeperFinds())
+		beats, err := e.store.Nodes.Beat(ctx, e.host, e.store.Maintenance.SweeperFinds())
 		if err != nil {
 			return err
 		}
 		dead := watch.dead(beats)
 		for node, beat := range dead {
 			e.log.Warn("a node stopped beating; its attempts are made again by the others", "node", node)
-			if err := e.store.Unregister(ctx, node, &beat); err != nil {
+			if err := e.store.Nodes.Unregister(ctx, node, &beat); err != nil {
 				return err
 			}
 		}
@@ -86,11 +86,11 @@ func (e *Engine) keepLease(ctx context.Context) {
 // reclaim replaces the jobs of nodes that are gone, and this node's own that never arrived.
 func (e *Engine) reclaim(ctx context.Context) {
 	e.everyOr(ctx, reclaimInterval, e.died, "taking up interrupted attempts", func(ctx context.Context) error {
-		lost, err := e.store.ReclaimFromLost(ctx)
+		lost, err := e.store.JobRows.ReclaimFromLost(ctx)
 		if err != nil {
 			return err
 		}
-		own, err := e.store.ReclaimOwn(ctx, append(e.active.IDs(), e.handoff.NotBegun()...))
+		own, err := e.store.JobRows.ReclaimOwn(ctx, append(e.active.IDs(), e.handoff.NotBegun()...))
 		if err != nil {
 			return err
 		}
@@ -133,50 +133,51 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 // keepPartitions keeps a week of partitions ahead. Every minute, though a partition is needed once a day: a database that
 // was away over midnight must not cost a day.
 func (e *Engine) keepPartitions(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "making partitions", e.store.EnsurePartitions)
+	e.every(ctx, housekeepInterval, "making partitions", e.store.Maintenance.EnsurePartitions)
 }
 
 // retain removes what is over and has been kept for long enough.
 func (e *Engine) retain(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing what has been kept for long enough", func(ctx context.Context) error { return e.store.Retain(ctx, e.options.Retention) })
+	e.every(ctx, housekeepInterval, "removing what has been kept for long enough", func(ctx context.Context) error { return e.store.Maintenance.Retain(ctx, e.options.Retention) })
 }
 
 // clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, old
 // handshakes and operations, notices for nobody, and sessions that are over.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.CleanJobs(ctx), e.store.CleanProbations(ctx), e.store.CleanIdempotencyKeys(ctx), e.store.CleanHandshakes(ctx), e.store.CleanNotices(ctx), e.store.Operator().CleanOperations(ctx),
-			e.store.Access().CleanSessions(ctx), e.store.CleanLocks(ctx))
+		return errors.Join(e.store.JobRows.CleanJobs(ctx), e.store.Recorder.CleanProbations(ctx), e.store.Publisher.CleanIdempotencyKeys(ctx), e.store.Handshakes.CleanHandshakes(ctx), e.store.Maintenance.CleanNotices(ctx), e.store.Operator.CleanOperations(ctx),
+			e.store.Access.CleanSessions(ctx), e.store.JobRows.CleanLocks(ctx))
 	})
 }
 
 // forget gives back what this node remembers of event subscriptions that were deleted: where some are made and deleted all day, it would only grow.
 func (e *Engine) forget(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
-		catalogue := e.store.Catalogue()
+		catalogue := e.store.Cache.Catalogue()
 		e.gate.Forget(func(id int64) bool {
 			_, known := catalogue.Subscription(id)
 			return known
 		})
-		e.store.Forget()
+		e.store.Loader.Forget()
+		e.store.Recorder.Forget()
 		return nil
 	})
 }
 
 // drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
 func (e *Engine) drain(ctx context.Context) {
-	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Drain)
+	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Subscriptions.Drain)
 }
 
 // expire deletes event subscriptions whose time has come. They have matched nothing since that moment, on every node.
 func (e *Engine) expire(ctx context.Context) {
-	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.store.ExpireSubscriptions)
+	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.store.Subscriptions.ExpireSubscriptions)
 }
 
 // tellOperators publishes what was noted for them to topic postrider.system.
 func (e *Engine) tellOperators(ctx context.Context) {
-	e.every(ctx, tellInterval, "telling what was noted for topic "+store.SystemTopic, func(ctx context.Context) error {
-		told, err := e.store.PublishNotices(ctx)
+	e.every(ctx, tellInterval, "telling what was noted for topic "+catalog.SystemTopic, func(ctx context.Context) error {
+		told, err := e.store.Maintenance.PublishNotices(ctx)
 		if told > 0 {
 			e.wake.RequestCollect()
 		}
@@ -186,6 +187,6 @@ func (e *Engine) tellOperators(ctx context.Context) {
 
 // KeepPartitions makes partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it by
 // itself.
-func KeepPartitions(ctx context.Context, s *store.Store, log *slog.Logger) {
-	(&Engine{store: s, log: log}).keepPartitions(ctx)
+func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
+	(&Engine{store: Parts{Maintenance: m}, log: log}).keepPartitions(ctx)
 }

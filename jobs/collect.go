@@ -72,7 +72,7 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 	defer cancel()
-	n, jobs, err := e.store.CollectPublishes(bounded)
+	n, jobs, err := e.store.Publisher.CollectPublishes(bounded)
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("what was published by SQL could not be gathered, trying again", "in", collectRetry, "error", err)
 		pause(ctx, collectRetry)
@@ -95,7 +95,7 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 func (e *Engine) watchPublishes(ctx context.Context) time.Duration {
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 	defer cancel()
-	promised, err := e.store.WatchPublishes(bounded)
+	promised, err := e.store.Publisher.WatchPublishes(bounded)
 	if err != nil {
 		e.log.Warn("publishers by SQL could not be told that this node is looking; they go on to notify", "error", err)
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // secureEndpoint serves TLS as the configuration says, and counts what got through.
@@ -35,8 +35,8 @@ func secureEndpoint(t *testing.T, config *tls.Config, handler http.HandlerFunc) 
 	return e.URL, served
 }
 
-func connecting(c policy.Connection) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) { s.Connection, s.MaxDeliveryAttempts = c, new(1) }
+func connecting(c policy.Connection) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.Connection, s.MaxDeliveryAttempts = c, new(1) }
 }
 
 // Each event subscription trusts whom it names, shows the certificate that is its own, and takes no less than the TLS it asks for, at
@@ -151,7 +151,7 @@ func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
 		_, _ = io.WriteString(w, "you said "+r.header.Get("Authorization"))
 	})
 	b.subscribe(t, "billing", e.URL, connecting(tokens.credentials()))
-	b.subscribe(t, "batched", e.URL, func(s *store.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)
 	const events = 20
 	for n := range events {
@@ -181,10 +181,10 @@ func TestATokenServerThatFails(t *testing.T) {
 	tokens := newTokenServer(t)
 	tokens.failing.Store(http.StatusServiceUnavailable)
 	e, other := newEndpoint(t, func(http.ResponseWriter, request) {}), newEndpoint(t, func(http.ResponseWriter, request) {})
-	b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.Connection = tokens.credentials() })
+	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = tokens.credentials() })
 	wrong := tokens.credentials()
 	wrong.OAuth2.ClientSecret = "another"
-	b.subscribe(t, "wrong", e.URL, func(s *store.SubscriptionSpec) { s.Connection = wrong })
+	b.subscribe(t, "wrong", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = wrong })
 	b.subscribe(t, "other", other.URL, nil)
 	b.start(t, nil)
 	const events = 50
@@ -221,13 +221,13 @@ func TestHandshakesCarryAToken(t *testing.T) {
 	})
 	b.startShaking(t, nil)
 	spec := asking(e.URL, event.EventGrid)
-	require.Equal(t, store.HandshakeFailed, b.shake(t, "unknown", spec).State)
+	require.Equal(t, catalog.HandshakeFailed, b.shake(t, "unknown", spec).State)
 	spec.Connection = tokens.credentials()
-	require.Equal(t, store.HandshakeSucceeded, b.shake(t, "known", spec).State)
+	require.Equal(t, catalog.HandshakeSucceeded, b.shake(t, "known", spec).State)
 	tokens.failing.Store(500)
 	spec.Connection.OAuth2.Scope = "another"
 	failed := b.shake(t, "failing", spec)
-	require.Equal(t, store.HandshakeFailed, failed.State)
+	require.Equal(t, catalog.HandshakeFailed, failed.State)
 	require.Contains(t, failed.Message, "no token from")
 	text, err := json.Marshal(b.everything(t, "handshake_steps"))
 	require.NoError(t, err)

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/bench"
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/pgdev"
-	"postrider/store"
 )
 
 // Negative controls: a check that has never failed proves nothing. Each of these tests breaks one rule that keeps events safe, in the
@@ -28,8 +28,8 @@ func breakable(t *testing.T, url string) *bundle {
 	t.Helper()
 	b := &bundle{url: url, attempts: make(chan jobs.AttemptReport, 10_000)}
 	b.store, b.pool = newStore(t, url, "publisher")
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
-	_, _, err := b.store.PutTopic(t.Context(), topicName, store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.EventGrid})
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
+	_, _, err := b.store.Topics.PutTopic(t.Context(), topicName, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	return b
 }

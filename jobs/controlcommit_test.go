@@ -39,7 +39,7 @@ func TestControlSynchronousCommit(t *testing.T) {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart(t.Context()))
 
-		within(t, "PostgreSQL answers", func() bool { return b.store.Ping(t.Context()) == nil })
+		within(t, "PostgreSQL answers", func() bool { return b.store.Reader.Ping(t.Context()) == nil })
 		b.start(t, nil)
 		b.settle(t)
 		b.become(t, 0, "SELECT count(*) FROM postrider_internal.deliveries")

@@ -9,9 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // namespace-2023 never retries a call that got no answer. Our own stop is not such a call.
@@ -54,11 +55,11 @@ func TestStopLeavesWhatAnotherNodeHasTakenUp(t *testing.T) {
 	var job int64
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.deliveries").Scan(&job))
 	b.run(t, "node-2", "all")
-	n, err := b.store.Reclaim(t.Context(), []int64{job})
+	n, err := b.store.JobRows.Reclaim(t.Context(), []int64{job})
 	require.NoError(t, err)
 	require.Zero(t, n)
-	b.run(t, b.store.Node(), "all")
-	n, err = b.store.Reclaim(t.Context(), []int64{job})
+	b.run(t, b.store.Node, "all")
+	n, err = b.store.JobRows.Reclaim(t.Context(), []int64{job})
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "what this node still has is given back")
 }
@@ -70,7 +71,7 @@ func TestStopBehindALockedRow(t *testing.T) {
 	b.subscribe(t, "all", refusing, nil)
 	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
 	engine.TakeOver()
-	require.NoError(t, b.store.Register(t.Context(), "here"))
+	require.NoError(t, b.store.Nodes.Register(t.Context(), "here"))
 	for _, id := range []string{"a", "b", "c"} {
 		b.publishOne(t, id)
 	}
@@ -88,7 +89,7 @@ func TestStopBehindALockedRow(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"))
 	require.NoError(t, tx.Rollback(t.Context()))
 	other, _ := newStore(t, b.url, "node-2")
-	n, err := other.ReclaimFromLost(t.Context())
+	n, err := other.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	b.requireInvariants(t)
@@ -102,7 +103,7 @@ func TestReclaimingALeftOverJobMakesNone(t *testing.T) {
 	b.publishOne(t, "e")
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt, attempted_at, attempted_by)
 		SELECT 'running', args, kind, queue, priority, max_attempts, 1, now(), '{dead}' FROM postrider_internal.river_job`)
-	n, err := b.store.ReclaimFromLost(t.Context())
+	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
@@ -188,7 +189,7 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 	b.subscribe(t, "all", e.URL, nil)
 	var want []string
 	for _, node := range []string{"node-2", "node-3"} {
-		s, _ := newStoreWith(t, b.url, store.Options{Node: node, MaxWorkers: 5})
+		s, _ := newStoreWith(t, b.url, app.Options{Node: node, MaxWorkers: 5})
 		engine := b.newEngine(t, s, nil)
 		require.NoError(t, engine.Start(t.Context()))
 		t.Cleanup(func() { requireStops(t, engine) })
@@ -223,7 +224,7 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "rows", e.URL+"/rows", nil)
-	b.subscribe(t, "none", e.URL+"/none", func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
+	b.subscribe(t, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
 	b.subscribe(t, "nineteen", e.URL+"/nineteen", nil)
 	b.publishOne(t, "e")
 	b.exec(t, `UPDATE postrider_internal.river_job j SET args = args || jsonb_build_object('r', CASE WHEN s.name = 'nineteen' THEN 19 ELSE 20 END)

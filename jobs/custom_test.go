@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
-	"postrider/store"
 )
 
 // setupCustom makes a database with one topic of custom events. Ids and times are made up where the mapping names none.
@@ -18,11 +18,11 @@ func setupCustom(t *testing.T, mapping string) *bundle {
 	var m event.Mapping
 	require.NoError(t, json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{`+mapping+`}}`), &m))
 	require.NoError(t, m.Validate())
-	return setupSpec(t, store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
+	return setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
 }
 
-func delivering(schema event.Schema) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) { s.EventDeliverySchema = schema }
+func delivering(schema event.Schema) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema }
 }
 
 const wholeMapping = `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},"eventType":{"defaultValue":"order"},` +

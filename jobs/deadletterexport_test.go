@@ -18,16 +18,16 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // into has an event subscription's dead letters written to a location, and its endpoint's 400 taken for the end of an event.
-func into(location string) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) {
-		s.DeadLetter, s.DeadLetterProperties = store.DeadLetterBlob, &policy.DeadLetterProperties{URL: location}
+func into(location string) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
+		s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: location}
 	}
 }
 
@@ -109,7 +109,10 @@ func TestDeadLettersAreExported(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	b.copyPolicy(t, "ga-2021", "at-once", `{"dead_letter_delay":"0"}`)
 	b.subscribe(t, "billing", e.URL, into("file://"+directory+"/late"))
-	b.subscribe(t, "hasty", e.URL, func(s *store.SubscriptionSpec) { into("file://" + directory + "/early")(s); s.RetryPolicy = "at-once" })
+	b.subscribe(t, "hasty", e.URL, func(s *catalog.SubscriptionSpec) {
+		into("file://" + directory + "/early")(s)
+		s.RetryPolicy = "at-once"
+	})
 	b.subscribe(t, "rows", e.URL, nil)
 	b.start(t, allowing(t, "file://"+directory))
 	b.publish(t, "application/json", "["+eventGridBody("a", `{"n":1.0}`)+","+eventGridBody("b", "null")+"]")
@@ -141,27 +144,27 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 	t.Parallel()
 	subject := "a"
 	for name, c := range map[string]struct {
-		topic                         store.TopicSpec
-		change                        func(*store.SubscriptionSpec)
+		topic                         catalog.TopicSpec
+		change                        func(*catalog.SubscriptionSpec)
 		contentType, body, path, want string
 	}{
 		"cloudevents": {
-			store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.CloudEvents},
-			func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents },
+			catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents},
+			func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents },
 			"application/cloudevents+json", `{"specversion":"1.0","id":"a","source":"s","type":"t","deadletterreason":"an older one"}`, "ALL",
 			`[{"specversion":"1.0","id":"a","source":"s","type":"t",` + smallNames + `}]`,
 		},
 		"custom": {
-			store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &event.Mapping{Type: "Json", Properties: event.MappingProperties{
+			catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &event.Mapping{Type: "Json", Properties: event.MappingProperties{
 				ID: &event.MappedField{SourceField: "key"}, EventTime: &event.MappedField{SourceField: "at"}, EventType: &event.MappedFieldWithDefault{SourceField: "kind"}, Subject: &event.MappedFieldWithDefault{DefaultValue: &subject},
 			}}},
-			func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CustomInput },
+			func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CustomInput },
 			"application/json", `[{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"}]`, "ALL",
 			`[{"id":"a","eventTime":"2026-01-01T00:00:00Z","eventType":"t","dataVersion":"","metadataVersion":"1","topic":"/topics/orders","subject":"a","data":{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"},` + besideNames + `}]`,
 		},
 		"namespace": {
-			store.TopicSpec{Kind: store.TopicNamespace, InputSchema: event.CloudEvents, EventRetentionInDays: 7},
-			func(s *store.SubscriptionSpec) {
+			catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents, EventRetentionInDays: 7},
+			func(s *catalog.SubscriptionSpec) {
 				s.EventDeliverySchema, s.RetryPolicy = event.CloudEvents, "namespace-2023"
 			},
 			"application/cloudevents+json", `{"specversion":"1.0","id":"a","source":"s","type":"t"}`, "orders/all",
@@ -173,7 +176,7 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 			b := setupSpec(t, c.topic)
 			directory := t.TempDir()
 			e := newEndpoint(t, answering(http.StatusBadRequest))
-			b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { into("file://" + directory)(s); c.change(s) })
+			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into("file://" + directory)(s); c.change(s) })
 			b.start(t, allowing(t, "file://"+directory))
 			b.publish(t, c.contentType, c.body)
 			b.afterDelay(t, 1)
@@ -212,7 +215,7 @@ func TestExportIsGivenUp(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
 	b.subscribe(t, "safe", e.URL, into(missing))
-	b.subscribe(t, "documented", e.URL, func(s *store.SubscriptionSpec) { into(missing)(s); s.Behavior = policy.BehaviorDocumented })
+	b.subscribe(t, "documented", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.Behavior = policy.BehaviorDocumented })
 	b.subscribe(t, "forbidden", e.URL, into("file:///etc"))
 	b.start(t, allowing(t, missing))
 	b.publishOne(t, "a")
@@ -232,7 +235,7 @@ func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
-	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { into(missing)(s); s.RetryPolicy = "ga-2018" })
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy = "ga-2018" })
 	b.start(t, allowing(t, missing))
 	b.publishOne(t, "a")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND export_attempts = 1")
@@ -379,7 +382,7 @@ func TestExportOfADeadNodeIsMadeAgain(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
 	requireStops(t, first)
 	b.afterDelay(t, 1)
-	_, err := b.store.ClaimExports(t.Context())
+	_, err := b.store.Exports.ClaimExports(t.Context())
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' WHERE kind = 'export'")
 	b.start(t, allowing(t, "file://"+directory))

@@ -13,10 +13,13 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // maxReruns bounds how often one attempt is made again after crashes and other failures of ours: an event whose delivery
@@ -39,7 +42,7 @@ type DeliverArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (DeliverArgs) Kind() string { return store.DeliverKind }
+func (DeliverArgs) Kind() string { return queue.DeliverKind }
 
 // Failpoints of a delivery attempt: the job was fetched, the request was sent, the response was read.
 const (
@@ -66,14 +69,14 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[DeliverArgs]) error
 	defer release()
 	defer d.engine.progress.begin()()
 	defer d.engine.handoff.Forget(job.ID)
-	d.engine.store.Reach(PointFetched)
+	d.engine.store.Failpoint.Reach(PointFetched)
 	a := &attempt{engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
 	return d.engine.worked(a, a.run(ctx))
 }
 
 // tokenOf is the row of a job.
-func tokenOf(job *rivertype.JobRow) store.JobToken {
-	return store.JobToken{JobID: job.ID, JobMade: job.CreatedAt}
+func tokenOf(job *rivertype.JobRow) queue.JobToken {
+	return queue.JobToken{JobID: job.ID, JobMade: job.CreatedAt}
 }
 
 // worked is what River is told of a turn.
@@ -81,7 +84,7 @@ func (e *Engine) worked(a *attempt, err error) error {
 	switch {
 	case err == nil:
 		e.ended.add(a.job.JobID) // recorded: the row is gone
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		e.drop(a.job, err) // finished, canceled or given to another job meanwhile: this row is nobody's token
 		return nil
 	case errors.Is(err, endpoint.ErrInterrupted):
@@ -97,12 +100,12 @@ func (e *Engine) worked(a *attempt, err error) error {
 type attempt struct {
 	engine *Engine
 	args   DeliverArgs
-	job    store.JobToken
+	job    queue.JobToken
 	reruns int
 	begun  bool // from here on a failure is a rerun: of this event, and perhaps with a request that was sent
 
-	work   *store.Work
-	sub    *store.Subscription
+	work   *queue.Work
+	sub    *catalog.Subscription
 	rules  policy.Rules
 	policy *policy.Policy // that of rules
 	token  string         // that its request carried; "" = none
@@ -114,7 +117,7 @@ type attempt struct {
 
 // enter waits until results can be recorded, and takes a place at the endpoint; false where there is none to be had. Whoever entered leaves.
 func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
-	if err := a.engine.store.WaitRecording(ctx); err != nil {
+	if err := a.engine.store.Recorder.WaitRecording(ctx); err != nil {
 		return false, err
 	}
 	if !a.engine.gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
@@ -155,12 +158,12 @@ func (a *attempt) run(ctx context.Context) error {
 }
 
 // load reads the delivery, unless it came with the job.
-func (a *attempt) load(ctx context.Context) (*store.Work, error) {
+func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
 	if work := a.engine.handoff.Work(a.job.JobID); work != nil {
 		return work, nil
 	}
 	for try := 1; ; try++ {
-		work, err := a.engine.store.Load(ctx, a.args.Delivery, a.args.Subscription, a.job.JobID)
+		work, err := a.engine.store.Loader.Load(ctx, a.args.Delivery, a.args.Subscription, a.job.JobID)
 		if err != nil || work.Fresh() || try == loadTries {
 			return work, err
 		}
@@ -171,7 +174,7 @@ func (a *attempt) load(ctx context.Context) (*store.Work, error) {
 // turn says whether an attempt may be made now, and else what becomes of the delivery. A hold may have begun after the
 // publish, or while this job waited for its time.
 func (a *attempt) turn(now time.Time) (verdict policy.Verdict, due bool) {
-	hold := policy.Verdict{Action: store.Hold, Reason: policy.Reason(a.work.Hold)}
+	hold := policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(a.work.Hold)}
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return hold, false
 	}
@@ -179,7 +182,7 @@ func (a *attempt) turn(now time.Time) (verdict policy.Verdict, due bool) {
 		return verdict, false
 	}
 	switch {
-	case a.work.Hold == store.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter):
+	case a.work.Hold == catalog.HoldProbation && a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter):
 		return a.giveUp(policy.ReasonProbation), false
 	case a.work.Hold != "":
 		return hold, false
@@ -207,7 +210,7 @@ func (a *attempt) putOff(owedSince, now time.Time) (at time.Time, off bool) {
 
 // waitUntil gives the token back: the next wave makes a new one, for that time.
 func waitUntil(at time.Time) policy.Verdict {
-	return policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission, At: at}
+	return policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission, At: at}
 }
 
 // park puts a delivery on hold that found no place at its endpoint; a later wave brings it back.
@@ -215,31 +218,31 @@ func (a *attempt) park(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return a.engine.store.Record(context.Background(), store.Result{
+	return a.engine.store.Recorder.Record(context.Background(), delivery.Result{
 		JobToken: a.job, DeliveryID: a.args.Delivery, SubscriptionID: a.args.Subscription, Reruns: a.reruns,
-		Verdict: policy.Verdict{Action: store.Hold, Reason: store.HoldAdmission},
+		Verdict: policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission},
 	})
 }
 
 // cancel ends a delivery whose event subscription was deleted.
 func (a *attempt) cancel(ctx context.Context) error {
-	reason, err := a.engine.store.CancelReason(ctx, a.args.Subscription)
+	reason, err := a.engine.store.Subscriptions.CancelReason(ctx, a.args.Subscription)
 	if err != nil {
 		return err
 	}
-	return a.record(policy.Verdict{Action: store.Cancel, Reason: reason})
+	return a.record(policy.Verdict{Action: delivery.Cancel, Reason: reason})
 }
 
 // configure finds the event subscription and what holds for it; false when it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
-	catalogue := a.engine.store.Catalogue()
+	catalogue := a.engine.store.Cache.Catalogue()
 	sub, ok := catalogue.Subscription(a.args.Subscription)
 	// Made on another node within the last second, or deleted; or no longer waiting for its validation, since less than a second.
 	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
-		if err := a.engine.store.Reload(ctx); err != nil {
+		if err := a.engine.store.Cache.Reload(ctx); err != nil {
 			return false, err
 		}
-		catalogue = a.engine.store.Catalogue()
+		catalogue = a.engine.store.Cache.Catalogue()
 		if sub, ok = catalogue.Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}
@@ -257,7 +260,7 @@ func (a *attempt) configure(ctx context.Context) (bool, error) {
 // endpoint and whether it was validated are of one moment, that of the catalogue.
 func (a *attempt) holdUnvalidated() {
 	if a.work != nil && a.work.Hold == "" && a.sub.NotValidated() {
-		a.work.Hold = store.HoldNotValidated
+		a.work.Hold = catalog.HoldNotValidated
 	}
 }
 
@@ -310,7 +313,7 @@ func (a *attempt) header() http.Header {
 func (a *attempt) batchHeader(batched bool, first *event.Event) http.Header {
 	h := make(http.Header, 10)
 	if a.sub.Headers != nil {
-		view := store.EventView(a.sub.Topic, first)
+		view := catalog.EventView(a.sub.Topic, first)
 		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: no custom header replaces one of ours
 	}
 	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, batched))
@@ -351,7 +354,7 @@ func (a *attempt) conclude(started time.Time, met endpoint.Answer) error {
 		verdict = a.judgeAges(judged, []int64{a.work.DeliveryID}, []policy.Verdict{verdict})[0]
 	}
 	result := a.attempted(verdict, started, met)
-	if err := a.engine.store.Record(context.Background(), result); err != nil {
+	if err := a.engine.store.Recorder.Record(context.Background(), result); err != nil {
 		return err
 	}
 	a.report(&result, met, now, false)
@@ -360,7 +363,7 @@ func (a *attempt) conclude(started time.Time, met endpoint.Answer) error {
 
 // learn ends the call at the gate: recording is no load on the endpoint.
 func (a *attempt) learn(met endpoint.Answer) {
-	a.engine.store.Reach(PointAnswered)
+	a.engine.store.Failpoint.Reach(PointAnswered)
 	a.leave()
 	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
 }
@@ -381,9 +384,9 @@ func (a *attempt) judged(started, now time.Time, met endpoint.Answer) policy.Att
 }
 
 // attempted is the result of a turn that had a request.
-func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) store.Result {
+func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) delivery.Result {
 	r := a.result(verdict)
-	r.Number, r.StartedAt, r.Duration, r.Timings = a.work.Attempts+1, started, met.Duration, store.Timings(met.Timings)
+	r.Number, r.StartedAt, r.Duration, r.Timings = a.work.Attempts+1, started, met.Duration, delivery.Timings(met.Timings)
 	r.Status, r.Err, r.Error = met.Result.Status, met.Result.Err, met.ErrorText
 	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.Result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.Headers, met.Excerpt
@@ -396,7 +399,7 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpo
 }
 
 // secrets are what this result must not be kept with. Most have nothing to look through.
-func (a *attempt) secrets(r *store.Result) *policy.Secrets {
+func (a *attempt) secrets(r *delivery.Result) *policy.Secrets {
 	if a.token == "" || r.Error == "" && len(r.ResponseHeaders) == 0 && len(r.ResponseExcerpt) == 0 {
 		return a.sub.Secrets
 	}
@@ -404,7 +407,7 @@ func (a *attempt) secrets(r *store.Result) *policy.Secrets {
 }
 
 // redact takes out what the endpoint, or an error that quotes it, repeats of what must not be kept.
-func redact(r *store.Result, secrets *policy.Secrets) {
+func redact(r *delivery.Result, secrets *policy.Secrets) {
 	r.Error = secrets.Redact(r.Error)
 	for _, kept := range []*[]byte{&r.RequestHeaders, &r.ResponseHeaders, &r.ResponseExcerpt} {
 		if len(*kept) > 0 {
@@ -415,11 +418,11 @@ func redact(r *store.Result, secrets *policy.Secrets) {
 
 // record ends a turn that had no request.
 func (a *attempt) record(verdict policy.Verdict) error {
-	return a.engine.store.Record(context.Background(), a.result(verdict))
+	return a.engine.store.Recorder.Record(context.Background(), a.result(verdict))
 }
 
-func (a *attempt) result(verdict policy.Verdict) store.Result {
-	r := store.Result{
+func (a *attempt) result(verdict policy.Verdict) delivery.Result {
+	r := delivery.Result{
 		JobToken: a.job, DeliveryID: a.work.DeliveryID, SystemID: a.work.SystemID, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict,
 		DueAt: a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
 	}

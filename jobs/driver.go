@@ -10,7 +10,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
-	"postrider/store"
+	"postrider/jobs/queue"
 )
 
 // driver is River's for pgx, with four differences: jobs are fetched by the store's statement, jobs that are to run again
@@ -33,15 +33,15 @@ func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.List
 // GetExecutor implements riverdriver.Driver.
 func (d driver) GetExecutor() riverdriver.Executor {
 	e := d.engine
-	return executor{d.Driver.GetExecutor(), e.store, e.ended, e.handoff, e.wake}
+	return executor{d.Driver.GetExecutor(), e.store.JobRows, e.ended, e.handoff, e.wake}
 }
 
 type executor struct {
 	riverdriver.Executor
-	store   *store.Store
+	rows    *queue.JobRows
 	ended   *endedJobs
-	handoff *store.Handoff
-	wake    *store.Wake
+	handoff *queue.Handoff
+	wake    *queue.Wake
 }
 
 // JobGetAvailable implements riverdriver.Executor. River's clock does not matter: a job is due by the database's clock.
@@ -58,27 +58,27 @@ func (e executor) JobGetAvailable(ctx context.Context, p *riverdriver.JobGetAvai
 	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
 }
 
-func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]store.Job, error) {
-	if p.Queue != store.DeliverQueue {
-		return e.store.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
+func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]queue.Job, error) {
+	if p.Queue != queue.DeliverQueue {
+		return e.rows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
 	}
 	local, query := e.handoff.Next(p.MaxToLock)
 	if !query {
 		return local, nil
 	}
 	requested := p.MaxToLock - len(local)
-	fetched, err := e.store.Fetch(ctx, p.Queue, p.Kind, requested)
+	fetched, err := e.rows.Fetch(ctx, p.Queue, p.Kind, requested)
 	switch {
 	case err == nil:
 		e.handoff.Fetched(len(fetched), requested)
 	case len(local) > 0: // these must run; the others are fetched next
-		e.wake.Request(store.DeliverQueue)
+		e.wake.Request(queue.DeliverQueue)
 		return local, nil
 	}
 	return append(local, fetched...), err
 }
 
-func jobRow(j *store.Job) *rivertype.JobRow {
+func jobRow(j *queue.Job) *rivertype.JobRow {
 	return &rivertype.JobRow{
 		ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt, EncodedArgs: j.Args,
 		Kind: j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority, Queue: j.Queue, ScheduledAt: j.ScheduledAt,
@@ -93,7 +93,7 @@ func jobRow(j *store.Job) *rivertype.JobRow {
 func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	left := e.ended.without(p)
 	if again := putOff(left); len(again) > 0 {
-		n, err := e.store.PutOff(ctx, again)
+		n, err := e.rows.PutOff(ctx, again)
 		if err != nil || n == len(left.ID) {
 			return nil, err
 		}
@@ -105,14 +105,14 @@ func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.J
 }
 
 // putOff are the jobs that are to run again. River counts a run that was put off before its attempt began as none.
-func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []store.PutOff) {
+func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.PutOff) {
 	for i, state := range p.State {
 		switch state {
 		case rivertype.JobStateAvailable, rivertype.JobStateScheduled, rivertype.JobStateRetryable:
 		default:
 			continue
 		}
-		job := store.PutOff{Job: p.ID[i], Begun: p.Attempt[i] == nil}
+		job := queue.PutOff{Job: p.ID[i], Begun: p.Attempt[i] == nil}
 		if p.ScheduledAt[i] != nil {
 			job.After = min(max(time.Until(*p.ScheduledAt[i]), 0), time.Minute) // both by the process's clock
 		}

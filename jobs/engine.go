@@ -21,9 +21,11 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/jobs/endpoint"
+	"postrider/jobs/export"
+	"postrider/jobs/queue"
 	"postrider/migrations"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/query"
 )
 
 const (
@@ -48,7 +50,7 @@ const (
 
 // Options of an Engine. Store is required, and must be one with MaxWorkers.
 type Options struct {
-	Store  *store.Store
+	Store  Parts
 	Logger *slog.Logger // default slog.Default()
 	// AllowCIDR opens address ranges that policy.Address refuses, such as loopback in dev.
 	AllowCIDR []netip.Prefix
@@ -74,7 +76,7 @@ type Options struct {
 	// time between two of them, default 5 s.
 	HandshakeTimeout, HandshakePause time.Duration
 	// Retention is how long what is over is kept; its zero value keeps everything.
-	Retention store.Retention
+	Retention query.Retention
 	// MaxHeaderBytes bounds the value of a custom header that comes from an event; Event Grid's 4,096 for zero.
 	MaxHeaderBytes int
 	// DeadLetters are the locations outside that dead letters may be written to; zero for none.
@@ -122,21 +124,21 @@ func (o *Options) withDefaults() {
 // Engine makes delivery attempts. One per process.
 type Engine struct {
 	options  Options
-	store    *store.Store
+	store    Parts
 	log      *slog.Logger
 	lines    ration // of the log
 	host     string
 	river    *river.Client[pgx.Tx]
-	gate     *store.Gate
+	gate     *queue.Gate
 	endpoint *endpoint.Client
 	cut      context.CancelFunc // ends the requests in flight
-	places   *places            // outside, for dead letters
+	places   *export.Places     // outside, for dead letters
 
-	handoff     *store.Handoff
-	active      *store.JobSet
-	wake        *store.Wake
+	handoff     *queue.Handoff
+	active      *queue.JobSet
+	wake        *queue.Wake
 	ended       *endedJobs    // jobs whose row is gone, until River completes them
-	interrupted *store.JobSet // jobs whose attempt was cut by Stop
+	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
 	progress    progress
 	stalled     atomic.Int64 // a duration, see Stalled
 
@@ -149,7 +151,7 @@ type Engine struct {
 
 // New prepares an engine; Start sets it going.
 func New(o Options) (*Engine, error) {
-	if o.Store == nil || o.Store.Handoff == nil {
+	if o.Store.Handoff == nil {
 		return nil, errors.New("jobs: a Store with MaxWorkers is required")
 	}
 	o.withDefaults()
@@ -161,12 +163,12 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, store: o.Store, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
 		handoff: o.Store.Handoff, active: o.Store.Active, wake: o.Store.Wake, gate: o.Store.Gate,
-		interrupted: store.NewJobSet(), ended: newEndedJobs(), places: newPlaces(o.DeadLetters),
+		interrupted: queue.NewJobSet(), ended: newEndedJobs(), places: export.NewPlaces(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
 		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy, Resolver: o.resolver,
-		MaxIdleConnections: o.maxWorkers, Sent: func() { e.store.Reach(PointSent) },
+		MaxIdleConnections: o.maxWorkers, Sent: func() { e.store.Failpoint.Reach(PointSent) },
 	})
 	workers := river.NewWorkers()
 	err = errors.Join(
@@ -180,7 +182,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("add River's workers: %w", err)
 	}
-	d := driver{riverpgxv5.New(o.Store.Pool()), e}
+	d := driver{riverpgxv5.New(o.Store.DB.Pool), e}
 	if e.river, err = river.NewClient(d, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
@@ -189,15 +191,15 @@ func New(o Options) (*Engine, error) {
 
 func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	return &river.Config{
-		ID:      e.store.Node(),
+		ID:      e.store.Node,
 		Schema:  migrations.Schema,
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{
-			store.DeliverQueue:   {MaxWorkers: e.options.maxWorkers},
-			store.RouteQueue:     {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
-			store.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown},
-			store.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
-			store.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll(), FetchCooldown: rareCooldown},
+			queue.DeliverQueue:   {MaxWorkers: e.options.maxWorkers},
+			queue.RouteQueue:     {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
+			queue.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown},
+			queue.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
+			queue.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll(), FetchCooldown: rareCooldown},
 		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
@@ -210,7 +212,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		// as a newer version's; its cleaner is CleanJobs; its reindexer is for operators, see docs/operations.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
-		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.store.Node()}},
+		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.store.Node}},
 		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
 	}
 }
@@ -244,10 +246,10 @@ func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
 
 // Start announces the node, sets the clockwork going and begins to fetch.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := e.store.EnsurePartitions(ctx); err != nil {
+	if err := e.store.Maintenance.EnsurePartitions(ctx); err != nil {
 		return err
 	}
-	if err := e.store.Register(ctx, e.host); err != nil {
+	if err := e.store.Nodes.Register(ctx, e.host); err != nil {
 		return err
 	}
 	e.handoff.Open(fetchPollInterval, e.idlePollInterval())
@@ -282,7 +284,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.cut()
 	e.endpoint.CloseIdle()
-	e.places.close()
+	e.places.Close()
 	e.stopClockwork()
 	e.clockwork.Wait()
 	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), neverBegun))
@@ -292,14 +294,14 @@ func (e *Engine) Stop(ctx context.Context) error {
 // job that somebody has locked: once the lease is gone, another node takes that one up as a rerun.
 func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
 	cut := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.store.Reclaim(ctx, e.interrupted.IDs())
+		_, err := e.store.JobRows.Reclaim(ctx, e.interrupted.IDs())
 		return err
 	})
 	unbegun := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.store.GiveBack(ctx, neverBegun)
+		_, err := e.store.JobRows.GiveBack(ctx, neverBegun)
 		return err
 	})
-	lease := within(ctx, clockworkTimeout, func(ctx context.Context) error { return e.store.Unregister(ctx, e.store.Node(), nil) })
+	lease := within(ctx, clockworkTimeout, func(ctx context.Context) error { return e.store.Nodes.Unregister(ctx, e.store.Node, nil) })
 	return errors.Join(cut, unbegun, lease)
 }
 

@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/event"
-	"postrider/store"
+	"postrider/jobs/publish"
 
 	"github.com/google/uuid"
 )
@@ -21,26 +23,26 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusInternalServerError))
 	subscribe := func(at time.Time) {
-		expiring := func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at }
+		expiring := func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at }
 		b.subscribe(t, "retried", e.URL, expiring)
-		b.subscribe(t, "batched", e.URL, func(s *store.SubscriptionSpec) { expiring(s); s.MaxEventsPerBatch = new(10) })
+		b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { expiring(s); s.MaxEventsPerBatch = new(10) })
 		b.subscribe(t, "held", e.URL, expiring)
 	}
-	subscribe(b.store.Now().Add(time.Hour))
+	subscribe(b.store.Clock.Now().Add(time.Hour))
 	b.subscribe(t, "lasting", e.URL, nil)
 	b.pause(t, "held")
 	b.start(t, nil)
 	other, _ := b.startNode(t, "node-2", nil)
 	idle, _ := newStore(t, b.url, "node-3")
-	nodes := []*store.Store{b.store, other, idle}
+	nodes := []*app.System{b.store, other, idle}
 	require.Equal(t, []int{4}, b.publishOne(t, "before").Matched)
 	b.attemptsMade(t, 3)
 
-	at := b.store.Now().Add(500 * time.Millisecond)
+	at := b.store.Clock.Now().Add(500 * time.Millisecond)
 	subscribe(at)
 	for i, s := range nodes {
-		require.NoError(t, s.Reload(t.Context()))
-		require.Eventually(t, func() bool { return !s.Now().Before(at) }, patience, time.Millisecond)
+		require.NoError(t, s.Cache.Reload(t.Context()))
+		require.Eventually(t, func() bool { return !s.Clock.Now().Before(at) }, patience, time.Millisecond)
 		require.Equal(t, []int{1}, publishTo(t, s, fmt.Sprint("after-", i)).Matched, "from the moment on, before anybody has deleted it")
 	}
 	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired' AND event_id = 'before'")
@@ -53,9 +55,9 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 }
 
 // publishTo stores one Event Grid event at a node.
-func publishTo(t *testing.T, s *store.Store, id string) *store.Receipt {
+func publishTo(t *testing.T, s *app.System, id string) *publish.Receipt {
 	t.Helper()
-	receipt, err := s.Publish(t.Context(), store.Publication{Topic: topicName, Parse: func(topic *store.Topic) ([]event.Event, error) {
+	receipt, err := s.Publisher.Publish(t.Context(), publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
 		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
 		return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(id, "{}")+"]"))
 	}})
@@ -72,7 +74,7 @@ func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
 	b.subscribe(t, "deleted", e.URL, nil)
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now(), expiration_time_utc = CASE name WHEN 'expired' THEN now() ELSE now() + interval '1 hour' END")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.start(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'expired' AND state = 'canceled' AND reason = 'EventSubscriptionExpired'")
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'deleted' AND state = 'canceled' AND reason = 'EventSubscriptionDeleted'")

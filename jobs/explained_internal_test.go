@@ -7,9 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // explained is one case of the engine's decisions: every attempt meets the same result.
@@ -83,10 +85,10 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		return
 	}
 	second := x.delivery(published.Add(time.Second))
-	second.work.Hold, second.work.Rest = store.HoldProbation, store.Rest{Held: true, Met: rest.Met}
+	second.work.Hold, second.work.Rest = catalog.HoldProbation, queue.Rest{Held: true, Met: rest.Met}
 	verdict, due := second.turn(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
-	if verdict.Action != store.Hold {
+	if verdict.Action != delivery.Hold {
 		require.Equal(t, policy.ReasonProbation, verdict.Reason, x.name)
 		require.Len(t, x.explained.Attempts, 1, "%s: ended by the hold, though it would be retried", x.name)
 		require.Equal(t, x.explained.End.State, stateOf(verdict), x.name)
@@ -109,8 +111,8 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 func (x explained) delivery(published time.Time) *attempt {
 	return &attempt{
 		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
-		work:   &store.Work{OwedSince: published, NextAttemptAt: published},
-		sub:    &store.Subscription{SubscriptionSpec: store.SubscriptionSpec{EndpointKind: x.kind}},
+		work:   &queue.Work{OwedSince: published, NextAttemptAt: published},
+		sub:    &catalog.Subscription{SubscriptionSpec: catalog.SubscriptionSpec{EndpointKind: x.kind}},
 		rules:  x.rules, policy: x.rules.Policy,
 	}
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // A hold starts, and ends what is published meanwhile, by what the failed attempt met, and by no other cell of the table.
@@ -16,13 +16,13 @@ func TestHoldActsOnWhatHappened(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, statusOfPath)
 	safe, documented := under("namespace-2023"), literally("namespace-2023")
-	azure := func(s *store.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
-	withoutToken := func(s *store.SubscriptionSpec) {
+	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
+	withoutToken := func(s *catalog.SubscriptionSpec) {
 		s.Connection = policy.Connection{OAuth2: &policy.OAuth2{TokenURL: refusing, ClientID: "id", ClientSecret: "secret"}}
 	}
 	const ended, waits = "dropped UndeliverableDueToProbationCausedByClientError 0", "pending probation 0"
 	rows := map[string]struct {
-		change func(*store.SubscriptionSpec)
+		change func(*catalog.SubscriptionSpec)
 		url    string
 		want   string // state, hold or reason, and attempts of the second event
 	}{
@@ -58,7 +58,7 @@ func TestFailedBatchIsOneFailure(t *testing.T) {
 	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
 	for name, row := range map[string]struct {
 		status int
-		change func(*store.SubscriptionSpec)
+		change func(*catalog.SubscriptionSpec)
 		want   int // failures after the first batch
 	}{
 		"503":             {http.StatusServiceUnavailable, under("touchy"), 1},
@@ -91,9 +91,9 @@ func TestLoweredLimitEndsDeliveriesAtTheirTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newSwitchable(t, http.StatusInternalServerError)
-	specs := map[string]func(*store.SubscriptionSpec){
+	specs := map[string]func(*catalog.SubscriptionSpec){
 		"single": nil, "batched": batching(10, 64),
-		"dropped": func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone },
+		"dropped": func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone },
 		"equal":   nil,
 	}
 	for name, change := range specs {
@@ -113,7 +113,7 @@ func TestLoweredLimitEndsDeliveriesAtTheirTurn(t *testing.T) {
 		if name == "equal" {
 			limit = 3
 		}
-		lowered := func(s *store.SubscriptionSpec) { s.MaxDeliveryAttempts = &limit }
+		lowered := func(s *catalog.SubscriptionSpec) { s.MaxDeliveryAttempts = &limit }
 		if change != nil {
 			lowered = both(change, lowered)
 		}

@@ -12,8 +12,9 @@ import (
 
 	"postrider/event"
 	"postrider/jobs/endpoint"
+	"postrider/jobs/export"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
 )
 
 const (
@@ -22,8 +23,6 @@ const (
 	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late. They are due five minutes
 	// after their last attempt, or at once where a policy says so: a look each second would cost an idle node more than it is worth.
 	exportInterval = 5 * time.Second
-	// exportTimeout is how long a location may take for one file.
-	exportTimeout = time.Minute
 	// maxExportError is as much as is kept of why a location refused.
 	maxExportError = 1000
 )
@@ -34,7 +33,7 @@ type ExportArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (ExportArgs) Kind() string { return store.ExportKind }
+func (ExportArgs) Kind() string { return queue.ExportKind }
 
 // exporter is the River worker of exports. Its job is one try to write one file.
 type exporter struct {
@@ -47,12 +46,12 @@ func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. A location that refuses is a result and no error.
 func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
-	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.store.LoadExport, w.engine.export)
+	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.store.Exports.LoadExport, w.engine.export)
 }
 
 // export tries once to write a file, and writes down what that came to.
-func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
-	r := &store.ExportResult{Job: job, Export: x}
+func (e *Engine) export(ctx context.Context, x *export.Export, job int64) error {
+	r := &export.ExportResult{Job: job, Export: x}
 	original := ""
 	if err := e.writeExport(ctx, x, r); err != nil {
 		if ctx.Err() != nil {
@@ -62,9 +61,9 @@ func (e *Engine) export(ctx context.Context, x *store.Export, job int64) error {
 		r.Location, r.Error = "", said[:min(len(said), maxExportError)]
 		original = withoutQueries(endpoint.OriginalError(err).Error())
 	}
-	var done store.Exported
+	var done export.Exported
 	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
-		done, err = e.store.RecordExport(ctx, r)
+		done, err = e.store.Exports.RecordExport(ctx, r)
 		return err
 	})
 	if err != nil {
@@ -84,7 +83,7 @@ var queried = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?]*)\?[^\s"']
 func withoutQueries(said string) string { return queried.ReplaceAllString(said, "$1?…") }
 
 // tellExport logs how an export ended. The original error is what r.Error is a plain text of.
-func (e *Engine) tellExport(r *store.ExportResult, original string, done store.Exported) {
+func (e *Engine) tellExport(r *export.ExportResult, original string, done export.Exported) {
 	x := r.Export
 	log := e.log.With("topic", x.Topic, "subscription", x.Subscription)
 	if original != "" {
@@ -104,12 +103,12 @@ func (e *Engine) tellExport(r *store.ExportResult, original string, done store.E
 }
 
 // writeExport sets the result's Location where a file was written.
-func (e *Engine) writeExport(ctx context.Context, x *store.Export, r *store.ExportResult) error {
+func (e *Engine) writeExport(ctx context.Context, x *export.Export, r *export.ExportResult) error {
 	if x.Destination == nil {
 		r.GiveUp = true
 		return errors.New("deadLetterDestination names no location outside any more")
 	}
-	target, err := e.places.locations.Resolve(*x.Destination)
+	target, err := e.places.Locations.Resolve(*x.Destination)
 	if err != nil {
 		return fmt.Errorf("this node may not: %w", err)
 	}
@@ -118,17 +117,17 @@ func (e *Engine) writeExport(ctx context.Context, x *store.Export, r *store.Expo
 	if len(r.Unfit) == len(x.Letters) {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, exportTimeout)
+	bounded, cancel := context.WithTimeout(ctx, export.Timeout)
 	defer cancel()
-	if err := e.places.write(bounded, target, x.Path(), body); err != nil {
-		return &endpoint.PlainError{Text: fmt.Sprintf("write to %s: %s", target, locationErrorText(err)), Cause: err}
+	if err := e.places.Write(bounded, target, x.Path(), body); err != nil {
+		return &endpoint.PlainError{Text: fmt.Sprintf("write to %s: %s", target, export.ErrorText(err)), Cause: err}
 	}
 	r.Location = target.String() + "/" + x.Path()
 	return nil
 }
 
 // exportBody is an array of dead letters, as Event Grid writes them, and which of them cannot be written so.
-func exportBody(x *store.Export) (body []byte, unfit map[uuid.UUID]string) {
+func exportBody(x *export.Export) (body []byte, unfit map[uuid.UUID]string) {
 	unfit = map[uuid.UUID]string{}
 	body = append(body, '[')
 	for i := range x.Letters {
@@ -149,7 +148,7 @@ func exportBody(x *store.Export) (body []byte, unfit map[uuid.UUID]string) {
 // claimExports takes up what is due.
 func (e *Engine) claimExports(ctx context.Context) {
 	e.everyOr(ctx, exportInterval, e.exported, "taking up dead letters to export", func(ctx context.Context) error {
-		_, err := e.store.ClaimExports(ctx)
+		_, err := e.store.Exports.ClaimExports(ctx)
 		return err
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/stretchr/testify/require"
 
+	"postrider/jobs/export"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // The credentials of a location may stand in its URL's query, and errors repeat URLs.
@@ -58,7 +58,7 @@ func TestExportErrorsArePlain(t *testing.T) {
 		{"connection refused by 10.0.0.1:443", put(refused)},
 		{"it could not be written; the log of the node has the cause", errors.New("blob: nil *planted")},
 	} {
-		require.Equal(t, row.want, locationErrorText(row.err))
+		require.Equal(t, row.want, export.ErrorText(row.err))
 	}
 }
 
@@ -79,22 +79,22 @@ func TestErrorsOfBucketsArePlain(t *testing.T) {
 	text := "s3://dead?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
 	location, err := policy.ParseLocation(text)
 	require.NoError(t, err)
-	places := newPlaces(policy.ExportLocations{})
-	t.Cleanup(places.close)
-	err = places.write(t.Context(), policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
+	places := export.NewPlaces(policy.ExportLocations{})
+	t.Cleanup(places.Close)
+	err = places.Write(t.Context(), policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
 	require.ErrorContains(t, err, "operation error S3")
-	require.Equal(t, "the location responded with AccessDenied: Access Denied", locationErrorText(err))
+	require.Equal(t, "the location responded with AccessDenied: Access Denied", export.ErrorText(err))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	err = places.write(ctx, policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
-	require.Equal(t, "it was not written within 60 s", locationErrorText(err))
+	err = places.Write(ctx, policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
+	require.Equal(t, "it was not written within 60 s", export.ErrorText(err))
 }
 
 func TestLogOfExportsHasTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	e.tellExport(&store.ExportResult{Export: &store.Export{}, Error: "plain"}, "the original", store.Exported{Pending: 1})
+	e.tellExport(&export.ExportResult{Export: &export.Export{}, Error: "plain"}, "the original", export.Exported{Pending: 1})
 	require.Contains(t, log.String(), `"error":"the original","error_text":"plain"`)
 }

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,8 +60,9 @@ var clockReaders = map[string]string{
 	"promote.go Promote":           "how long ago jobs of River's own times were looked for",
 	"promote.go promoteScheduled":  "how long ago a flood was looked past",
 	"remember.go memory":           "how long ago a credential was looked up",
+	"hooks.go PublishFiltered":     "how long a request has waited",
 	"publish.go Publish":           "how long a request has waited",
-	"traffic.go run":               "how long a sample took",
+	"traffic.go Run":               "how long a sample took",
 	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again. Promote
 	// mends what a wrong clock makes of it, by the database's own stamp.
 	"engine.go NextRetry": "when River runs a job again",
@@ -70,16 +72,12 @@ var clockReaders = map[string]string{
 // the database's. So a new reader of the process's clock has to be looked at, and named here.
 func TestTheProcessesClockDecidesNothing(t *testing.T) {
 	t.Parallel()
-	found := map[string]bool{}
-	for _, room := range []string{"jobs", "store", "policy", "event"} {
-		for _, reader := range readersOfTheClock(t, room) {
-			require.Contains(t, clockReaders, reader, "it reads the process's clock: what for?")
-			found[reader] = true
-		}
+	var found []string
+	for _, dir := range []string{"jobs", "catalog", "access", "operator", "postgres", "query", "policy", "event"} {
+		found = append(found, readersOfTheClock(t, dir)...)
 	}
-	for reader := range clockReaders {
-		require.True(t, found[reader], "%s reads no clock any more", reader)
-	}
+	slices.Sort(found)
+	require.Equal(t, slices.Sorted(maps.Keys(clockReaders)), slices.Compact(found), "say what each reader of the clock is for")
 }
 
 // clocks are the functions that read the process's clock, by package.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // chunked answers in chunks that never end, or break the rules.
@@ -90,7 +90,7 @@ func TestPoisonousAnswersToABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	url, _ := rawEndpoint(t, saying("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
-	b.subscribe(t, "all", url, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	b.publishMany(t, 10)
 	b.start(t, nil)
 	b.become(t, 10, "SELECT count(*) FROM postrider.dead_letters WHERE last_response = '\\000\\377\\376\\303(x'")

@@ -11,9 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs/delivery"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // publishMany stores n events in requests of at most 500 and returns their ids, sorted.
@@ -39,7 +42,7 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	<-h.begun
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "all"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "all"))
 	canceled := func() int {
 		return b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
 	}
@@ -60,7 +63,7 @@ func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 	b.subscribe(t, "all", e.URL, nil)
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.start(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
 	require.Empty(t, e.requests())
@@ -80,7 +83,7 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), tick)
 		defer cancel()
-		return b.store.WaitRecording(ctx) != nil
+		return b.store.Recorder.WaitRecording(ctx) != nil
 	}, patience, tick)
 	ids := b.publishMany(t, 20)
 	b.become(t, 21, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
@@ -121,12 +124,12 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	b := setup(t)
 	b.subscribe(t, "all", refusing, nil)
 	b.publishOne(t, "e")
-	var job store.JobToken
-	var delivery int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.JobMade, &delivery))
-	unknown := store.Result{JobToken: job, DeliveryID: delivery, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"}}
-	require.ErrorIs(t, b.store.Record(t.Context(), unknown), store.ErrPoison)
-	require.NoError(t, b.store.WaitRecording(t.Context()), "the others go on")
+	var job queue.JobToken
+	var id int64
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.JobMade, &id))
+	unknown := delivery.Result{JobToken: job, DeliveryID: id, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"}}
+	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
+	require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "the others go on")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
 }
 
@@ -162,7 +165,7 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 	b.withoutProbation(t) // twelve refusals of one endpoint would begin one
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	b.subscribe(t, "rows", e.URL, nil)
-	b.subscribe(t, "none", e.URL, func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
+	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
 	depth := event.DefaultLimits().MaxDepth - 1
 	rows := map[string]struct {
 		data string

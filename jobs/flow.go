@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"postrider/catalog"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
 )
 
 const (
@@ -24,34 +25,34 @@ const (
 // promote runs on every node and trusts no leader. It looks for those who gather what was published by SQL, too.
 func (e *Engine) promote(ctx context.Context) {
 	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
-		look, err := e.store.Look(ctx)
+		look, err := e.store.JobRows.Look(ctx)
 		if look.Published {
 			e.wake.RequestCollect()
 		}
 		if err != nil || !look.Promote {
 			return err
 		}
-		_, err = e.store.Promote(ctx, e.rooms(e.store.LatestTraffic())...)
+		_, err = e.store.JobRows.Promote(ctx, e.rooms(e.store.Traffic.LatestTraffic())...)
 		return err
 	})
 }
 
 // rooms bounds the promotion of those that have jobs queued, are on hold, or fail. The others have the default.
-func (e *Engine) rooms(t *store.TrafficSample) []store.Room {
-	rooms := map[int64]store.Room{}
+func (e *Engine) rooms(t *queue.TrafficSample) []queue.Room {
+	rooms := map[int64]queue.Room{}
 	for id := range t.Queued {
-		rooms[id] = store.Room{SubscriptionID: id, Jobs: e.store.Room(id)}
+		rooms[id] = queue.Room{SubscriptionID: id, Jobs: e.store.Traffic.Room(id)}
 	}
 	for _, id := range e.gate.Failing() {
-		rooms[id] = store.Room{SubscriptionID: id, Jobs: e.store.Room(id)}
+		rooms[id] = queue.Room{SubscriptionID: id, Jobs: e.store.Traffic.Room(id)}
 	}
 	for _, w := range t.Waiting { // whoever waits already goes first
-		rooms[w.SubscriptionID] = store.Room{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
+		rooms[w.SubscriptionID] = queue.Room{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
 	}
 	for id, hold := range t.Holds {
-		rooms[id] = store.Room{SubscriptionID: id, Hold: hold.Reason}
+		rooms[id] = queue.Room{SubscriptionID: id, Hold: hold.Reason}
 	}
-	list := make([]store.Room, 0, len(rooms))
+	list := make([]queue.Room, 0, len(rooms))
 	for _, r := range rooms {
 		list = append(list, r)
 	}
@@ -63,17 +64,17 @@ func (e *Engine) rooms(t *store.TrafficSample) []store.Room {
 func (e *Engine) refill(ctx context.Context) {
 	round := 0
 	e.every(ctx, flowInterval, "releasing held deliveries", func(ctx context.Context) error {
-		traffic := e.store.LatestTraffic()
+		traffic := e.store.Traffic.LatestTraffic()
 		for id, hold := range traffic.Holds {
 			if !hold.Resuming {
 				continue
 			}
-			if err := e.store.MoveTimeToLive(ctx, id); err != nil {
+			if err := e.store.Holds.MoveTimeToLive(ctx, id); err != nil {
 				return err
 			}
 		}
-		for _, key := range traffic.ProbesDue(e.store.Catalogue()) {
-			if _, err := e.store.ClaimProbe(ctx, key); err != nil {
+		for _, key := range traffic.ProbesDue(e.store.Cache.Catalogue()) {
+			if _, err := e.store.Releaser.ClaimProbe(ctx, key); err != nil {
 				return err
 			}
 		}
@@ -100,8 +101,8 @@ func turned[T any](list []T, by int) []T {
 	return slices.Concat(list[by:], list[:by])
 }
 
-func (e *Engine) releaseFrom(ctx context.Context, t *store.TrafficSample, w store.Waiting) error {
-	catalogue, room := e.store.Catalogue(), e.store.Room(w.SubscriptionID)
+func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {
+	catalogue, room := e.store.Cache.Catalogue(), e.store.Traffic.Room(w.SubscriptionID)
 	sub, known := catalogue.Subscription(w.SubscriptionID)
 	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil
@@ -110,7 +111,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.TrafficSample, w stor
 		room = min(room, trialWave)
 	}
 	if w.Hold == "" {
-		_, err := e.store.Refill(ctx, w.SubscriptionID, sub.Batching(), room)
+		_, err := e.store.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), room)
 		return err
 	}
 	rules, known := catalogue.Rules(sub.ID)
@@ -119,19 +120,19 @@ func (e *Engine) releaseFrom(ctx context.Context, t *store.TrafficSample, w stor
 	}
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
-	if w.Hold == store.HoldProbation && p.EndsInProbation(sub.EndpointKind, t.RestOf(catalogue, sub).Met, rules.DeadLetter) {
+	if w.Hold == catalog.HoldProbation && p.EndsInProbation(sub.EndpointKind, t.RestOf(catalogue, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
-	_, err := e.store.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
+	_, err := e.store.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
 	return err
 }
 
 // limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and each
 // has at least one.
 func (e *Engine) limit(subscription int64) int {
-	sub, ok := e.store.Catalogue().Subscription(subscription)
+	sub, ok := e.store.Cache.Catalogue().Subscription(subscription)
 	if !ok || sub.MaxConcurrentDeliveries == nil {
 		return 0
 	}
-	return max(*sub.MaxConcurrentDeliveries/e.store.WorkerNodes(), 1)
+	return max(*sub.MaxConcurrentDeliveries/e.store.Nodes.WorkerNodes(), 1)
 }

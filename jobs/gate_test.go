@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // One endpoint hangs and is owed far more than there are workers: the others are served all the same, and nothing that
@@ -32,8 +32,8 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	})
 	t.Cleanup(release) // before the endpoint is closed, which waits for its requests
 	healthy := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
-	only := func(eventType string) func(*store.SubscriptionSpec) {
-		return func(s *store.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
+	only := func(eventType string) func(*catalog.SubscriptionSpec) {
+		return func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
 	}
 	b.subscribe(t, "hanging", hanging.URL, only("test"))
 	b.subscribe(t, "healthy", healthy.URL, only("other"))
@@ -75,7 +75,7 @@ func TestMaxConcurrentDeliveries(t *testing.T) {
 	release := sync.OnceFunc(func() { close(open) })
 	t.Cleanup(release) // before the endpoint is closed, which waits for its requests
 	two := 2
-	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &two })
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &two })
 	b.publishMany(t, 40)
 	b.start(t, nil)
 	<-full

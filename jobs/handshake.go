@@ -12,11 +12,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs/endpoint"
+	"postrider/jobs/queue"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 )
 
 // DefaultWebhookOrigin is the name that receivers of Event Grid's CloudEvents know, such as Azure Functions, which answer with
@@ -48,7 +49,7 @@ type HandshakeArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (HandshakeArgs) Kind() string { return store.HandshakeKind }
+func (HandshakeArgs) Kind() string { return queue.HandshakeKind }
 
 // handshaker is the River worker of handshakes. Its job is one request.
 type handshaker struct {
@@ -61,11 +62,11 @@ func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -
 
 // Work implements river.Worker. An endpoint that does not answer is a result and no error.
 func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
-	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow), w.engine.store.LoadHandshake, w.engine.shake)
+	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow), w.engine.store.Handshakes.LoadHandshake, w.engine.shake)
 }
 
 // shake makes one request and writes down what it came to.
-func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error {
+func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) error {
 	ask := e.asking(h)
 	ask.Connection = &h.Connection
 	addStatic(ask.Header, h.Headers)
@@ -78,7 +79,7 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 	outcome, why := judge(h, met, e.options.WebhookOrigin)
 	why = met.Conceal(why)
 	excerpt := []byte(met.Conceal(string(met.Body)))
-	r := &store.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: store.HandshakeStep{
+	r := &catalog.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: catalog.HandshakeStep{
 		At: h.ReadAt, Sent: ask.Summary, Status: met.Status, Error: met.Err, Answer: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = standing(h, outcome, why)
@@ -88,26 +89,26 @@ func (e *Engine) shake(ctx context.Context, h *store.Handshake, job int64) error
 	}
 	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
 		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.Summary, "status", met.Status, "verdict", why, "state", r.State)
-	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.RecordHandshake(ctx, r) })
+	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.Handshakes.RecordHandshake(ctx, r) })
 }
 
 // standing is the handshake's state after an answer.
-func standing(h *store.Handshake, outcome policy.HandshakeOutcome, why string) (state store.HandshakeState, message string) {
+func standing(h *catalog.Handshake, outcome policy.HandshakeOutcome, why string) (state catalog.HandshakeState, message string) {
 	switch {
 	case outcome == policy.HandshakeAccepted:
-		return store.HandshakeSucceeded, why
+		return catalog.HandshakeSucceeded, why
 	case outcome == policy.HandshakeAwaits:
-		return store.HandshakeAwaiting, fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
-			why, int(store.CallbackLifetime.Minutes()))
+		return catalog.HandshakeAwaiting, fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
+			why, int(catalog.CallbackLifetime.Minutes()))
 	case h.Tries+1 < policy.HandshakeTries:
-		return store.HandshakePending, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
+		return catalog.HandshakePending, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
 	}
-	return store.HandshakeFailed, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
+	return catalog.HandshakeFailed, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
 }
 
-func judge(h *store.Handshake, met policy.HandshakeAnswer, origin string) (outcome policy.HandshakeOutcome, why string) {
+func judge(h *catalog.Handshake, met policy.HandshakeAnswer, origin string) (outcome policy.HandshakeOutcome, why string) {
 	switch {
-	case h.Purpose == store.PurposeDeletion:
+	case h.Purpose == catalog.PurposeDeletion:
 		return policy.HandshakeAcknowledged(met)
 	case h.Schema == event.CloudEvents:
 		return policy.HandshakeByOrigin(met, origin, h.Callback)
@@ -115,13 +116,13 @@ func judge(h *store.Handshake, met policy.HandshakeAnswer, origin string) (outco
 	return policy.HandshakeByCode(met, h.Code)
 }
 
-func (e *Engine) asking(h *store.Handshake) endpoint.HandshakeRequest {
-	if h.Purpose == store.PurposeValidation && h.Schema == event.CloudEvents {
+func (e *Engine) asking(h *catalog.Handshake) endpoint.HandshakeRequest {
+	if h.Purpose == catalog.PurposeValidation && h.Schema == event.CloudEvents {
 		return e.askingPermission(h)
 	}
 	self := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
 	a := endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: systemHeader(h)}
-	if h.Purpose == store.PurposeDeletion {
+	if h.Purpose == catalog.PurposeDeletion {
 		a.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
 		a.Body, a.Summary = event.DeletedBody(self, h.Schema), "POST of a deletion event"
 		return a
@@ -141,7 +142,7 @@ func addStatic(header http.Header, list []policy.DeliveryAttribute) {
 }
 
 // systemHeader is a delivery's, as far as it makes sense.
-func systemHeader(h *store.Handshake) http.Header {
+func systemHeader(h *catalog.Handshake) http.Header {
 	header := http.Header{}
 	header.Set("Content-Type", event.ContentType(h.Schema, false))
 	header.Set("Aeg-Subscription-Name", strings.ToUpper(h.Subscription))
@@ -154,7 +155,7 @@ func systemHeader(h *store.Handshake) http.Header {
 }
 
 // askingPermission writes the headers' names as their specification does: HTTP/1.1 sends them so.
-func (e *Engine) askingPermission(h *store.Handshake) endpoint.HandshakeRequest {
+func (e *Engine) askingPermission(h *catalog.Handshake) endpoint.HandshakeRequest {
 	a := endpoint.HandshakeRequest{Method: http.MethodOptions, URL: h.EndpointURL, Header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}}}
 	a.Summary = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
 	if h.Callback {
@@ -170,7 +171,7 @@ func (e *Engine) askingPermission(h *store.Handshake) endpoint.HandshakeRequest 
 
 // concealing takes out of what is kept of an answer what it repeats of secrets (of the endpoint's URL and its headers, as is done
 // with deliveries) and the code, in whatever case: who reads the views must not find one that is still good.
-func concealing(h *store.Handshake, token string) func(string) string {
+func concealing(h *catalog.Handshake, token string) func(string) string {
 	secrets := policy.NewSecrets(h.Headers, h.EndpointURL).With(token)
 	if h.Code == "" {
 		return secrets.Redact
@@ -181,5 +182,5 @@ func concealing(h *store.Handshake, token string) func(string) string {
 
 // expireHandshakes ends handshakes that somebody had to complete and did not.
 func (e *Engine) expireHandshakes(ctx context.Context) {
-	e.every(ctx, awaitInterval, "ending handshakes", e.store.ExpireHandshakes)
+	e.every(ctx, awaitInterval, "ending handshakes", e.store.Handshakes.ExpireHandshakes)
 }

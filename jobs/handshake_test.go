@@ -12,17 +12,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // asking is an event subscription whose endpoint has to be validated.
-func asking(url string, schema event.Schema) store.SubscriptionSpec {
-	return store.SubscriptionSpec{
+func asking(url string, schema event.Schema) catalog.SubscriptionSpec {
+	return catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema, RetryPolicy: policy.DefaultName,
-		EndpointValidation: store.ValidationRequired,
+		EndpointValidation: catalog.ValidationRequired,
 	}
 }
 
@@ -38,36 +39,36 @@ func (b *bundle) startShaking(t *testing.T, change func(*jobs.Options)) {
 }
 
 // begin begins a handshake.
-func (b *bundle) begin(t *testing.T, name string, spec store.SubscriptionSpec) (id int64) {
+func (b *bundle) begin(t *testing.T, name string, spec catalog.SubscriptionSpec) (id int64) {
 	t.Helper()
-	topic, err := b.store.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Topic(t.Context(), topicName)
 	require.NoError(t, err)
-	_, _, err = b.store.PutSubscription(t.Context(), topicName, name, spec)
-	require.ErrorIs(t, err, store.ErrNotValidated)
-	id, err = b.store.BeginValidation(t.Context(), topic, name, &spec, "https://events.example.com")
+	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), topicName, name, spec)
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
+	id, err = b.store.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "https://events.example.com")
 	require.NoError(t, err)
 	return id
 }
 
 // shake begins a handshake and waits for its end.
-func (b *bundle) shake(t *testing.T, name string, spec store.SubscriptionSpec) *store.Handshake {
+func (b *bundle) shake(t *testing.T, name string, spec catalog.SubscriptionSpec) *catalog.Handshake {
 	t.Helper()
 	id := b.begin(t, name, spec)
-	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
 	return b.handshake(t, id)
 }
 
-func (b *bundle) handshake(t *testing.T, id int64) *store.Handshake {
+func (b *bundle) handshake(t *testing.T, id int64) *catalog.Handshake {
 	t.Helper()
-	h, err := b.store.HandshakeOf(t.Context(), id)
+	h, err := b.store.Handshakes.HandshakeOf(t.Context(), id)
 	require.NoError(t, err)
 	return h
 }
 
 // put stores an event subscription with its handshake.
-func (b *bundle) put(t *testing.T, name string, spec store.SubscriptionSpec, handshake int64) *store.Subscription {
+func (b *bundle) put(t *testing.T, name string, spec catalog.SubscriptionSpec, handshake int64) *catalog.Subscription {
 	t.Helper()
-	sub, _, err := b.store.PutValidated(t.Context(), topicName, name, spec, handshake)
+	sub, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, name, spec, handshake)
 	require.NoError(t, err)
 	return sub
 }
@@ -97,7 +98,7 @@ func TestValidationEvent(t *testing.T) {
 	b.startShaking(t, nil)
 	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid))
 
-	require.Equal(t, store.HandshakeSucceeded, h.State, h.Message)
+	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
 	require.Equal(t, 1, h.Tries)
 	require.NotNil(t, h.ConcludedAt)
 	require.Len(t, h.Steps, 1)
@@ -125,7 +126,7 @@ func TestValidationEvent(t *testing.T) {
 	}, events[0])
 
 	sub := b.put(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid), h.ID)
-	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	b.publishOne(t, "a")
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
@@ -134,7 +135,7 @@ func TestValidationEvent(t *testing.T) {
 type handshakeCase struct {
 	schema event.Schema
 	answer func(http.ResponseWriter, request)
-	state  store.HandshakeState
+	state  catalog.HandshakeState
 	tries  int
 	says   string
 }
@@ -162,27 +163,27 @@ func TestAnswersToHandshakes(t *testing.T) {
 	brokenOff := func(w http.ResponseWriter, r request) { w.Header().Set("WebHook-Allowed-Origin", "*"); broken(w, r) }
 	hang := func(http.ResponseWriter, request) { time.Sleep(400 * time.Millisecond) } //nolint:forbidigo // this endpoint is late
 	for name, c := range map[string]handshakeCase{
-		"the code":                  {event.EventGrid, sendsBack, store.HandshakeSucceeded, 1, "with the code"},
-		"the code after a mark":     {event.EventGrid, marked, store.HandshakeSucceeded, 1, "with the code"},
-		"accepted with the code":    {event.EventGrid, accepted, store.HandshakeFailed, 3, "answered 202, and only 200 with the code counts"},
-		"no content":                {event.EventGrid, answering(http.StatusNoContent), store.HandshakeFailed, 3, "answered 204"},
-		"an error":                  {event.EventGrid, answering(http.StatusInternalServerError), store.HandshakeFailed, 3, "try 3 of 3: answered 500"},
-		"a redirect":                {event.EventGrid, with(http.StatusFound, "Location", "/", ""), store.HandshakeFailed, 3, "answered 302"},
-		"nothing in it":             {event.EventGrid, answering(http.StatusOK), store.HandshakeAwaiting, 1, "open validationUrl within 10 minutes"},
-		"another code":              {event.EventGrid, with(200, "", "", `{"validationResponse":"x"}`), store.HandshakeAwaiting, 1, "another validationResponse"},
-		"what it was sent":          {event.EventGrid, mirror, store.HandshakeAwaiting, 1, "not a JSON object"},
-		"NUL bytes":                 {event.EventGrid, with(200, "", "", "\x00\xff{\x00"), store.HandshakeAwaiting, 1, "not a JSON object"},
-		"a number":                  {event.EventGrid, with(200, "", "", `{"validationResponse":1}`), store.HandshakeAwaiting, 1, "not a JSON object"},
-		"a huge body":               {event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), store.HandshakeAwaiting, 1, "not a JSON object"},
-		"a broken body":             {event.EventGrid, broken, store.HandshakeFailed, 3, "no answer: the endpoint closed the connection before its response was complete"},
-		"no answer":                 {event.EventGrid, hang, store.HandshakeFailed, 3, "timed out after 300ms"},
-		"permission, broken off":    {event.CloudEvents, brokenOff, store.HandshakeSucceeded, 1, "Allowed-Origin: *"},
-		"permission":                {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
-		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net", ""), store.HandshakeSucceeded, 1, "answered 204"},
-		"permission for everybody":  {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), store.HandshakeSucceeded, 1, "Allowed-Origin: *"},
-		"permission for others":     {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example", ""), store.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
-		"no permission":             {event.CloudEvents, answering(http.StatusOK), store.HandshakeAwaiting, 1, "answered 200 without WebHook-Allowed-Origin"},
-		"no such method":            {event.CloudEvents, answering(http.StatusMethodNotAllowed), store.HandshakeFailed, 3, "answered 405 without WebHook-Allowed-Origin"},
+		"the code":                  {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
+		"the code after a mark":     {event.EventGrid, marked, catalog.HandshakeSucceeded, 1, "with the code"},
+		"accepted with the code":    {event.EventGrid, accepted, catalog.HandshakeFailed, 3, "answered 202, and only 200 with the code counts"},
+		"no content":                {event.EventGrid, answering(http.StatusNoContent), catalog.HandshakeFailed, 3, "answered 204"},
+		"an error":                  {event.EventGrid, answering(http.StatusInternalServerError), catalog.HandshakeFailed, 3, "try 3 of 3: answered 500"},
+		"a redirect":                {event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "answered 302"},
+		"nothing in it":             {event.EventGrid, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes"},
+		"another code":              {event.EventGrid, with(200, "", "", `{"validationResponse":"x"}`), catalog.HandshakeAwaiting, 1, "another validationResponse"},
+		"what it was sent":          {event.EventGrid, mirror, catalog.HandshakeAwaiting, 1, "not a JSON object"},
+		"NUL bytes":                 {event.EventGrid, with(200, "", "", "\x00\xff{\x00"), catalog.HandshakeAwaiting, 1, "not a JSON object"},
+		"a number":                  {event.EventGrid, with(200, "", "", `{"validationResponse":1}`), catalog.HandshakeAwaiting, 1, "not a JSON object"},
+		"a huge body":               {event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), catalog.HandshakeAwaiting, 1, "not a JSON object"},
+		"a broken body":             {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no answer: the endpoint closed the connection before its response was complete"},
+		"no answer":                 {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
+		"permission, broken off":    {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
+		"permission":                {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
+		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net", ""), catalog.HandshakeSucceeded, 1, "answered 204"},
+		"permission for everybody":  {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
+		"permission for others":     {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example", ""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
+		"no permission":             {event.CloudEvents, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "answered 200 without WebHook-Allowed-Origin"},
+		"no such method":            {event.CloudEvents, answering(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3, "answered 405 without WebHook-Allowed-Origin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,9 +198,9 @@ func TestAnswersToHandshakes(t *testing.T) {
 				require.NotContains(t, string(step.Answer), h.Code, "an answer may hold what was sent")
 				require.LessOrEqual(t, len(step.Answer), 4096)
 			}
-			_, _, err := b.store.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"), asking(e.URL, c.schema), h.ID)
-			var failed *store.ValidationFailedError
-			require.Equal(t, c.state == store.HandshakeFailed, errors.As(err, &failed), "%v", err)
+			_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"), asking(e.URL, c.schema), h.ID)
+			var failed *catalog.ValidationFailedError
+			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
 			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE answer LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
@@ -259,7 +260,7 @@ func TestPermissionRequest(t *testing.T) {
 	b.startShaking(t, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
 	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.CloudEvents))
 
-	require.Equal(t, store.HandshakeSucceeded, h.State, h.Message)
+	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
 	require.Contains(t, h.Message, `"100", which is not obeyed`)
 	r := e.requests()[0]
 	require.Equal(t, "OPTIONS /in?secret=1", r.method+" "+r.uri)
@@ -272,16 +273,16 @@ func TestPermissionRequest(t *testing.T) {
 // Endpoints of namespace topics are given no URL to open, so an answer without permission is no answer.
 func TestNamespaceTopicsAskWithoutACallback(t *testing.T) {
 	t.Parallel()
-	b := setupSpec(t, store.TopicSpec{Kind: store.TopicNamespace, InputSchema: event.CloudEvents})
+	b := setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.startShaking(t, nil)
 	h := b.shake(t, "billing", asking(e.URL, event.CloudEvents))
-	require.Equal(t, store.HandshakeFailed, h.State, h.Message)
+	require.Equal(t, catalog.HandshakeFailed, h.State, h.Message)
 	require.Len(t, e.requests(), 3)
 	require.Equal(t, "eventgrid.azure.net", e.requests()[0].header.Get("WebHook-Request-Origin"))
 	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Callback")
 	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Rate")
-	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code), store.ErrNotFound)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), postgres.ErrNotFound)
 }
 
 // An endpoint is told that its event subscription is gone, unless it was never ready for deliveries.
@@ -292,10 +293,10 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-status) })
 	b.startShaking(t, nil)
 	b.subscribe(t, "billing", e.URL+"/?secret=1", nil)
-	b.subscribe(t, "cloudy", e.URL, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	b.subscribe(t, "cloudy", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	status <- http.StatusInternalServerError
 	status <- http.StatusAccepted
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "billing"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
 	b.become(t, 1, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
 	r := e.requests()[1]
 	require.Equal(t, "POST /?secret=1", r.method+" "+r.uri)
@@ -309,7 +310,7 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	require.Equal(t, "/topics/orders/eventSubscriptions/billing", events[0].Data.EventSubscriptionID)
 
 	status <- http.StatusOK
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "cloudy"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "cloudy"))
 	b.become(t, 2, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded'")
 	r = e.requests()[2]
 	require.Equal(t, "application/cloudevents+json; charset=utf-8", r.header.Get("Content-Type"))
@@ -320,7 +321,7 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	status <- http.StatusOK
 	spec := asking(e.URL, event.EventGrid)
 	b.put(t, "stranger", spec, b.shake(t, "stranger", spec).ID)
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "stranger"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "stranger"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
 }
 
@@ -333,20 +334,20 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	id := b.begin(t, "billing", spec)
 	var job int64
 	require.NoError(t, b.pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
-	died, err := b.store.LoadHandshake(t.Context(), id, job)
+	died, err := b.store.Handshakes.LoadHandshake(t.Context(), id, job)
 	require.NoError(t, err)
 	sub := b.put(t, "billing", spec, id)
-	require.Equal(t, store.ProvisioningCreating, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningCreating, sub.ProvisioningState)
 	lost := *died
 	lost.CreatedAt = died.CreatedAt.Add(-time.Second)
-	require.NoError(t, b.store.RecordHandshake(t.Context(), &store.HandshakeResult{Job: job, Handshake: &lost, State: store.HandshakeFailed, Message: "lost"}))
-	require.Equal(t, store.HandshakePending, b.handshake(t, id).State, "nor does a word on a handshake that a failover lost, whose ids this one has")
+	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(), &catalog.HandshakeResult{Job: job, Handshake: &lost, State: catalog.HandshakeFailed, Message: "lost"}))
+	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State, "nor does a word on a handshake that a failover lost, whose ids this one has")
 
 	b.startShaking(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
-	require.NoError(t, b.store.RecordHandshake(t.Context(), &store.HandshakeResult{Job: job, Handshake: died, State: store.HandshakeFailed, Message: "late"}))
+	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(), &catalog.HandshakeResult{Job: job, Handshake: died, State: catalog.HandshakeFailed, Message: "late"}))
 	h := b.handshake(t, id)
-	require.Equal(t, store.HandshakeSucceeded, h.State, "the dead node's word counts no more")
+	require.Equal(t, catalog.HandshakeSucceeded, h.State, "the dead node's word counts no more")
 	require.Len(t, h.Steps, 1)
 	require.Len(t, e.requests(), 1)
 }
@@ -362,14 +363,14 @@ func TestStopInTheMiddleOfAHandshake(t *testing.T) {
 	<-hang.begun
 	requireStops(t, engine)
 	hang.letGo()
-	require.Equal(t, store.HandshakePending, b.handshake(t, id).State)
+	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State)
 	require.Empty(t, b.handshake(t, id).Steps, "a request that we cut is no try")
 	other, _ := newStore(t, b.url, "node-2")
 	second := b.newEngine(t, other, nil)
 	require.NoError(t, second.Start(t.Context()))
 	defer requireStops(t, second)
-	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
-	require.Equal(t, store.HandshakeSucceeded, b.handshake(t, id).State)
+	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 }
 
 // Two nodes: the hold that one has ended is over on both.
@@ -420,7 +421,7 @@ func TestHandshakeObeysTheAddressGuard(t *testing.T) {
 	e := newEndpoint(t, sendsBack)
 	b.startShaking(t, func(o *jobs.Options) { o.AllowCIDR = nil })
 	h := b.shake(t, "billing", asking(e.URL, event.EventGrid))
-	require.Equal(t, store.HandshakeFailed, h.State)
+	require.Equal(t, catalog.HandshakeFailed, h.State)
 	require.Contains(t, h.Message, "refused address")
 	require.Empty(t, e.requests())
 }
@@ -433,10 +434,10 @@ func TestSweeperMendsHandshakes(t *testing.T) {
 	id := b.begin(t, "billing", asking(e.URL, event.EventGrid))
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
-	found, err := b.store.Sweep(t.Context())
+	found, err := b.store.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, store.Swept{Handshakes: 1}, found)
+	require.Equal(t, jobs.Swept{Handshakes: 1}, found)
 	b.startShaking(t, nil)
-	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
-	require.Equal(t, store.HandshakeSucceeded, b.handshake(t, id).State)
+	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // The requests of a handshake carry the Static headers of deliveries. What is kept of them names no secret.
@@ -64,7 +64,7 @@ func TestHandshakesCarryKeptSecrets(t *testing.T) {
 	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
 	spec.EndpointURL += "/two"
 	spec.DeliveryAttributes = []policy.DeliveryAttribute{{Name: "x-key", Type: policy.AttributeStatic, IsSecret: true}}
-	require.Equal(t, store.HandshakeSucceeded, b.shake(t, "billing", spec).State)
+	require.Equal(t, catalog.HandshakeSucceeded, b.shake(t, "billing", spec).State)
 	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())
 }
 

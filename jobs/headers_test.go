@@ -9,15 +9,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // sending gives an event subscription custom headers.
-func sending(list ...policy.DeliveryAttribute) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) { s.DeliveryAttributes = list }
+func sending(list ...policy.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.DeliveryAttributes = list }
 }
 
 func staticHeader(name, value string) policy.DeliveryAttribute {

@@ -6,19 +6,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 func (b *bundle) pause(t *testing.T, name string) {
 	t.Helper()
-	_, err := b.store.PauseSubscription(t.Context(), topicName, name, nil)
+	_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, name, nil)
 	require.NoError(t, err)
 }
 
 func (b *bundle) resume(t *testing.T, name string) {
 	t.Helper()
-	_, err := b.store.ResumeSubscription(t.Context(), topicName, name)
+	_, err := b.store.Holds.ResumeSubscription(t.Context(), topicName, name)
 	require.NoError(t, err)
 }
 
@@ -78,7 +78,7 @@ func TestPauseReachesWhatWasHandedOver(t *testing.T) {
 	arrived, answer := make(chan struct{}, 2), make(chan struct{})
 	endpoint := newEndpoint(t, func(http.ResponseWriter, request) { arrived <- struct{}{}; <-answer })
 	one := 1
-	b.subscribe(t, "billing", endpoint.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
+	b.subscribe(t, "billing", endpoint.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
 	b.start(t, nil)
 	b.publishOne(t, "first")
 	<-arrived
@@ -120,7 +120,7 @@ func TestHeldDeliveryExpires(t *testing.T) {
 	b := setup(t)
 	endpoint := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
 	minute := 1
-	b.subscribe(t, "billing", endpoint.URL, func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "billing", endpoint.URL, func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy, s.EventTimeToLiveInMinutes = "ga-2018", &minute
 	})
 	b.start(t, nil)
@@ -142,6 +142,6 @@ func TestDeletingAPausedSubscriptionCancelsWhatItHolds(t *testing.T) {
 	b.start(t, nil)
 	b.pause(t, "billing")
 	b.publishOne(t, "a")
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "billing"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
 }

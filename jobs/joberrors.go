@@ -12,7 +12,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/jobs/endpoint"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // joberrors keeps the text of PostgreSQL and Go out of the errors that River stores with a job, because the Jobs page
@@ -33,13 +33,13 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
 	level := slog.LevelWarn
-	switch state := store.SQLState(err); {
+	switch state := postgres.SQLState(err); {
 	case errors.Is(err, context.Canceled):
 		level = slog.LevelDebug
 		text = "the node stopped before the job ended"
-	case errors.Is(err, store.ErrPoison):
+	case errors.Is(err, postgres.ErrPoison):
 		text = "the database rejected the data of this job; the log of the node has the cause"
-	case state != "", store.IsOutage(err), errors.Is(err, store.ErrUnavailable):
+	case state != "", postgres.IsOutage(err), errors.Is(err, postgres.ErrUnavailable):
 		text = "the database did not run a statement of this job; the log of the node has the cause"
 	case errors.As(err, &syntax), errors.As(err, &wrongType):
 		text = "the arguments of this job cannot be read; the log of the node has the cause"
@@ -47,7 +47,7 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 		return err
 	}
 	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
-		"sqlstate", store.SQLState(err))
+		"sqlstate", postgres.SQLState(err))
 	return &endpoint.PlainError{Text: text, Cause: err}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // What River stores of a failed job has no text of PostgreSQL or Go. The cause stays what it is.
@@ -23,7 +23,7 @@ func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
 	wrong := &pgconn.PgError{Severity: "ERROR", Code: "22P05", Message: "planted"}
 	unreadable := json.Unmarshal([]byte("x"), new(int))
 	for want, cause := range map[string]error{
-		"the database rejected the data of this job; the log of the node has the cause":       fmt.Errorf("%w: %w", store.ErrPoison, wrong),
+		"the database rejected the data of this job; the log of the node has the cause":       fmt.Errorf("%w: %w", postgres.ErrPoison, wrong),
 		"the database did not run a statement of this job; the log of the node has the cause": fmt.Errorf("load: %w", wrong),
 		"the node stopped before the job ended":                                               fmt.Errorf("make a step: %w", context.Canceled),
 		"the arguments of this job cannot be read; the log of the node has the cause":         unreadable,
@@ -51,14 +51,12 @@ func TestStoredErrorOfAPanicIsPlain(t *testing.T) {
 	var log bytes.Buffer
 	m := &joberrors{log: slog.New(slog.NewJSONHandler(&log, nil)), node: "node-7"}
 	err := m.Work(t.Context(), &rivertype.JobRow{ID: 7, Kind: "deliver"}, func(context.Context) error {
-		var nothing map[string]int
-		nothing["planted"]++
-		return nil
+		panic("planted")
 	})
 	require.EqualError(t, err, "internal error; the log of node node-7 has the cause")
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
 	require.Equal(t, "ERROR", line["level"])
-	require.Equal(t, "assignment to entry in nil map", line["error"])
+	require.Equal(t, "planted", line["error"])
 	require.Contains(t, line["stack"], "joberrors_internal_test.go")
 }

@@ -3,9 +3,9 @@ package jobs
 import (
 	"context"
 
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // follow waits, beside the worker, for the response to a call that stayed open. recorded is the error of recording the
@@ -19,9 +19,9 @@ func (a *attempt) follow(k *endpoint.Call, recorded error, conclude func(met end
 }
 
 // concludeLate writes down what a call met after its ack timeout, of a delivery or of a batch.
-func (a *attempt) concludeLate(result store.Result, met endpoint.Answer, why string) {
+func (a *attempt) concludeLate(result delivery.Result, met endpoint.Answer, why string) {
 	a.engine.gate.Learn(a.sub.ID, result.Outcome, met.Result)
-	switch ended, err := a.engine.store.RecordLate(context.Background(), result, why); {
+	switch ended, err := a.engine.store.Recorder.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "delivery", result.DeliveryID, "batch", result.BatchID, "result", met.Result.String(), "error", err)
 	case ended:
@@ -41,6 +41,6 @@ func lateVerdict(p *policy.Policy, kind policy.EndpointKind, met policy.Result) 
 	case p.Cell(kind, met).Action == policy.ActionSuccess:
 		return policy.Verdict{Action: policy.Delivered}, late + met.String() + ": success", true
 	default:
-		return policy.Verdict{Action: store.Note}, late + met.String(), true
+		return policy.Verdict{Action: delivery.Note}, late + met.String(), true
 	}
 }

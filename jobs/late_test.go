@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // turns is an endpoint whose n-th request waits until the test answers it.
@@ -169,7 +169,7 @@ func TestLateFailureIsOnlyNoted(t *testing.T) {
 func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
-	b.subscribe(t, "all", x.URL, func(s *store.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "impatient", new(1) })
+	b.subscribe(t, "all", x.URL, func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "impatient", new(1) })
 	b.start(t, nil)
 	b.timedOut(t, x, "e").answer(http.StatusOK)
 	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' AND why LIKE '%the delivery had ended'")

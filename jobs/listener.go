@@ -6,7 +6,7 @@ import (
 
 	"github.com/riverqueue/river/riverdriver"
 
-	"postrider/store"
+	"postrider/jobs/queue"
 )
 
 // insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control
@@ -18,11 +18,11 @@ const publishedPayload = `{"queue":"published"}`
 
 // wakeable are the payloads that nodes obey, each with the queue that it wakes.
 var wakeable = map[string]string{
-	wakePayload(store.DeliverQueue):   store.DeliverQueue,
-	wakePayload(store.RouteQueue):     store.RouteQueue,
-	wakePayload(store.HandshakeQueue): store.HandshakeQueue,
-	wakePayload(store.ExportQueue):    store.ExportQueue,
-	wakePayload(store.OperationQueue): store.OperationQueue,
+	wakePayload(queue.DeliverQueue):   queue.DeliverQueue,
+	wakePayload(queue.RouteQueue):     queue.RouteQueue,
+	wakePayload(queue.HandshakeQueue): queue.HandshakeQueue,
+	wakePayload(queue.ExportQueue):    queue.ExportQueue,
+	wakePayload(queue.OperationQueue): queue.OperationQueue,
 }
 
 func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
@@ -31,7 +31,7 @@ func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
 // however many there are.
 type listener struct {
 	riverdriver.Listener
-	wake *store.Wake
+	wake *queue.Wake
 
 	reading chan error // the end of what reads notifications, while that runs
 	stop    context.CancelFunc

@@ -7,7 +7,7 @@ import (
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/jobs/queue"
 )
 
 // flood is a database that sends notifications until it has none left.
@@ -47,9 +47,9 @@ func newFlood(n int, topic string, payloads ...string) *flood {
 }
 
 // heardOf lets a listener read all of a flood, and returns what River hears of it.
-func heardOf(t *testing.T, f *flood) (payloads []string, w *store.Wake) {
+func heardOf(t *testing.T, f *flood) (payloads []string, w *queue.Wake) {
 	t.Helper()
-	w = store.NewWake()
+	w = queue.NewWake()
 	l := &listener{Listener: f, wake: w}
 	l.read()
 	<-f.read
@@ -79,8 +79,8 @@ func TestNodesListenToWakeUpsAlone(t *testing.T) {
 
 func TestFloodOfWakeUpsIsOneForEachQueue(t *testing.T) {
 	t.Parallel()
-	heard, _ := heardOf(t, newFlood(10_000, insertTopic, wakePayload(store.DeliverQueue), wakePayload(store.RouteQueue)))
-	require.ElementsMatch(t, []string{wakePayload(store.DeliverQueue), wakePayload(store.RouteQueue)}, heard)
+	heard, _ := heardOf(t, newFlood(10_000, insertTopic, wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)))
+	require.ElementsMatch(t, []string{wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)}, heard)
 }
 
 func TestWakeUpForPublishesBySQL(t *testing.T) {

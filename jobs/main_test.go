@@ -17,12 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/event"
 	"postrider/jobs"
+	"postrider/jobs/publish"
 	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +59,7 @@ func (l leakChecked) Run() int {
 
 // migrate fills the template that every test's database is cloned from, partitions included: making them takes half of a setup's time.
 func migrate(ctx context.Context, url string) error {
-	pool, err := store.OpenPool(ctx, url, 0)
+	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
 		return err
 	}
@@ -64,15 +67,15 @@ func migrate(ctx context.Context, url string) error {
 	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
 		return err
 	}
-	sealer, err := store.NewSealer(testKey)
+	sealer, err := postgres.NewSealer(testKey)
 	if err != nil {
 		return err
 	}
-	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "template"})
+	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "template"})
 	if err != nil {
 		return err
 	}
-	return s.EnsurePartitions(ctx)
+	return s.Maintenance.EnsurePartitions(ctx)
 }
 
 var testKey = []byte("0123456789abcdef0123456789abcdef")
@@ -90,7 +93,7 @@ const (
 type bundle struct {
 	url      string
 	pool     *pgxpool.Pool
-	store    *store.Store
+	store    *app.System
 	attempts chan jobs.AttemptReport // every attempt of every engine, after it was recorded
 }
 
@@ -103,39 +106,39 @@ func setup(t *testing.T) *bundle {
 // setupTopic makes a database with one topic.
 func setupTopic(t *testing.T, schema event.Schema) *bundle {
 	t.Helper()
-	return setupSpec(t, store.TopicSpec{Kind: store.TopicBasic, InputSchema: schema})
+	return setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: schema})
 }
 
 // setupSpec makes a database with one topic. The invariants are checked when the test ends, after its engines stopped.
-func setupSpec(t *testing.T, topic store.TopicSpec) *bundle {
+func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	t.Helper()
 	b := &bundle{url: pgdev.NewDatabase(t), attempts: make(chan jobs.AttemptReport, 10_000)}
 	b.store, b.pool = newStore(t, b.url, "node-1")
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	t.Cleanup(func() { b.requireInvariants(t) })
-	_, _, err := b.store.PutTopic(t.Context(), topicName, topic)
+	_, _, err := b.store.Topics.PutTopic(t.Context(), topicName, topic)
 	require.NoError(t, err)
 	return b
 }
 
 // newStore opens a store of its own on a database, as another process would, and runs it until the test ends. Its pool is small: engines that
 // begin take all that they may have, and a connection costs 9 ms of a CPU. 200 tests opened 2,900 of them from pools of 10, from these 2,000.
-func newStore(t *testing.T, url, node string) (*store.Store, *pgxpool.Pool) {
+func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
 	t.Helper()
-	return newStoreWith(t, url, store.Options{Node: node})
+	return newStoreWith(t, url, app.Options{Node: node})
 }
 
-func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgxpool.Pool) {
+func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpool.Pool) {
 	t.Helper()
-	pool, err := store.OpenPool(t.Context(), url, 6)
+	pool, err := postgres.OpenPool(t.Context(), url, 6)
 	require.NoError(t, err)
-	sealer, err := store.NewSealer(testKey)
+	sealer, err := postgres.NewSealer(testKey)
 	require.NoError(t, err)
 	o.Pool, o.Sealer, o.Logger = pool, sealer, quiet()
 	if o.MaxWorkers == 0 {
 		o.MaxWorkers = 100
 	}
-	s, err := store.New(t.Context(), o)
+	s, err := app.New(t.Context(), o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -147,16 +150,16 @@ func newStoreWith(t *testing.T, url string, o store.Options) (*store.Store, *pgx
 // useWorkers gives the bundle another store, with so many workers.
 func (b *bundle) useWorkers(t *testing.T, n int) {
 	t.Helper()
-	b.store, _ = newStoreWith(t, b.url, store.Options{Node: "node-1", MaxWorkers: n}) // the invariants need the pool
+	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "node-1", MaxWorkers: n}) // the invariants need the pool
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // newEngine makes an engine that may call loopback and adds no jitter, and does not start it.
-func (b *bundle) newEngine(t *testing.T, s *store.Store, change func(*jobs.Options)) *jobs.Engine {
+func (b *bundle) newEngine(t *testing.T, s *app.System, change func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
-		Store: s, Logger: quiet(), StopTimeout: time.Second,
+		Store: s.Engine(), Logger: quiet(), StopTimeout: time.Second,
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		Jitter:    func() float64 { return 0 },
 		OnAttempt: func(r jobs.AttemptReport) { b.attempts <- r },
@@ -185,23 +188,23 @@ func requireStops(t *testing.T, e *jobs.Engine) {
 }
 
 // subscribe makes an event subscription on everything the topic gets.
-func (b *bundle) subscribe(t *testing.T, name, url string, change func(*store.SubscriptionSpec)) *store.Subscription {
+func (b *bundle) subscribe(t *testing.T, name, url string, change func(*catalog.SubscriptionSpec)) *catalog.Subscription {
 	t.Helper()
-	spec := store.SubscriptionSpec{
+	spec := catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook,
 		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
 	}
 	if change != nil {
 		change(&spec)
 	}
-	sub, _, err := b.store.PutSubscription(t.Context(), topicName, name, spec)
+	sub, _, err := b.store.Subscriptions.PutSubscription(t.Context(), topicName, name, spec)
 	require.NoError(t, err)
 	return sub
 }
 
 // under names the retry policy of an event subscription.
-func under(retryPolicy string) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) { s.RetryPolicy = retryPolicy }
+func under(retryPolicy string) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) { s.RetryPolicy = retryPolicy }
 }
 
 // eventGridBody is an event as a publisher writes it, with data taken as JSON text.
@@ -210,15 +213,15 @@ func eventGridBody(id, data string) string {
 }
 
 // publish stores one request's body as the server would.
-func (b *bundle) publish(t *testing.T, contentType, body string) *store.Receipt {
+func (b *bundle) publish(t *testing.T, contentType, body string) *publish.Receipt {
 	t.Helper()
 	return b.publishRequest(t, http.Header{"Content-Type": {contentType}}, body)
 }
 
 // publishRequest stores one request as the server would.
-func (b *bundle) publishRequest(t *testing.T, header http.Header, body string) *store.Receipt {
+func (b *bundle) publishRequest(t *testing.T, header http.Header, body string) *publish.Receipt {
 	t.Helper()
-	receipt, err := b.store.Publish(t.Context(), store.Publication{Topic: topicName, Parse: func(topic *store.Topic) ([]event.Event, error) {
+	receipt, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
 		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now()}
 		return in.ParseRequest(header, []byte(body))
 	}})
@@ -227,7 +230,7 @@ func (b *bundle) publishRequest(t *testing.T, header http.Header, body string) *
 }
 
 // publishOne stores one Event Grid event.
-func (b *bundle) publishOne(t *testing.T, id string) *store.Receipt {
+func (b *bundle) publishOne(t *testing.T, id string) *publish.Receipt {
 	t.Helper()
 	return b.publish(t, "application/json", "["+eventGridBody(id, "{}")+"]")
 }
@@ -284,14 +287,14 @@ func (b *bundle) copyPolicy(t *testing.T, from, to, changes string) {
 		  FROM postrider_internal.retry_policies p WHERE name = $1`, from, to, changes)
 	b.exec(t, `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
 		SELECT $2, endpoint_kind, condition, action, min_delay FROM postrider_internal.retry_policy_cells WHERE policy = $1`, from, to)
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
 // withoutProbation lets every policy go on attempting whatever fails: for tests of many failures at one endpoint.
 func (b *bundle) withoutProbation(t *testing.T) {
 	t.Helper()
 	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_scope = 'none'")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
 // travelStatement makes each waiting delivery's next attempt due now: all times of the delivery move into the past by

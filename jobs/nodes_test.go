@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
-	"postrider/store"
 )
 
 // startNode sets another engine going, on a store and a pool of its own, until the test ends.
-func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)) (*store.Store, *pgxpool.Pool) {
+func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)) (*app.System, *pgxpool.Pool) {
 	t.Helper()
 	s, pool := newStore(t, b.url, name)
 	e := b.newEngine(t, s, change)
@@ -65,11 +65,11 @@ func TestBusyPoolMakesNobodyDead(t *testing.T) {
 	t.Cleanup(func() { release() })
 	from := b.count(t, beatQuery, "busy")
 
-	b.beats(t, b.store.Node(), 7)
+	b.beats(t, b.store.Node, 7)
 
 	require.GreaterOrEqual(t, b.count(t, beatQuery, "busy"), from+4)
-	require.Equal(t, 2, busy.WorkerNodes())
-	require.Equal(t, 2, b.store.WorkerNodes())
+	require.Equal(t, 2, busy.Nodes.WorkerNodes())
+	require.Equal(t, 2, b.store.Nodes.WorkerNodes())
 	release()
 	release = func() {}
 	h.letGo()
@@ -85,14 +85,14 @@ func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
 	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('other', 7, 'h', 'v')")
 	var log logged
 	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	b.become(t, 1, "SELECT least(beat, 1) FROM postrider_internal.nodes WHERE id = $1", b.store.Node())
+	b.become(t, 1, "SELECT least(beat, 1) FROM postrider_internal.nodes WHERE id = $1", b.store.Node)
 	b.exec(t, "ALTER TABLE postrider_internal.nodes RENAME TO hidden")
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 }, patience, tick)
 	b.exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO nodes")
 
-	b.beats(t, b.store.Node(), 1)
+	b.beats(t, b.store.Node, 1)
 	b.keepBeating(t, "other")
-	b.beats(t, b.store.Node(), 2)
+	b.beats(t, b.store.Node, 2)
 
 	require.NotContains(t, log.String(), "a node stopped beating")
 }
@@ -136,8 +136,8 @@ func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	e := b.newEngine(t, b.store, nil)
 	e.Met(kept.ID)
 	e.Met(gone.ID)
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "gone"))
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "gone"))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, e) })
 	require.Eventually(t, func() bool { return !e.Remembers(gone.ID) }, patience, time.Millisecond)

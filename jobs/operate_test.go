@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 const pendingDelivery = "SELECT delivery_id FROM postrider.deliveries WHERE state = 'pending'"
@@ -15,7 +15,7 @@ const pendingDelivery = "SELECT delivery_id FROM postrider.deliveries WHERE stat
 // The request of a canceled delivery arrives, and nothing of it is recorded.
 func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*store.SubscriptionSpec){"alone": nil, "in a batch": batching(10, 64)} {
+	for name, change := range map[string]func(*catalog.SubscriptionSpec){"alone": nil, "in a batch": batching(10, 64)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -25,9 +25,9 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 			b.publishOne(t, "e")
 			r := x.next(t)
 			id := int64(b.count(t, pendingDelivery))
-			err := b.store.Operator().RetryNow(t.Context(), id)
+			err := b.store.Operator.RetryNow(t.Context(), id)
 			require.ErrorContains(t, err, "is under way")
-			require.NoError(t, b.store.Operator().Cancel(t.Context(), id))
+			require.NoError(t, b.store.Operator.Cancel(t.Context(), id))
 			r.answer(http.StatusOK)
 			b.publishOne(t, "another")
 			x.next(t).answer(http.StatusOK)
@@ -50,7 +50,7 @@ func TestCancelOfAMemberWhileItsBatchIsUnderWay(t *testing.T) {
 	b.start(t, nil)
 	r := x.next(t)
 	id := int64(b.count(t, "SELECT min(delivery_id) FROM postrider.deliveries"))
-	require.NoError(t, b.store.Operator().Cancel(t.Context(), id))
+	require.NoError(t, b.store.Operator.Cancel(t.Context(), id))
 	r.answer(http.StatusInternalServerError)
 	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1")
 	b.travel(t)
@@ -72,7 +72,7 @@ func TestRetryNowIsMadeAtOnce(t *testing.T) {
 	b.publishOne(t, "e")
 	e.next(t).answer(http.StatusInternalServerError)
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
-	require.NoError(t, b.store.Operator().RetryNow(t.Context(), int64(b.count(t, pendingDelivery))))
+	require.NoError(t, b.store.Operator.RetryNow(t.Context(), int64(b.count(t, pendingDelivery))))
 	e.next(t).answer(http.StatusOK)
 	report := b.attempt(t)
 	require.Equal(t, 2, report.Number)
@@ -90,7 +90,7 @@ func TestRetryNowOfAMemberGoesAlone(t *testing.T) {
 	b.start(t, nil)
 	e.next(t).answer(http.StatusInternalServerError)
 	b.attempt(t)
-	require.NoError(t, b.store.Operator().RetryNow(t.Context(), int64(b.count(t, "SELECT max(delivery_id) FROM postrider.deliveries"))))
+	require.NoError(t, b.store.Operator.RetryNow(t.Context(), int64(b.count(t, "SELECT max(delivery_id) FROM postrider.deliveries"))))
 	e.next(t).answer(http.StatusOK)
 	require.Equal(t, 2, b.attempt(t).Number)
 	require.Equal(t, []string{"e-2"}, e.requests()[1].ids(t))

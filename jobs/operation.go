@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
-	"postrider/store"
+	"postrider/jobs/queue"
 )
 
 // operationWorkers is how many operations one node works at. Each is one transaction at a time, and they share the database with
@@ -30,7 +30,7 @@ type OperationArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (OperationArgs) Kind() string { return store.OperationKind }
+func (OperationArgs) Kind() string { return queue.OperationKind }
 
 // operationWorker is the River worker of operations. Its job is one step.
 type operationWorker struct {
@@ -44,13 +44,13 @@ func (w *operationWorker) Timeout(*river.Job[OperationArgs]) time.Duration { ret
 // Work implements river.Worker. It stays until the next step is due and wakes whoever makes it: the poll alone would be too slow for the rate.
 func (w *operationWorker) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
 	release := w.engine.active.Add(job.ID)
-	until, more, err := w.engine.store.Operator().Operate(ctx, job.ID)
+	until, more, err := w.engine.store.Operator.Operate(ctx, job.ID)
 	release()
 	if err := w.engine.settled(job.ID, err); err != nil || !more {
 		return err
 	}
 	if pause(ctx, until); ctx.Err() == nil {
-		w.engine.store.PokeQueue(ctx, store.OperationQueue)
+		w.engine.store.Notifier.PokeQueue(ctx, queue.OperationQueue)
 	}
 	return nil
 }

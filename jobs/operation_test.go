@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
+	"postrider/operator"
+	"postrider/query"
 )
 
 const deadLetters = "SELECT count(*) FROM postrider.dead_letters"
@@ -62,8 +64,8 @@ func TestRedeliveryInBatches(t *testing.T) {
 	}
 	b.become(t, 5, deadLetters)
 	repair()
-	b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
-	_, err := b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{}, 0)
+	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{}, 0)
 	require.NoError(t, err)
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL AND redelivered_from IS NOT NULL")
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
@@ -84,7 +86,7 @@ func TestOperationSurvivesItsNode(t *testing.T) {
 	b.become(t, 25, deadLetters)
 	repair()
 	began := time.Now()
-	id, err := b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{}, store.Target{}, 10)
+	id, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{}, 10)
 	require.NoError(t, err)
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE done >= 10")
 	requireStops(t, first)
@@ -111,7 +113,7 @@ func TestPastEventsAreDelivered(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "late", e.URL, nil)
 	b.start(t, nil)
-	_, err := b.store.Operator().RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
+	_, err := b.store.Operator.RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 3")
 	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o ON o.operation_id = d.redelivered_from WHERE d.state = 'delivered'")

@@ -8,7 +8,8 @@ import (
 	"github.com/riverqueue/river"
 
 	"postrider/jobs/endpoint"
-	"postrider/store"
+	"postrider/jobs/queue"
+	"postrider/postgres"
 )
 
 // The pauses of a result that could not be written down. It is tried until the process stops: made again, a request would ask an
@@ -22,13 +23,13 @@ const (
 
 // workOwned is one run of a job that a row owns: a handshake's request, or an export's try. What is owned is read, and do comes to a result
 // that it writes down. Only where it could not even be read it waits for a moment; an endpoint or a location that refuses is a result.
-func workOwned[T any](ctx context.Context, e *Engine, what string, id int64, token store.JobToken, load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error) error {
+func workOwned[T any](ctx context.Context, e *Engine, what string, id int64, token queue.JobToken, load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error) error {
 	job := token.JobID
 	release := e.active.Add(job)
 	defer release()
 	owned, err := load(ctx, id, job)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		e.drop(token, err) // ended meanwhile, or given to another job
 		return nil
 	case err != nil && !errors.Is(err, context.Canceled):
@@ -42,14 +43,14 @@ func workOwned[T any](ctx context.Context, e *Engine, what string, id int64, tok
 
 // drop ends a job that is nobody's token, unless it is known to be gone: by its time as well, see store.JobToken. River, which would do it by the id
 // alone, is told of nothing. What is left of it where the database does not answer is found like a job whose fetch was not answered.
-func (e *Engine) drop(job store.JobToken, known error) {
+func (e *Engine) drop(job queue.JobToken, known error) {
 	e.ended.add(job.JobID)
-	if errors.Is(known, store.ErrJobGone) {
+	if errors.Is(known, queue.ErrJobGone) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	if err := e.store.EndJob(ctx, job); !errors.Is(err, store.ErrJobGone) {
+	if err := e.store.JobRows.EndJob(ctx, job); !errors.Is(err, queue.ErrJobGone) {
 		e.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
 	}
 }

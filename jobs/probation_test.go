@@ -9,8 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // switchable is an endpoint whose answer a test changes.
@@ -99,7 +100,7 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"))
 
 	bad.status.Store(http.StatusOK)
-	_, err := b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	_, err := b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	b.attempt(t)
 	require.Len(t, bad.requests(), 2)
@@ -145,7 +146,7 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	bad := newSwitchable(t, http.StatusNotFound) // never retried: a dead letter at once
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	for i := range 5 {
-		b.subscribe(t, fmt.Sprint("all-", i), bad.URL, func(s *store.SubscriptionSpec) {
+		b.subscribe(t, fmt.Sprint("all-", i), bad.URL, func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy = "touchy"
 			if i > 2 {
 				s.MaxEventsPerBatch = new(10)
@@ -241,15 +242,15 @@ func TestProbeNowAndReleaseNow(t *testing.T) {
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
 	b.subscribe(t, "billing", bad.URL, under("touchy"))
-	_, err := b.store.ProbeSubscription(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, store.ErrNoProbation)
-	_, err = b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	_, err := b.store.Holds.ProbeSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, catalog.ErrNoProbation)
+	_, err = b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
 	require.NoError(t, err, "nothing to release")
 	b.start(t, nil)
 	b.publishFailing(t, 1)
 	b.publishOne(t, "a")
 	b.publishOne(t, "b")
-	sub, err := b.store.ProbeSubscription(t.Context(), topicName, "billing")
+	sub, err := b.store.Holds.ProbeSubscription(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, "probation", sub.Hold.Reason)
 	b.attempt(t)
@@ -257,13 +258,13 @@ func TestProbeNowAndReleaseNow(t *testing.T) {
 	require.Equal(t, 1, b.count(t, onProbation))
 
 	b.pause(t, "billing")
-	_, err = b.store.ReleaseSubscription(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, store.ErrPaused)
-	_, err = b.store.ProbeSubscription(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, store.ErrPaused)
+	_, err = b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, postgres.ErrPaused)
+	_, err = b.store.Holds.ProbeSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, postgres.ErrPaused)
 	b.resume(t, "billing")
 	bad.status.Store(http.StatusOK)
-	sub, err = b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	sub, err = b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Empty(t, sub.Hold.Reason)
 	b.attempt(t)
@@ -278,7 +279,7 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	b.subscribe(t, "billing", e.URL, under("ga-2019"))
 	b.publishOne(t, "before")
 	stop := true
-	_, err := b.store.PauseSubscription(t.Context(), topicName, "billing", &stop)
+	_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "billing", &stop)
 	require.NoError(t, err)
 	b.publishOne(t, "during")
 	b.start(t, nil)

@@ -18,8 +18,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 var sequence = flag.Uint64("sequence", 0, "run this one sequence of TestSequencesOfEverything")
@@ -74,7 +76,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		arrived: map[string]bool{}, verdicts: map[string]int{}, release: make(chan struct{}),
 	}
 	// Five events for all go through a route job.
-	w.store, _ = newStoreWith(t, w.url, store.Options{Node: "publisher", RouteThreshold: 5*len(laneKinds) - 1})
+	w.store, _ = newStoreWith(t, w.url, app.Options{Node: "publisher", RouteThreshold: 5*len(laneKinds) - 1})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sequence %d:\n%s", seed, strings.Join(w.steps, "\n"))
@@ -148,12 +150,12 @@ func (w *world) make(t *testing.T, kind *laneKind) {
 // put writes an event subscription's settings.
 func (w *world) put(t *testing.T, lane *modelLane) {
 	t.Helper()
-	changes := []func(*store.SubscriptionSpec){under(lane.kind.policy)}
+	changes := []func(*catalog.SubscriptionSpec){under(lane.kind.policy)}
 	if lane.batches {
 		changes = append(changes, batching(3, 64))
 	}
 	if lane.kind.noDeadLetter {
-		changes = append(changes, func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
+		changes = append(changes, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
 	}
 	lane.id = w.subscribe(t, lane.kind.name, w.endpoint.URL+"/"+lane.kind.name, both(changes...)).ID
 }
@@ -213,7 +215,7 @@ func (w *world) step(t *testing.T) {
 		w.endRests(t)
 	case n < 87:
 		w.log("delete %s", lane.kind.name)
-		require.NoError(t, w.store.DeleteSubscription(t.Context(), topicName, lane.kind.name))
+		require.NoError(t, w.store.Subscriptions.DeleteSubscription(t.Context(), topicName, lane.kind.name))
 		w.model.remove(lane)
 	case n < 90:
 		w.remake(t)
@@ -258,7 +260,7 @@ func (w *world) owe(ids []string) {
 func (w *world) pauseOne(t *testing.T, lane *modelLane, stop bool) {
 	t.Helper()
 	w.log("pause %s, stop the time to live %v", lane.kind.name, stop)
-	_, err := w.store.PauseSubscription(t.Context(), topicName, lane.kind.name, &stop)
+	_, err := w.store.Holds.PauseSubscription(t.Context(), topicName, lane.kind.name, &stop)
 	require.NoError(t, err)
 	w.model.pause(lane, stop)
 }
@@ -290,10 +292,10 @@ func (w *world) endRests(t *testing.T) {
 		return
 	}
 	for _, lane := range w.live() {
-		_, err := w.store.ReleaseSubscription(t.Context(), topicName, lane.kind.name)
+		_, err := w.store.Holds.ReleaseSubscription(t.Context(), topicName, lane.kind.name)
 		w.log("release %s: %v", lane.kind.name, err)
 		if lane.paused {
-			require.ErrorIs(t, err, store.ErrPaused)
+			require.ErrorIs(t, err, postgres.ErrPaused)
 		} else {
 			require.NoError(t, err)
 		}
@@ -313,7 +315,7 @@ func (w *world) operate(t *testing.T, lane *modelLane) {
 	require.NoError(t, err)
 	act := []string{"cancel", "dead-letter", "retry"}[w.random.IntN(3)]
 	w.log("%s %s to %s", act, event, lane.kind.name)
-	operator := w.store.Operator()
+	operator := w.store.Operator
 	switch act {
 	case "cancel":
 		err = operator.Cancel(t.Context(), id)
@@ -321,7 +323,7 @@ func (w *world) operate(t *testing.T, lane *modelLane) {
 		_, err = operator.DeadLetterNow(t.Context(), id)
 	default:
 		if err = operator.RetryNow(t.Context(), id); lane.paused {
-			require.ErrorIs(t, err, store.ErrPaused)
+			require.ErrorIs(t, err, postgres.ErrPaused)
 			return
 		}
 	}
@@ -381,7 +383,7 @@ func (w *world) drain(t *testing.T) {
 	w.model.travel()
 	within(t, "everything has ended", func() bool {
 		for _, lane := range w.live() {
-			_, err := w.store.ReleaseSubscription(t.Context(), topicName, lane.kind.name)
+			_, err := w.store.Holds.ReleaseSubscription(t.Context(), topicName, lane.kind.name)
 			require.NoError(t, err)
 		}
 		w.bundle.travel(t)
@@ -460,8 +462,8 @@ func (w *world) differences(rows []seen) (differences []string) {
 // told is the row, but for one word: what was on hold for admission when its event subscription was paused, or came due a moment
 // later, goes on saying so, and waits for the resume like the rest.
 func (r modelRow) told(want modelRow) modelRow {
-	if r.Hold == store.HoldAdmission && want.Hold == store.HoldPaused {
-		r.Hold = store.HoldPaused
+	if r.Hold == catalog.HoldAdmission && want.Hold == catalog.HoldPaused {
+		r.Hold = catalog.HoldPaused
 	}
 	return r
 }

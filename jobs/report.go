@@ -9,9 +9,9 @@ import (
 	"unicode"
 
 	"postrider/event"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // LogAttempts says which attempts leave a line in the log.
@@ -68,7 +68,7 @@ type AttemptReport struct {
 }
 
 // report tells of an attempt that was recorded, or of the late answer that ended its delivery after all.
-func (a *attempt) report(r *store.Result, met endpoint.Answer, now time.Time, late bool) {
+func (a *attempt) report(r *delivery.Result, met endpoint.Answer, now time.Time, late bool) {
 	a.log(r, met, now, late)
 	if a.engine.options.OnAttempt == nil {
 		return
@@ -80,7 +80,7 @@ func (a *attempt) report(r *store.Result, met endpoint.Answer, now time.Time, la
 	})
 }
 
-func (a *attempt) log(r *store.Result, met endpoint.Answer, now time.Time, late bool) {
+func (a *attempt) log(r *delivery.Result, met endpoint.Answer, now time.Time, late bool) {
 	e, ctx := a.engine, context.Background()
 	level := e.options.LogAttempts.level(r.Verdict.Action)
 	if !e.log.Enabled(ctx, level) {
@@ -110,7 +110,7 @@ func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
 // line is everything there is to say of an attempt, in one line. No secret is in it: neither query of the endpoint, nor bodies, and the
 // error is redacted as it is stored. The names are those of postrider.delivery_attempts, with one difference: its column
 // error is error_text here, and error is the original error.
-func (a *attempt) line(r *store.Result, met endpoint.Answer, late bool) []slog.Attr {
+func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slog.Attr {
 	line := make([]slog.Attr, 0, 32)
 	line = append(line, slog.String("topic", a.sub.Topic), slog.String("subscription", a.sub.Name))
 	line = append(line, a.sent(r)...)
@@ -135,11 +135,11 @@ func (a *attempt) line(r *store.Result, met endpoint.Answer, late bool) []slog.A
 	if !r.Verdict.At.IsZero() {
 		line = append(line, slog.Time("next_attempt_at", r.Verdict.At.UTC()))
 	}
-	return append(line, slog.String("why", safe(r.Verdict.Why.String())), slog.String("node", a.engine.store.Node()))
+	return append(line, slog.String("why", safe(r.Verdict.Why.String())), slog.String("node", a.engine.store.Node))
 }
 
 // originalText is the original error of an attempt without secrets.
-func (a *attempt) originalText(r *store.Result, met endpoint.Answer) string {
+func (a *attempt) originalText(r *delivery.Result, met endpoint.Answer) string {
 	if met.Cause == nil {
 		return r.Error
 	}
@@ -151,7 +151,7 @@ func (a *attempt) originalText(r *store.Result, met endpoint.Answer) string {
 }
 
 // sent names what was sent: a delivery with its event, or a batch with its first few.
-func (a *attempt) sent(r *store.Result) []slog.Attr {
+func (a *attempt) sent(r *delivery.Result) []slog.Attr {
 	if r.BatchID == 0 {
 		return []slog.Attr{slog.Int64("delivery_id", r.DeliveryID), slog.String("event_id", safe(a.work.Event.ID)), slog.String("event_type", safe(a.work.Event.Type))}
 	}
@@ -163,7 +163,7 @@ func (a *attempt) sent(r *store.Result) []slog.Attr {
 }
 
 // firstIDs are the ids of a batch's first ten events.
-func firstIDs(members []store.Member) []string {
+func firstIDs(members []delivery.Member) []string {
 	ids := make([]string, min(len(members), 10))
 	for i := range ids {
 		ids[i] = members[i].Event.ID

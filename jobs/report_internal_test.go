@@ -12,10 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
+	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // What a line of the log costs, and what it costs where nobody wants it.
@@ -23,10 +25,10 @@ func BenchmarkReport(b *testing.B) {
 	for _, says := range []LogAttempts{LogAll, LogNone} {
 		b.Run(string(says), func(b *testing.B) {
 			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // to nobody, but written
-			e := &Engine{log: log, options: Options{LogAttempts: says}, store: &store.Store{}}
-			a := &attempt{engine: e, sub: &store.Subscription{Topic: "orders", Name: "billing"}, work: &store.Work{}}
+			e := &Engine{log: log, options: Options{LogAttempts: says}, store: Parts{}}
+			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{}}
 			a.sub.EndpointBaseURL, a.work.Event = "https://billing.example.com/hook", event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
-			r := store.Result{DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond, RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
+			r := delivery.Result{DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond, RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
 			for b.Loop() {
 				a.report(&r, endpoint.Answer{}, time.Time{}, false)
 			}
@@ -56,12 +58,12 @@ func TestLinesAreRationed(t *testing.T) {
 func TestLinesHaveTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), store: &store.Store{}}
+	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), store: Parts{}}
 	e.options.LogAttempts = LogAll
-	a := &attempt{engine: e, sub: &store.Subscription{}, work: &store.Work{}}
+	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{}}
 	var met endpoint.Answer
 	met.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
-	a.report(&store.Result{DeliveryID: 1, Number: 1, Error: met.ErrorText}, met, time.Time{}, false)
+	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: met.ErrorText}, met, time.Time{}, false)
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
 	require.Equal(t, `parse "https://a:b/?…": invalid port`, line["error"])

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
-	"postrider/store"
 )
 
 // book is a log that is read while it is written.
@@ -63,7 +63,7 @@ func TestAttemptsLeaveALine(t *testing.T) {
 			t.Parallel()
 			b, log := setup(t), &book{}
 			url := twice(t)
-			b.subscribe(t, "billing", url+"?code=planted-secret", func(s *store.SubscriptionSpec) { s.EndpointBaseURL = url })
+			b.subscribe(t, "billing", url+"?code=planted-secret", func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = url })
 			b.start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), says })
 			id := "e\u202e1\x1b[31m" + strings.Repeat("x", 300)
 			body, err := json.Marshal(map[string]any{"id": id, "subject": "s", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z", "data": 1})
@@ -103,7 +103,7 @@ func TestAttemptsLeaveALine(t *testing.T) {
 func TestBatchesLeaveOneLine(t *testing.T) {
 	t.Parallel()
 	b, log := setup(t), &book{}
-	b.subscribe(t, "billing", twice(t), func(s *store.SubscriptionSpec) { most := 20; s.MaxEventsPerBatch = &most })
+	b.subscribe(t, "billing", twice(t), func(s *catalog.SubscriptionSpec) { most := 20; s.MaxEventsPerBatch = &most })
 	events := make([]string, 12)
 	for i := range events {
 		events[i] = eventGridBody("e"+string(rune('a'+i)), "{}")

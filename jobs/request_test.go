@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
-	"postrider/store"
 )
 
 const (
@@ -80,7 +80,7 @@ func TestCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	b.start(t, nil)
 	const body = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"}, "datacontenttype":"application/json" }`
 	receipt := b.publish(t, structuredType, body)
@@ -98,7 +98,7 @@ func TestEventGridToCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	b.start(t, nil)
 	b.publish(t, jsonType, `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50}}]`)
 	b.attempt(t)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // retryAfterEndpoint answers 503 with the Retry-After that its query string asks for.
@@ -68,7 +68,7 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	b.withoutProbation(t)
 	e := retryAfterEndpoint(t)
 	for _, p := range policy.Builtins() {
-		b.subscribe(t, p.Name, e.URL+"/?after=2000000000", func(s *store.SubscriptionSpec) {
+		b.subscribe(t, p.Name, e.URL+"/?after=2000000000", func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy, s.EventTimeToLiveInMinutes = p.Name, new(10)
 		})
 	}

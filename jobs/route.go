@@ -7,7 +7,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"postrider/store"
+	"postrider/jobs/queue"
 )
 
 // routeWorkers is how many route jobs one node takes up at once. They only wait: the store makes the deliveries of all that
@@ -24,7 +24,7 @@ type RouteArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (RouteArgs) Kind() string { return store.RouteKind }
+func (RouteArgs) Kind() string { return queue.RouteKind }
 
 // routeWorker is the River worker of route jobs. Its job is one step of a route: up to 10,000 deliveries.
 type routeWorker struct {
@@ -43,7 +43,7 @@ func (w *routeWorker) Work(ctx context.Context, job *river.Job[RouteArgs]) error
 func (e *Engine) route(ctx context.Context, jobID int64) error {
 	release := e.active.Add(jobID)
 	defer release()
-	err := e.store.Route(ctx, jobID)
+	err := e.store.Publisher.Route(ctx, jobID)
 	if errors.Is(err, context.Canceled) {
 		e.interrupted.Add(jobID) // given back by Stop, as a new row: this one may still make its step
 	}

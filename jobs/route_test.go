@@ -10,8 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/jobs/publish"
 )
 
 // misrouted counts pairs of event and event subscription with none or more than one delivery, where all want all.
@@ -27,7 +28,7 @@ const deliveredQuery = "SELECT count(*) FROM postrider.deliveries WHERE state = 
 func routing(t *testing.T) *bundle {
 	t.Helper()
 	b := setup(t)
-	b.store, _ = newStoreWith(t, b.url, store.Options{Node: "node-r", RouteThreshold: 10})
+	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "node-r", RouteThreshold: 10})
 	return b
 }
 
@@ -39,7 +40,7 @@ func (b *bundle) subscribeMany(t *testing.T, n int, url string) {
 }
 
 // publishAtOnce stores n events with one request.
-func (b *bundle) publishAtOnce(t *testing.T, prefix string, n int) *store.Receipt {
+func (b *bundle) publishAtOnce(t *testing.T, prefix string, n int) *publish.Receipt {
 	t.Helper()
 	events := make([]string, n)
 	for i := range events {
@@ -127,7 +128,7 @@ func TestRoutedEventsObeyWhatChangedMeanwhile(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribeMany(t, 3, e.URL)
 	b.publishAtOnce(t, "e", 10)
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "sub-0"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "sub-0"))
 	b.pause(t, "sub-1")
 	b.start(t, nil)
 	b.become(t, 10, deliveredQuery+" AND subscription = 'sub-2'")

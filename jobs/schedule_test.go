@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // course is one delivery that is driven from its publishing to its end.
@@ -87,10 +87,10 @@ func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
 	e := newEndpoint(t, statusOfPath)
 	all := courses()
 	for _, c := range all {
-		b.subscribe(t, c.name(), c.url(e.URL, refusing), func(s *store.SubscriptionSpec) {
+		b.subscribe(t, c.name(), c.url(e.URL, refusing), func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy, s.EndpointKind = c.policy.Name, c.kind
 			if !c.deadLetter {
-				s.DeadLetter = store.DeadLetterNone
+				s.DeadLetter = catalog.DeadLetterNone
 			}
 		})
 	}
@@ -195,7 +195,7 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusInternalServerError))
 	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' AND condition = 'other'")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "changed", e.URL, under("mine"))
 	b.subscribe(t, "builtin", e.URL, nil)
 	b.start(t, nil)
@@ -206,7 +206,7 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 
 	b.exec(t, "INSERT INTO postrider_internal.retry_policy_cells VALUES ('mine', 'webhook', '500', 'retry', '9 minutes')")
 	require.Eventually(t, func() bool { // the store's own reload, once per second
-		p, _ := b.store.Catalogue().Policy("mine")
+		p, _ := b.store.Cache.Catalogue().Policy("mine")
 		return p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == 9*time.Minute
 	}, patience, tick)
 	require.Equal(t, 2, b.travel(t))
@@ -215,7 +215,7 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 	b.requireGap(t, 30*time.Second, "builtin")
 
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'success', min_delay = '0' WHERE policy = 'mine' AND condition = '500'")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.travel(t)
 	b.attemptsMade(t, 2)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' AND state = 'delivered' AND last_outcome = 'Delivered' AND last_status = 500"))
@@ -227,7 +227,7 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	e, _ := newHanging(t, answering(http.StatusOK))
 	for _, p := range policy.Builtins() {
 		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
-		b.subscribe(t, p.Name, e.URL, both(literally("quick-"+p.Name), func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterRows }))
+		b.subscribe(t, p.Name, e.URL, both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows }))
 		b.subscribe(t, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
 	}
 	b.start(t, nil)
@@ -270,7 +270,7 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 		{"one-attempt-not-found", "ga-2021", 404, nil, new(1), []float64{0}, policy.ReasonMaxDeliveryAttemptsExceeded, policy.OutcomeNotFound},
 	}
 	for _, row := range rows {
-		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *store.SubscriptionSpec) {
+		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy, s.EventTimeToLiveInMinutes, s.MaxDeliveryAttempts = row.policy, row.ttl, row.limit
 		})
 	}
@@ -319,7 +319,7 @@ func TestExpiredWhileTheEngineWasAway(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "rows", e.URL, nil)
-	b.subscribe(t, "none", e.URL, func(s *store.SubscriptionSpec) { s.DeadLetter = store.DeadLetterNone })
+	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '24 hours', next_attempt_at = now() - interval '24 hours'")
 	b.start(t, nil)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // An attempt keeps what was sent, without a secret, whatever it met.
@@ -25,7 +25,7 @@ func TestAnAttemptKeepsTheHeadersOfItsRequest(t *testing.T) {
 func testSentHeaders(t *testing.T, status int) {
 	b := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
-	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.Signed = true
 		s.DeliveryAttributes = []policy.DeliveryAttribute{
 			staticHeader("X-Open", "open"), staticHeader("X-Repeats", "of hush-hush"), secretHeader("X-Secret", "hush-hush"),

@@ -12,18 +12,19 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // signing asks for signatures.
-func signing(s *store.SubscriptionSpec) { s.Signed = true }
+func signing(s *catalog.SubscriptionSpec) { s.Signed = true }
 
 // secret is the newest one of an event subscription.
 func (b *bundle) secret(t *testing.T, name string) string {
 	t.Helper()
-	sub, err := b.store.SubscriptionOf(t.Context(), topicName, name)
+	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, name)
 	require.NoError(t, err)
 	return sub.Signing.Secrets[0].Text()
 }
@@ -31,7 +32,7 @@ func (b *bundle) secret(t *testing.T, name string) string {
 // rotate gives an event subscription a new secret and answers it.
 func (b *bundle) rotate(t *testing.T, name string, previous time.Duration) string {
 	t.Helper()
-	sub, err := b.store.RotateSigningSecret(t.Context(), topicName, name, nil, previous)
+	sub, err := b.store.Subscriptions.RotateSigningSecret(t.Context(), topicName, name, nil, previous)
 	require.NoError(t, err)
 	return sub.Signing.Secrets[0].Text()
 }
@@ -51,7 +52,7 @@ func (r request) signatures() int { return len(strings.Fields(r.header.Get("Webh
 func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
 	t.Helper()
 	const column = "event_subscriptions.signing_sealed"
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
 	var sealed []byte
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT signing_sealed FROM postrider_internal.event_subscriptions WHERE name = $1", name).Scan(&sealed))
@@ -69,7 +70,7 @@ func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
 	aged, err := json.Marshal(secrets)
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE name = $1", name, sealer.Seal(column, string(aged)))
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
 func TestSignedDelivery(t *testing.T) {
@@ -105,7 +106,7 @@ func TestSignedCloudEvent(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.subscribe(t, "signed", e.URL, both(signing, func(s *store.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }))
+	b.subscribe(t, "signed", e.URL, both(signing, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }))
 	b.start(t, nil)
 	b.publish(t, structuredType, `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","data":{"n":1.50} }`)
 	b.attempt(t)
@@ -204,7 +205,7 @@ func TestRotatedSecretsOnEveryNode(t *testing.T) {
 	secret := b.rotate(t, "signed", 0)
 	engine := b.newEngine(t, other, nil)
 	require.Eventually(t, func() bool {
-		known, ok := other.Catalogue().Subscription(sub.ID)
+		known, ok := other.Cache.Catalogue().Subscription(sub.ID)
 		return ok && known.Signing.Secrets[0].Text() == secret
 	}, patience, tick)
 	require.NoError(t, engine.Start(t.Context()))

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/store"
+	"postrider/query"
 )
 
 const (
@@ -46,7 +46,7 @@ func (e *Engine) watchStall(ctx context.Context) {
 			overdue := len(e.handoff.NotBegun()) > 0 // handed over and never begun: a job in the database is that of another node then
 			if !overdue {
 				var err error
-				if overdue, err = store.Overdue(ctx, e.store.Pool()); err != nil {
+				if overdue, err = query.Overdue(ctx, e.store.DB.Pool); err != nil {
 					return err
 				}
 			}

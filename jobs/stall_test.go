@@ -46,7 +46,7 @@ func TestIdleNodeIsNotStalled(t *testing.T) {
 	b.publishOne(t, "locked")
 	b.exec(t, overdue)
 	b.subscribe(t, "paused", sink.URL, nil)
-	_, err := b.store.PauseSubscription(t.Context(), topicName, "paused", nil)
+	_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "paused", nil)
 	require.NoError(t, err)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)

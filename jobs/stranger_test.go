@@ -13,9 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs"
+	"postrider/jobs/publish"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // stranger connects to the database as a role that was granted nothing: it has what every database login has.
@@ -116,9 +118,9 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 	sink := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", sink.URL, nil)
 
-	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s", time.Now().UTC().AddDate(0, 0, store.PartitionsAhead).Format("20060102")))
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
-	require.Equal(t, store.PartitionsAhead+1, b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
+	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s", time.Now().UTC().AddDate(0, 0, jobs.PartitionsAhead).Format("20060102")))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
+	require.Equal(t, jobs.PartitionsAhead+1, b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 
 	for range 2 {
 		b.keyed(t, "by REST")
@@ -126,17 +128,17 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 	}
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events"))
 
-	merged, err := b.store.MergeRollups(t.Context())
+	merged, err := b.store.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 	require.NotZero(t, merged)
 
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at = next_attempt_at - interval '2 minutes'")
-	swept, err := b.store.Sweep(t.Context())
+	swept, err := b.store.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, store.Swept{Mended: 1}, swept)
+	require.Equal(t, jobs.Swept{Mended: 1}, swept)
 
-	b.subscribe(t, "batched", sink.URL, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "batched", sink.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)
 	b.publishOne(t, "in a batch")
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription = 'batched'")
@@ -145,7 +147,7 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 // keyed stores one event with an idempotency key.
 func (b *bundle) keyed(t *testing.T, key string) {
 	t.Helper()
-	_, err := b.store.Publish(t.Context(), store.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *store.Topic) ([]event.Event, error) {
+	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
 		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
 		return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(key, "{}")+"]"))
 	}})

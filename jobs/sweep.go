@@ -19,7 +19,7 @@ const (
 // because some statement of ours let a delivery and its job part.
 func (e *Engine) sweep(ctx context.Context) {
 	e.every(ctx, sweepInterval, "sweeping", func(ctx context.Context) error {
-		found, err := e.store.Sweep(ctx)
+		found, err := e.store.Maintenance.Sweep(ctx)
 		if found.Total() > 0 {
 			e.log.Error("deliveries and jobs had come apart and were mended; this should never happen",
 				"deliveries_without_job", found.Mended, "jobs_without_delivery", found.Removed, "routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
@@ -32,7 +32,7 @@ func (e *Engine) sweep(ctx context.Context) {
 // mergeRollups keeps the appended counts few.
 func (e *Engine) mergeRollups(ctx context.Context) {
 	e.every(ctx, mergeInterval, "merging roll-ups", func(ctx context.Context) error {
-		_, err := e.store.MergeRollups(ctx)
+		_, err := e.store.Maintenance.MergeRollups(ctx)
 		return err
 	})
 }
@@ -42,6 +42,6 @@ func (e *Engine) vacuum(ctx context.Context) {
 	e.every(ctx, vacuumInterval, "vacuuming", func(context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, vacuumTimeout)
 		defer cancel()
-		return e.store.VacuumJobs(ctx)
+		return e.store.Maintenance.VacuumJobs(ctx)
 	})
 }

@@ -47,6 +47,6 @@ func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
 	}, patience, tick)
-	require.EqualValues(t, 1, b.store.SweeperFinds())
+	require.EqualValues(t, 1, b.store.Maintenance.SweeperFinds())
 	b.become(t, 1, "SELECT sweeper_finds FROM postrider.nodes") // with the next heartbeat
 }

@@ -9,18 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 )
 
 // beTold subscribes an endpoint to postrider.system, as anybody would.
 func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
 	t.Helper()
-	require.NoError(t, b.store.EnsureSystemTopic(t.Context()))
-	_, _, err := b.store.PutSubscription(t.Context(), store.SystemTopic, name, store.SubscriptionSpec{
+	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	_, _, err := b.store.Subscriptions.PutSubscription(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents, RetryPolicy: policy.DefaultName,
 		Filter: filter.Filter{IncludedEventTypes: types},
 	})
@@ -62,8 +62,8 @@ func TestOperatorsAreTold(t *testing.T) {
 	b.publishOne(t, "letter")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
 
-	b.subscribe(t, "billing", bad.URL, func(s *store.SubscriptionSpec) {
-		s.RetryPolicy, s.DeadLetter = "touchy", store.DeadLetterNone
+	b.subscribe(t, "billing", bad.URL, func(s *catalog.SubscriptionSpec) {
+		s.RetryPolicy, s.DeadLetter = "touchy", catalog.DeadLetterNone
 	})
 	b.publishOne(t, "dropped")
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")
@@ -74,8 +74,8 @@ func TestOperatorsAreTold(t *testing.T) {
 	b.publishOne(t, "probe")
 	b.passHold(t)
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
-	at := b.store.Now().Add(100 * time.Millisecond)
-	b.subscribe(t, "brief", bad.URL+"/brief", func(s *store.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	at := b.store.Clock.Now().Add(100 * time.Millisecond)
+	b.subscribe(t, "brief", bad.URL+"/brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	want := []string{
 		"postrider.deadLetter.created" + ofBilling, "postrider.delivery.dropped" + ofBilling, "postrider.delivery.dropped" + ofBilling,
 		"postrider.probation.ended" + ofBilling, "postrider.probation.started" + ofBilling, "postrider.subscription.expired /topics/orders/subscriptions/brief",
@@ -92,7 +92,7 @@ func TestFailingAtBeingToldIsNotTold(t *testing.T) {
 	b := setup(t)
 	deaf := newEndpoint(t, answering(http.StatusNotFound))
 	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.beTold(t, "operators", deaf.URL)
 	b.subscribe(t, "billing", deaf.URL, nil) // its probation is the operators', too
 	b.start(t, nil)
@@ -155,7 +155,7 @@ func TestProbationOfASharedEndpointIsToldOnce(t *testing.T) {
 	b.start(t, nil)
 	b.publishOne(t, "a")
 	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, patience, tick)
-	_, err := b.store.ReleaseSubscription(t.Context(), topicName, "billing")
+	_, err := b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, patience, tick)
 	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"}, operators.told(t))

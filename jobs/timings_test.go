@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // The phases of an attempt are durations and add up to that of the attempt at most, also on a reused connection.
@@ -20,7 +20,7 @@ func TestPhasesAddUpToTheAttempt(t *testing.T) {
 	e.TLS = trusted.server(t)
 	e.StartTLS()
 	t.Cleanup(e.Close)
-	b.subscribe(t, "all", e.URL, func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.Connection = policy.Connection{CertificateAuthorities: trusted.pem}
 	})
 	b.start(t, nil)

@@ -9,9 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 const notValidatedQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'not_validated'"
@@ -26,24 +27,24 @@ func TestLateAnswerReleasesWhatWasHeld(t *testing.T) {
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
 	sub := b.put(t, "billing", spec, id)
-	require.Equal(t, store.ProvisioningCreating, sub.ProvisioningState)
-	require.Equal(t, store.HoldNotValidated, sub.Hold.Reason)
+	require.Equal(t, catalog.ProvisioningCreating, sub.ProvisioningState)
+	require.Equal(t, catalog.HoldNotValidated, sub.Hold.Reason)
 	for n := range 3 {
 		b.publishOne(t, fmt.Sprint(n))
 	}
 	require.Equal(t, 3, b.count(t, notValidatedQuery))
 	require.Len(t, e.requests(), 1)
-	_, err := b.store.ReleaseSubscription(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, store.ErrNotValidated)
-	_, err = b.store.ProbeSubscription(t.Context(), topicName, "billing")
-	require.ErrorIs(t, err, store.ErrNotValidated)
+	_, err := b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
+	_, err = b.store.Holds.ProbeSubscription(t.Context(), topicName, "billing")
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
 
 	hang.letGo()
 	b.attemptsMade(t, 3)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
-	sub, err = b.store.SubscriptionOf(t.Context(), topicName, "billing")
+	sub, err = b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
 	require.NoError(t, err)
-	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL"))
 }
@@ -66,9 +67,9 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Failed' AND hold = 'not_validated' AND held_deliveries = 1")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND current"))
 
-	spec.EndpointValidation = store.ValidationSkip
+	spec.EndpointValidation = catalog.ValidationSkip
 	sub := b.put(t, "billing", spec, 0)
-	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
 
@@ -83,21 +84,21 @@ func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
 	spec := asking(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
-	_, _, err := b.store.PutValidated(t.Context(), topicName, "billing", spec, id)
-	require.ErrorIs(t, err, store.ErrNoAnswerYet)
+	_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, "billing", spec, id)
+	require.ErrorIs(t, err, catalog.ErrNoAnswerYet)
 	b.publishOne(t, "a")
 	b.attemptsMade(t, 1)
 	require.Len(t, before.requests(), 1)
 	hang.letGo()
-	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
-	kept, err := b.store.SubscriptionOf(t.Context(), topicName, "billing")
+	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	kept, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, old.Version, kept.Version)
 
 	silent, _ := newHanging(t, sendsBack)
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Failed'")
 	spec = asking(silent.URL, event.EventGrid)
-	require.Equal(t, store.ProvisioningUpdating, b.put(t, "billing", spec, b.begin(t, "billing", spec)).ProvisioningState)
+	require.Equal(t, catalog.ProvisioningUpdating, b.put(t, "billing", spec, b.begin(t, "billing", spec)).ProvisioningState)
 }
 
 // What is owed goes on waiting while its endpoint is exchanged for one that was not validated yet: neither gets it.
@@ -113,10 +114,10 @@ func TestNewEndpointHoldsWhatIsOwed(t *testing.T) {
 	b.publishOne(t, "to the old one")
 	b.attemptsMade(t, 1)
 	sub := b.put(t, "billing", spec, h.ID)
-	require.Equal(t, store.ProvisioningAwaiting, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningAwaiting, sub.ProvisioningState)
 	b.publishOne(t, "to the new one")
 	require.Equal(t, 1, b.count(t, notValidatedQuery))
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
 	require.Len(t, before.requests(), 1)
 	require.Equal(t, "to the new one", e.delivered()[0].eventID())
@@ -130,7 +131,7 @@ func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
 	first, hangFirst := newHanging(t, answering(http.StatusOK))
 	second := newEndpoint(t, answering(http.StatusOK))
 	b.startShaking(t, nil)
-	b.subscribe(t, "billing", first.URL, func(s *store.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
+	b.subscribe(t, "billing", first.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
 	b.publishOne(t, "a")
 	<-hangFirst.begun
 	b.publishOne(t, "b") // waits for its place
@@ -141,7 +142,7 @@ func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
 	b.attemptsMade(t, 1)
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL") // admission, where it waited for longer than a second
 	require.Empty(t, second.delivered())
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
 	require.Len(t, second.delivered(), 1)
 }
@@ -153,31 +154,31 @@ func TestValidationURLIsOpened(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.startShaking(t, nil)
 	spec := asking(e.URL, event.EventGrid)
-	put := func(name string) (*store.Handshake, *store.Subscription) {
+	put := func(name string) (*catalog.Handshake, *catalog.Subscription) {
 		h := b.shake(t, name, spec)
 		return h, b.put(t, name, spec, h.ID)
 	}
 	h, sub := put("billing")
-	require.Equal(t, store.ProvisioningAwaiting, sub.ProvisioningState)
-	require.Equal(t, store.HoldNotValidated, sub.Hold.Reason)
+	require.Equal(t, catalog.ProvisioningAwaiting, sub.ProvisioningState)
+	require.Equal(t, catalog.HoldNotValidated, sub.Hold.Reason)
 	require.WithinDuration(t, h.ReadAt.Add(10*time.Minute), *h.CallbackExpiresAt, time.Minute)
 	b.publishOne(t, "a")
-	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "billing", "guessed"), store.ErrNotFound)
-	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "other", h.Code), store.ErrNotFound)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", "guessed"), postgres.ErrNotFound)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "other", h.Code), postgres.ErrNotFound)
 	require.Equal(t, 1, b.count(t, notValidatedQuery))
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
-	require.NoError(t, b.store.DeleteSubscription(t.Context(), topicName, "billing"))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
 
 	h, _ = put("late")
 	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
-	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "late", h.Code), store.ErrCallbackOver)
-	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code), catalog.ErrCallbackOver)
+	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
 	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'late' AND provisioning_state = 'Failed' AND hold = 'not_validated'")
-	require.Equal(t, store.HandshakeFailed, b.handshake(t, h.ID).State)
-	require.ErrorIs(t, b.store.CompleteValidation(t.Context(), topicName, "late", h.Code), store.ErrCallbackOver)
+	require.Equal(t, catalog.HandshakeFailed, b.handshake(t, h.ID).State)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code), catalog.ErrCallbackOver)
 }
 
 // Some endpoints open validationUrl while they are still asked.
@@ -189,11 +190,11 @@ func TestValidationURLIsOpenedWithinTheHandshake(t *testing.T) {
 	spec := asking(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", b.handshake(t, id).Code))
-	require.Equal(t, store.ProvisioningSucceeded, b.put(t, "billing", spec, id).ProvisioningState)
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", b.handshake(t, id).Code))
+	require.Equal(t, catalog.ProvisioningSucceeded, b.put(t, "billing", spec, id).ProvisioningState)
 	hang.letGo()
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
-	require.Equal(t, store.HandshakeSucceeded, b.handshake(t, id).State)
+	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 	require.Len(t, b.handshake(t, id).Steps, 2)
 	require.Len(t, e.requests(), 1)
 }
@@ -216,31 +217,31 @@ func TestValidatingOnceMore(t *testing.T) {
 	h := b.shake(t, "billing", spec)
 	b.put(t, "billing", spec, h.ID)
 	b.put(t, "billing", spec, 0) // nothing has changed: no handshake is needed
-	topic, err := b.store.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Topic(t.Context(), topicName)
 	require.NoError(t, err)
-	again := func() (int64, *store.Subscription, error) {
-		id, err := b.store.BeginValidation(t.Context(), topic, "billing", &spec, "")
+	again := func() (int64, *catalog.Subscription, error) {
+		id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "billing", &spec, "")
 		require.NoError(t, err)
-		require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
-		sub, err := b.store.ConcludeValidation(t.Context(), topicName, "billing", id)
+		require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+		sub, err := b.store.Subscriptions.ConcludeValidation(t.Context(), topicName, "billing", id)
 		return id, sub, err
 	}
 	for range 3 {
 		answer <- 500
 	}
-	var failed *store.ValidationFailedError
+	var failed *catalog.ValidationFailedError
 	_, _, err = again()
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
 	answer <- 200
 	id, sub, err := again()
 	require.NoError(t, err)
-	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Equal(t, id, sub.HandshakeID)
 	spec.EndpointURL += "/elsewhere"
 	answer <- 200
 	_, _, err = again()
-	require.ErrorIs(t, err, store.ErrConflict)
+	require.ErrorIs(t, err, postgres.ErrConflict)
 }
 
 // Whoever stores an event subscription and whoever ends its handshake come in any order: it is open in the end, and nothing is left
@@ -250,19 +251,19 @@ func TestStoringAndConcludingInAnyOrder(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
 	b.startShaking(t, nil)
-	topic, err := b.store.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Topic(t.Context(), topicName)
 	require.NoError(t, err)
 	const many = 40
 	errs := make(chan error, many)
 	for n := range many {
 		go func() {
 			spec, name := asking(fmt.Sprintf("%s/%d", e.URL, n), event.EventGrid), fmt.Sprintf("sub-%d", n)
-			id, err := b.store.BeginValidation(t.Context(), topic, name, &spec, "")
+			id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "")
 			if err == nil && n%2 == 0 {
-				err = b.store.WaitHandshake(t.Context(), id, time.Duration(n)*time.Millisecond)
+				err = b.store.Handshakes.WaitHandshake(t.Context(), id, time.Duration(n)*time.Millisecond)
 			}
 			if err == nil {
-				_, _, err = b.store.PutValidated(t.Context(), topicName, name, spec, id)
+				_, _, err = b.store.Subscriptions.PutValidated(t.Context(), topicName, name, spec, id)
 			}
 			errs <- err
 		}()
@@ -307,7 +308,7 @@ func TestBatchesWaitForTheEndpointToBeValidated(t *testing.T) {
 		b.publishOne(t, fmt.Sprint(n))
 	}
 	require.Equal(t, 5, b.count(t, notValidatedQuery))
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", h.Code))
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 }
 
@@ -320,9 +321,9 @@ func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			e := newEndpoint(t, answering(http.StatusOK))
-			b.subscribe(t, "billing", e.URL, func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = &most })
+			b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = &most })
 			b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Updating'")
-			require.NoError(t, b.store.Reload(t.Context()))
+			require.NoError(t, b.store.Cache.Reload(t.Context()))
 			b.startShaking(t, nil)
 			b.publishOne(t, "a")
 			b.become(t, 1, notValidatedQuery)
@@ -335,16 +336,16 @@ func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 }
 
 // again begins one more handshake with the endpoint of an event subscription, waits for it and lets the event subscription go by it.
-func (b *bundle) again(t *testing.T, name string) *store.Subscription {
+func (b *bundle) again(t *testing.T, name string) *catalog.Subscription {
 	t.Helper()
-	topic, err := b.store.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Topic(t.Context(), topicName)
 	require.NoError(t, err)
-	sub, err := b.store.SubscriptionOf(t.Context(), topicName, name)
+	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, name)
 	require.NoError(t, err)
-	id, err := b.store.RepeatValidation(t.Context(), topic, sub, "")
+	id, err := b.store.Handshakes.RepeatValidation(t.Context(), topic, sub, "")
 	require.NoError(t, err)
-	require.NoError(t, b.store.WaitHandshake(t.Context(), id, patience))
-	sub, err = b.store.ConcludeValidation(t.Context(), topicName, name, id)
+	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	sub, err = b.store.Subscriptions.ConcludeValidation(t.Context(), topicName, name, id)
 	require.NoError(t, err)
 	require.Equal(t, id, sub.HandshakeID)
 	return sub
@@ -358,30 +359,30 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.startShaking(t, nil)
 	spec := asking(e.URL, event.EventGrid)
-	state := func(name string) store.ProvisioningState {
-		sub, err := b.store.SubscriptionOf(t.Context(), topicName, name)
+	state := func(name string) catalog.ProvisioningState {
+		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, name)
 		require.NoError(t, err)
 		return sub.ProvisioningState
 	}
 	first := b.shake(t, "billing", spec)
 	b.put(t, "billing", spec, first.ID)
-	require.Equal(t, store.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
+	require.Equal(t, catalog.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
 	b.publishOne(t, "a")
-	require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "billing", first.Code))
+	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", first.Code))
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	sub, err := b.store.SubscriptionOf(t.Context(), topicName, "billing")
+	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
 	require.NoError(t, err)
-	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Equal(t, first.ID, sub.HandshakeID)
 
 	h := b.shake(t, "moved", spec)
 	b.put(t, "moved", spec, h.ID)
-	for _, other := range []store.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL, event.CloudEvents)} {
+	for _, other := range []catalog.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL, event.CloudEvents)} {
 		other.EndpointBaseURL = e.URL
 		b.put(t, "moved", other, b.shake(t, "moved", other).ID)
 		b.exec(t, "UPDATE postrider_internal.handshakes SET state = 'awaiting', concluded_at = NULL WHERE id = $1", h.ID)
-		require.NoError(t, b.store.CompleteValidation(t.Context(), topicName, "moved", h.Code))
-		require.Equal(t, store.ProvisioningAwaiting, state("moved"))
+		require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "moved", h.Code))
+		require.Equal(t, catalog.ProvisioningAwaiting, state("moved"))
 	}
 }
 
@@ -401,8 +402,8 @@ func TestLateAnswerToAnEarlierHandshakeValidates(t *testing.T) {
 	spec := asking(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-begun
-	require.Equal(t, store.ProvisioningCreating, b.put(t, "billing", spec, id).ProvisioningState)
-	require.Equal(t, store.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
+	require.Equal(t, catalog.ProvisioningCreating, b.put(t, "billing", spec, id).ProvisioningState)
+	require.Equal(t, catalog.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
 	close(release)
 	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
@@ -428,11 +429,11 @@ func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
 	first := b.begin(t, "billing", spec)
 	<-begun
 	second := b.shake(t, "billing", spec)
-	require.Equal(t, store.ProvisioningCreating, b.put(t, "billing", spec, first).ProvisioningState)
+	require.Equal(t, catalog.ProvisioningCreating, b.put(t, "billing", spec, first).ProvisioningState)
 	sub := b.put(t, "billing", spec, second.ID)
-	require.Equal(t, store.ProvisioningSucceeded, sub.ProvisioningState)
+	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
-	require.Equal(t, store.ProvisioningSucceeded, b.put(t, "billing", spec, first).ProvisioningState, "nothing is taken away")
+	require.Equal(t, catalog.ProvisioningSucceeded, b.put(t, "billing", spec, first).ProvisioningState, "nothing is taken away")
 }
 
 // A handshake is gone by until it fails. Then it is begun again by whoever states all settings, or another endpoint, and not by whoever
@@ -447,20 +448,20 @@ func TestWhatIsAskedForAgain(t *testing.T) {
 	b.put(t, "billing", spec, h.ID)
 	spec.Labels = []string{"a"}
 	kept := b.put(t, "billing", spec, 0)
-	require.Equal(t, store.ProvisioningAwaiting, kept.ProvisioningState)
-	require.Equal(t, store.HoldNotValidated, kept.Hold.Reason)
+	require.Equal(t, catalog.ProvisioningAwaiting, kept.ProvisioningState)
+	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
 	require.Equal(t, h.ID, kept.HandshakeID)
 
 	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
-	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
 	spec.Labels = []string{"b"}
-	kept, err := b.store.PatchSubscription(t.Context(), topicName, "billing", spec)
+	kept, err := b.store.Subscriptions.PatchSubscription(t.Context(), topicName, "billing", spec)
 	require.NoError(t, err)
-	require.Equal(t, store.ProvisioningFailed, kept.ProvisioningState)
-	require.Equal(t, store.HoldNotValidated, kept.Hold.Reason)
-	_, _, err = b.store.PutSubscription(t.Context(), topicName, "billing", spec)
-	require.ErrorIs(t, err, store.ErrNotValidated)
+	require.Equal(t, catalog.ProvisioningFailed, kept.ProvisioningState)
+	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
+	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), topicName, "billing", spec)
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
 	spec.EndpointURL += "/elsewhere"
-	_, err = b.store.PatchSubscription(t.Context(), topicName, "billing", spec)
-	require.ErrorIs(t, err, store.ErrNotValidated)
+	_, err = b.store.Subscriptions.PatchSubscription(t.Context(), topicName, "billing", spec)
+	require.ErrorIs(t, err, postgres.ErrNotValidated)
 }

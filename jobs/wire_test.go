@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // wire is all that connects a node with PostgreSQL. Cut, the node is as good as dead to the others: nothing that it knows reaches
@@ -106,18 +107,18 @@ func (m *mortal) die(t *testing.T) {
 }
 
 // newStoreOver is newStore whose connections go over a wire. An endpoint that has never responded gets a sixth of its workers.
-func newStoreOver(t *testing.T, url, node string, w *wire) *store.Store {
+func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
 	t.Helper()
-	plain, err := store.OpenPool(t.Context(), url, 10)
+	plain, err := postgres.OpenPool(t.Context(), url, 10)
 	require.NoError(t, err)
 	config := plain.Config()
 	plain.Close()
 	config.ConnConfig.DialFunc = w.dial
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	s, err := store.New(t.Context(), store.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node, MaxWorkers: 6 * controlEvents})
+	s, err := app.New(t.Context(), app.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node, MaxWorkers: 6 * controlEvents})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // rawEndpoint hands every connection to serve, which writes what it likes, and closes it afterwards.
@@ -199,7 +199,7 @@ func TestStatusSweep(t *testing.T) {
 		w.WriteHeader(status)
 	})
 	for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
-		b.subscribe(t, string(kind), e.URL, func(s *store.SubscriptionSpec) { s.EndpointKind = kind })
+		b.subscribe(t, string(kind), e.URL, func(s *catalog.SubscriptionSpec) { s.EndpointKind = kind })
 	}
 	var bodies []string
 	for status := 200; status <= 599; status++ {
@@ -276,7 +276,7 @@ func TestPoisonousAnswers(t *testing.T) {
 	}
 	for name, answer := range answers {
 		url, _ := rawEndpoint(t, saying(answer))
-		b.subscribe(t, name, url, func(s *store.SubscriptionSpec) { s.MaxDeliveryAttempts = new(1) })
+		b.subscribe(t, name, url, func(s *catalog.SubscriptionSpec) { s.MaxDeliveryAttempts = new(1) })
 	}
 	b.start(t, nil)
 	b.publishOne(t, "e")

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 )
 
 // Every status from 100 to 599 under each of the five policies, through real requests: what is recorded, and when the next attempt
@@ -58,8 +58,8 @@ type statusColumn struct {
 
 func (k statusColumn) name() string { return k.policy.Name + "-" + string(k.kind) }
 
-func (k statusColumn) with(subject string) func(*store.SubscriptionSpec) {
-	return func(s *store.SubscriptionSpec) {
+func (k statusColumn) with(subject string) func(*catalog.SubscriptionSpec) {
+	return func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy, s.EndpointKind, s.Filter = k.policy.Name, k.kind, filter.Filter{SubjectBeginsWith: subject}
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/access"
 	"postrider/server"
-	"postrider/store"
 )
 
 // apiKey makes one and returns it.
@@ -30,30 +30,30 @@ func (b *bundle) apiKey(name, scope, topic string) string {
 }
 
 // rolesInWriting is the table of docs/access.md: method and path, and the role that is needed.
-func rolesInWriting(t *testing.T) map[string]store.Role {
+func rolesInWriting(t *testing.T) map[string]access.Role {
 	t.Helper()
 	text, err := os.ReadFile("../docs/access.md")
 	require.NoError(t, err)
-	roles := map[string]store.Role{}
+	roles := map[string]access.Role{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /v1[^`]*)` \\| (\\w+) \\|$").FindAllStringSubmatch(string(text), -1) {
-		roles[row[1]] = store.Role(row[2])
+		roles[row[1]] = access.Role(row[2])
 	}
 	return roles
 }
 
 // scopeRoles are the roles that API keys of these scopes have: x-access of openapi.yaml is the least scope, docs/access.md has the role.
-var scopeRoles = map[string]store.Role{"read": store.RoleViewer, "operate": store.RoleOperator, "admin": store.RoleAdmin}
+var scopeRoles = map[string]access.Role{"read": access.RoleViewer, "operate": access.RoleOperator, "admin": access.RoleAdmin}
 
 // Every operation is tried with every kind of credential, and answers as x-access of openapi.yaml says; docs/access.md says the same.
 func TestWhoMayWhat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	accessKey := b.topic("orders", "")
-	rights := map[string]store.Role{ // what is right, and what it may
-		"Bearer " + adminToken:                         store.RoleAdmin,
-		"bearer " + b.apiKey("a", "admin", ""):         store.RoleAdmin,
-		"Bearer " + b.apiKey("o", "operate", ""):       store.RoleOperator,
-		"Bearer " + b.apiKey("r", "read", ""):          store.RoleViewer,
+	rights := map[string]access.Role{ // what is right, and what it may
+		"Bearer " + adminToken:                         access.RoleAdmin,
+		"bearer " + b.apiKey("a", "admin", ""):         access.RoleAdmin,
+		"Bearer " + b.apiKey("o", "operate", ""):       access.RoleOperator,
+		"Bearer " + b.apiKey("r", "read", ""):          access.RoleViewer,
 		"Bearer " + b.apiKey("p", "publish", ""):       "",
 		"Bearer " + b.apiKey("1", "publish", "orders"): "",
 	}
@@ -75,10 +75,10 @@ func TestWhoMayWhat(t *testing.T) {
 			require.Equal(t, needed, written[route], "%s: docs/access.md says otherwise than openapi.yaml", route)
 			delete(written, route)
 		}
-		fresh, err := server.New(server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond})
+		fresh, err := server.New(server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond})
 		require.NoError(t, err)
-		send := func(who store.Actor, headers ...string) answer {
-			r := httptest.NewRequestWithContext(store.WithActor(t.Context(), who), op.method, op.path, strings.NewReader("{}"))
+		send := func(who access.Actor, headers ...string) answer {
+			r := httptest.NewRequestWithContext(access.WithActor(t.Context(), who), op.method, op.path, strings.NewReader("{}"))
 			for i := 0; i < len(headers); i += 2 {
 				r.Header.Set(headers[i], headers[i+1])
 			}
@@ -87,10 +87,10 @@ func TestWhoMayWhat(t *testing.T) {
 			return answer{t, w.Code, w.Header(), w.Body.String()}
 		}
 		for _, wrong := range wrongs {
-			require.Equal(t, http.StatusUnauthorized, send(store.Actor{}, "Authorization", wrong).status, "%s with %q", route, wrong)
+			require.Equal(t, http.StatusUnauthorized, send(access.Actor{}, "Authorization", wrong).status, "%s with %q", route, wrong)
 		}
-		send(store.Actor{}, "aeg-sas-key", adminToken).refused(401, "Unauthorized")
-		judge := func(what string, role store.Role, a answer) {
+		send(access.Actor{}, "aeg-sas-key", adminToken).refused(401, "Unauthorized")
+		judge := func(what string, role access.Role, a answer) {
 			t.Helper()
 			if role.Allows(needed) {
 				require.NotContains(t, []int{401, 403}, a.status, "%s with %s", route, what)
@@ -101,10 +101,10 @@ func TestWhoMayWhat(t *testing.T) {
 			require.Contains(t, refused.Message, string(role))
 		}
 		for _, shown := range slices.Sorted(maps.Keys(rights)) {
-			judge(shown, rights[shown], send(store.Actor{}, "Authorization", shown))
+			judge(shown, rights[shown], send(access.Actor{}, "Authorization", shown))
 		}
-		for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {
-			judge("a session", role, send(store.Actor{Name: "user:anna", Role: role}))
+		for _, role := range []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin} {
+			judge("a session", role, send(access.Actor{Name: "user:anna", Role: role}))
 		}
 	}
 	require.Equal(t, 64, tried)

@@ -7,10 +7,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
+	"postrider/catalog"
+	"postrider/postgres"
 	"postrider/server/api"
 	"postrider/server/auth"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 // validatedText is what whoever opens validationUrl reads. Event Grid's own words are documented nowhere.
@@ -30,14 +32,14 @@ func (s *Server) openValidationURL(c echo.Context) error {
 	if wait := s.auth.Guesses.Wait(from, topic, auth.DigestOf(code), time.Now()); wait > 0 {
 		return api.TooManyGuesses(wait, "from your address")
 	}
-	auth.ActAs(c, store.Actor{Name: auth.ValidatorName, Address: c.RealIP()})
-	switch err := s.store.CompleteValidation(c.Request().Context(), topic, name, code); {
-	case errors.Is(err, store.ErrNotFound):
+	auth.ActAs(c, access.Actor{Name: auth.ValidatorName, Address: c.RealIP()})
+	switch err := s.store.Handshakes.CompleteValidation(c.Request().Context(), topic, name, code); {
+	case errors.Is(err, postgres.ErrNotFound):
 		if wait := s.auth.Guesses.Wrong(from, topic, time.Now()); wait > 0 {
 			return api.TooManyGuesses(wait, "for this topic")
 		}
 		return noValidation()
-	case errors.Is(err, store.ErrCallbackOver):
+	case errors.Is(err, catalog.ErrCallbackOver):
 		return api.Refuse(http.StatusBadRequest, management.CodeValidationOver,
 			"this validation is over: it failed, or its time has passed; POST /v1/topics/{topic}/subscriptions/{subscription}/validate begins another one")
 	case err != nil:

@@ -51,7 +51,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	made := b.manage(http.MethodPut, path, "{"+shown+`,"privateKey":`+key+`}`+oauth+`,"clientSecret":"planted-secret"}}`)
 	require.Equal(t, map[string]any{"tokenUrl": "https://login.example.com/token", "clientId": "shop", "scope": "orders"}, made.json(http.StatusCreated)["oauth2"])
 	stored := func() (privateKey, secret string) {
-		sub, err := b.store.SubscriptionOf(t.Context(), "orders", "billing")
+		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return sub.Connection.ClientCertificate.PrivateKey, sub.Connection.OAuth2.ClientSecret
 	}
@@ -90,7 +90,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	require.NotContains(t, told, "planted-")
 	b.manage(http.MethodPatch, path, `{"oauth2":null,"clientCertificate":null,"certificateAuthorities":null,"minimumTlsVersionAllowed":null}`).json(http.StatusOK)
 	var rest int
-	require.NoError(t, b.store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE connection IS NOT NULL OR connection_sealed IS NOT NULL").Scan(&rest))
+	require.NoError(t, b.store.DB.Pool.QueryRow(t.Context(), "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE connection IS NOT NULL OR connection_sealed IS NOT NULL").Scan(&rest))
 	require.Zero(t, rest)
 }
 

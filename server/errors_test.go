@@ -209,7 +209,7 @@ func TestOutage(t *testing.T) {
 	t.Cleanup(way.cut)
 	u.Host = listener.Addr().String()
 
-	s, err := server.New(server.Options{Store: openStore(t, u.String()), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler)})
+	s, err := server.New(server.Options{Store: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	admin := []string{"Authorization", "Bearer " + adminToken}
 	serve(t, s, http.MethodPut, "/v1/topics/orders", "", admin...).json(201)

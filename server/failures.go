@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"sync"
@@ -9,10 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"crypto/rand"
-
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // failuresEvery is how often database errors of one SQLSTATE are logged: an outage fails thousands of requests a second.
@@ -45,10 +44,10 @@ func (f *failures) take(state string, now time.Time) (skipped int, log bool) {
 
 // logFailure logs the cause of a response that the database is the reason for. The response does not contain it.
 func (s *Server) logFailure(c echo.Context, status int, err error) {
-	state := store.SQLState(err)
-	var refused *api.Refusal
+	state := postgres.SQLState(err)
+	var refused *api.RejectionError
 	switch {
-	case errors.Is(err, store.ErrPoison):
+	case errors.Is(err, postgres.ErrPoison):
 	case status != http.StatusServiceUnavailable, errors.As(err, &refused):
 		return
 	case state == "" && errors.Is(err, context.Canceled): // the client is gone, or the node stops
@@ -68,7 +67,7 @@ func (s *Server) logFailure(c echo.Context, status int, err error) {
 // failedRequest are the fields of a failed request in the log.
 func failedRequest(c echo.Context, err error) []any {
 	args := []any{"method", c.Request().Method, "route", c.Path(), "error", err}
-	if state := store.SQLState(err); state != "" {
+	if state := postgres.SQLState(err); state != "" {
 		args = append(args, "sqlstate", state)
 	}
 	return args

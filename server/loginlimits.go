@@ -6,10 +6,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/policy"
 	"postrider/server/api"
 	"postrider/server/auth"
-	"postrider/store"
 )
 
 // What an address may request without a credential. Colleagues behind one proxy share an address.
@@ -24,7 +24,7 @@ func (s *Server) limitLogins(limit *auth.Rate, next echo.HandlerFunc) echo.Handl
 		if wait := limit.Take(auth.CallerFrom(c.Request()), time.Now()); wait > 0 {
 			return tooManyLogins(wait, "too many logins from your address")
 		}
-		auth.ActAs(c, store.Actor{Address: c.RealIP()})
+		auth.ActAs(c, access.Actor{Address: c.RealIP()})
 		return next(c)
 	}
 }

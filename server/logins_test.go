@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/access"
 	"postrider/server"
-	"postrider/store"
 )
 
 func (b *bundle) beginLogin(body string) map[string]any {
@@ -24,8 +24,8 @@ func (b *bundle) pollLogin(deviceCode string) answer {
 func (b *bundle) personalKey(user, role string) (key string) {
 	b.t.Helper()
 	begun := b.beginLogin(`{"machine":"laptop","role":"` + role + `"}`)
-	ctx := store.WithActor(b.t.Context(), store.Actor{Name: "admin", Address: "127.0.0.1"})
-	_, err := b.store.Access().ApproveLogin(ctx, begun["userCode"].(string), user)
+	ctx := access.WithActor(b.t.Context(), access.Actor{Name: "admin", Address: "127.0.0.1"})
+	_, err := b.store.Access.ApproveLogin(ctx, begun["userCode"].(string), user)
 	require.NoError(b.t, err)
 	polled := b.pollLogin(begun["deviceCode"].(string)).json(http.StatusOK)
 	require.Equal(b.t, "approved", polled["state"])
@@ -46,7 +46,7 @@ func TestLoginByREST(t *testing.T) {
 	require.Equal(t, map[string]any{"state": "pending"}, pending.json(200))
 	require.Equal(t, "no-store", pending.header.Get("Cache-Control"))
 	require.Equal(t, http.StatusUnauthorized, b.send("GET", "/v1/me", "", "Authorization", "Bearer "+device).status)
-	require.NoError(t, b.store.Access().DenyLogin(t.Context(), begun["userCode"].(string)))
+	require.NoError(t, b.store.Access.DenyLogin(t.Context(), begun["userCode"].(string)))
 	require.Equal(t, map[string]any{"state": "denied"}, b.pollLogin(device).json(200))
 
 	key := b.personalKey("anna", "admin")
@@ -124,7 +124,7 @@ func TestLoginsAreLimited(t *testing.T) {
 	fresh.change(`WITH made AS (
 		INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, expires_at)
 		SELECT sha256(n::text::bytea), 'x', n, 'm', now() + interval '1 minute' FROM generate_series(1, $1) n) SELECT 1`,
-		store.MaxPendingLogins)
+		access.MaxPendingLogins)
 	fresh.send("POST", "/v1/logins", `{"machine":"laptop"}`).json(201) // one of the others is removed
 
 	open := setup(t, func(o *server.Options) { o.NoSignIn = true })

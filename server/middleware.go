@@ -12,10 +12,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/policy"
 	"postrider/server/api"
 	"postrider/server/auth"
-	"postrider/store"
 )
 
 // recoverAndLog turns a panic into an answer and writes one line for each request at level debug: at info, five
@@ -47,7 +47,7 @@ const goneGrace = 2 * time.Second
 func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		if r.ProtoMajor > 1 || store.ActorOf(r.Context()).Role != "" {
+		if r.ProtoMajor > 1 || access.ActorOf(r.Context()).Role != "" {
 			return next(c)
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTimeout)
@@ -114,7 +114,7 @@ func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandler
 			what, about = "an API key was made", []any{"key", r.Body.Name, "scope", r.Body.Scope}
 		}
 		if what != "" {
-			s.log.Info(what, append(about, "client", c.RealIP(), "actor", store.ActorOf(c.Request().Context()).Name)...)
+			s.log.Info(what, append(about, "client", c.RealIP(), "actor", access.ActorOf(c.Request().Context()).Name)...)
 		}
 		return answer, nil
 	}
@@ -125,7 +125,7 @@ func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandler
 func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		if path := r.URL.Path; path == "/healthz" || path == "/readyz" || store.ActorOf(r.Context()).Role != "" {
+		if path := r.URL.Path; path == "/healthz" || path == "/readyz" || access.ActorOf(r.Context()).Role != "" {
 			return next(c)
 		}
 		if wait := s.rate.Take(auth.CallerOf(r), time.Now()); wait > 0 {

@@ -180,7 +180,7 @@ func TestExamples(t *testing.T) {
 		// The event subscription was resumed: an engine gives its delivery a job again.
 		"retryDelivery": func() {
 			id := b.count("SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'billing'")
-			released, err := b.store.Refill(t.Context(), int64(id), false, 1)
+			released, err := b.store.Releaser.Refill(t.Context(), int64(id), false, 1)
 			require.NoError(t, err)
 			require.Equal(t, 1, released)
 		},

@@ -12,11 +12,13 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs/publish"
+	"postrider/postgres"
 	"postrider/server/api"
 	"postrider/server/auth"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 // apiVersion is the one data-plane version of Event Grid's custom topics; its SDKs send it with every request.
@@ -24,7 +26,7 @@ const apiVersion = "2018-01-01"
 
 // door is one way to publish: what Event Grid has for one kind of topic.
 type door struct {
-	kind store.TopicKind
+	kind catalog.TopicKind
 	// versions are the values of api-version.
 	versions []string
 	// cloudEventsOnly refuses a body that is not marked as CloudEvents.
@@ -32,9 +34,9 @@ type door struct {
 }
 
 var (
-	customTopics = door{kind: store.TopicBasic, versions: []string{apiVersion}}
+	customTopics = door{kind: catalog.TopicBasic, versions: []string{apiVersion}}
 	// Source: Microsoft, Azure REST API, Event Grid data plane, 2023-11-01 and 2024-06-01.
-	namespaceTopics = door{kind: store.TopicNamespace, versions: []string{"2023-11-01", "2024-06-01"}, cloudEventsOnly: true}
+	namespaceTopics = door{kind: catalog.TopicNamespace, versions: []string{"2023-11-01", "2024-06-01"}, cloudEventsOnly: true}
 )
 
 // publish stores the request's events, all or none, and answers 200 with an empty body after the commit. Microsoft's
@@ -88,11 +90,11 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	}
 	// The events share the body's memory; the store keeps none of it once Publish has returned.
 	defer api.Free(body)
-	receipt, err := s.store.Publish(r.Context(), store.Publication{
+	receipt, err := s.store.Publisher.Publish(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,
-		Parse: func(t *store.Topic) ([]event.Event, error) {
+		Parse: func(t *catalog.Topic) ([]event.Event, error) {
 			if err := d.check(t, r.Header); err != nil {
 				return nil, err
 			}
@@ -114,7 +116,7 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 }
 
 // reportOf leaves duplicates out.
-func reportOf(topic string, r *store.Receipt, took time.Duration) PublishReport {
+func reportOf(topic string, r *publish.Receipt, took time.Duration) PublishReport {
 	report := PublishReport{Topic: topic, Events: r.Events, Matched: r.Matched, Took: took, Commit: r.Commit}
 	if r.Duplicates == nil {
 		return report
@@ -135,16 +137,16 @@ func idempotencyKey(header http.Header) (string, error) {
 	if len(given) == 0 {
 		return "", nil
 	}
-	if len(given) > 1 || given[0] == "" || len(given[0]) > store.MaxIdempotencyKey {
-		return "", api.Invalid("Idempotency-Key", "must be one header of 1 to %d bytes", store.MaxIdempotencyKey)
+	if len(given) > 1 || given[0] == "" || len(given[0]) > publish.MaxIdempotencyKey {
+		return "", api.Invalid("Idempotency-Key", "must be one header of 1 to %d bytes", publish.MaxIdempotencyKey)
 	}
 	return given[0], nil
 }
 
 // check refuses a topic of another kind, and what only this kind refuses.
-func (d *door) check(t *store.Topic, header http.Header) error {
+func (d *door) check(t *catalog.Topic, header http.Header) error {
 	switch {
-	case t.Name == store.SystemTopic:
+	case t.Name == catalog.SystemTopic:
 		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
 	case t.Kind != d.kind:
 		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name, t.Kind, management.EndpointOf(t))
@@ -172,9 +174,9 @@ func (d *door) checkVersion(u *url.URL) error {
 // notOpened answers what keeps a publication out.
 func (s *Server) notOpened(from netip.Prefix, topic string, c *auth.Credential, err error) error {
 	switch {
-	case errors.Is(err, store.ErrUnauthorized):
+	case errors.Is(err, publish.ErrUnauthorized):
 		return s.auth.Guessed(from, topic, "for this topic", c.Refusal())
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return api.TopicNotFound(topic)
 	default:
 		return err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/jobs/publish"
 )
 
 // FuzzIdempotencyKey: a key is taken as it is, or refused.
@@ -22,6 +22,6 @@ func FuzzIdempotencyKey(f *testing.F) {
 		}
 		require.Equal(t, given, key)
 		require.NotEmpty(t, key)
-		require.LessOrEqual(t, len(key), store.MaxIdempotencyKey)
+		require.LessOrEqual(t, len(key), publish.MaxIdempotencyKey)
 	})
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/server/api"
 	"postrider/server/auth"
-	"postrider/store"
 )
 
 const (
@@ -59,7 +59,7 @@ func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
 
 // noteRejection counts a request that was rejected for its credential or its role.
 func (s *Server) noteRejection(c echo.Context, err error) {
-	var refused *api.Refusal
+	var refused *api.RejectionError
 	if !errors.As(err, &refused) {
 		return
 	}
@@ -71,7 +71,7 @@ func (s *Server) noteRejection(c echo.Context, err error) {
 	kind := rejection{from: auth.Sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.Status}
 	if refused.Actor != "" {
 		kind.actor = refused.Actor
-	} else if who := store.ActorOf(c.Request().Context()); who.Role != "" {
+	} else if who := access.ActorOf(c.Request().Context()); who.Role != "" {
 		kind.actor = who.Name
 	}
 	s.rejections.add(kind)
@@ -83,7 +83,7 @@ func (s *Server) topicOf(c echo.Context) string {
 	if !publishes {
 		name = api.PathValue(c, "topic")
 	}
-	topic, exists := s.store.Catalogue().Topic(name)
+	topic, exists := s.store.Cache.Catalogue().Topic(name)
 	if !exists {
 		return ""
 	}
@@ -135,15 +135,15 @@ func (s *Server) writeRejections(ctx context.Context) {
 	if len(taken) == 0 {
 		return
 	}
-	rows := make([]store.Rejection, 0, len(taken))
+	rows := make([]access.Rejection, 0, len(taken))
 	for _, kind := range slices.Collect(maps.Keys(taken)) {
-		row := store.Rejection{Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: taken[kind]}
+		row := access.Rejection{Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: taken[kind]}
 		s.log.Warn("requests rejected", "client", row.Address, "actor", row.Actor, "topic", row.Topic, "status", row.Status, "times", row.Times)
 		rows = append(rows, row)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectionsTime)
 	defer cancel()
-	if err := s.store.Access().NoteRejections(ctx, rows); err != nil {
+	if err := s.store.Access.NoteRejections(ctx, rows); err != nil {
 		s.log.Error("rejected requests are missing in the audit", "error", err)
 	}
 }

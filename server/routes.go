@@ -6,9 +6,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/server/api"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 // permission says who may use a route.
@@ -25,8 +25,8 @@ const (
 )
 
 // role is the least that is needed; "" where no role is.
-func (a permission) role() store.Role {
-	return map[permission]store.Role{viewers: store.RoleViewer, operators: store.RoleOperator, administrators: store.RoleAdmin}[a]
+func (a permission) role() access.Role {
+	return map[permission]access.Role{viewers: access.RoleViewer, operators: access.RoleOperator, administrators: access.RoleAdmin}[a]
 }
 
 type route struct {

@@ -12,19 +12,21 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/query"
 	"postrider/server/api"
 	"postrider/server/auth"
 	"postrider/server/management"
 	"postrider/server/openapi"
-	"postrider/store"
 )
 
 // Options of a Server. Store and AdminToken are required.
 type Options struct {
-	Store *store.Store
+	// Store is what the API works with.
+	Store management.Parts
 	// AdminToken is what administrators send as a bearer token; it also publishes to every topic.
 	AdminToken string
 	// AllowCIDR are the address ranges that endpoints may be in although they are refused by default, such as 10.0.0.0/8.
@@ -41,7 +43,7 @@ type Options struct {
 	// what the management request was sent to.
 	PublicURL string
 	// DefaultValidation is endpointValidation of who states none, by the endpoint's host; nil for required.
-	DefaultValidation func(host string) store.EndpointValidation
+	DefaultValidation func(host string) catalog.EndpointValidation
 	// ValidationWait is how long the answer of a PUT waits for the handshake at most; default 15 s.
 	ValidationWait time.Duration
 	// DevKey is the access key that everybody knows. It is refused unless AllowDevKey, also where a topic has it: a
@@ -96,7 +98,7 @@ func (n NotReadyError) Error() string { return string(n) }
 type Server struct {
 	options   Options
 	auth      *auth.Authenticator
-	store     *store.Store
+	store     management.Parts
 	log       *slog.Logger
 	echo      *echo.Echo
 	reference *openapi.Reference
@@ -113,7 +115,7 @@ type Server struct {
 // required option is missing, or when the admin token is the key that everybody knows.
 func New(o Options) (*Server, error) {
 	switch {
-	case o.Store == nil:
+	case o.Store.DB == nil:
 		return nil, errors.New("server: Store is required")
 	case o.AdminToken == "":
 		return nil, errors.New("server: AdminToken is required")
@@ -133,14 +135,14 @@ func New(o Options) (*Server, error) {
 		o.Stopping = context.Background()
 	}
 	if o.Ready == nil {
-		o.Ready = pings(o.Store)
+		o.Ready = pings(o.Store.Reader)
 	}
 	rejectedKey := o.DevKey
 	if o.AllowDevKey {
 		rejectedKey = ""
 	}
 	s := &Server{
-		options: o, auth: auth.NewAuthenticator(o.Store, o.AdminToken, rejectedKey), store: o.Store, log: o.Logger, echo: echo.New(),
+		options: o, auth: auth.NewAuthenticator(o.Store.Access, o.Store.Clock, o.AdminToken, rejectedKey), store: o.Store, log: o.Logger, echo: echo.New(),
 		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond), stats: newStats(),
 		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
 	}
@@ -150,7 +152,7 @@ func New(o Options) (*Server, error) {
 }
 
 // pings is ready as long as the database answers.
-func pings(s *store.Store) func(context.Context) error {
+func pings(s *query.Reader) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := s.Ping(ctx); err != nil {
 			return fmt.Errorf("%w: %w", NotReadyError("the database does not answer"), err)

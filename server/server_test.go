@@ -16,18 +16,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/migrations"
 	"postrider/pgdev"
+	"postrider/postgres"
 	"postrider/server"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
 // migrate fills the template that every test's database is cloned from, partitions included.
 func migrate(ctx context.Context, url string) error {
-	pool, err := store.OpenPool(ctx, url, 4)
+	pool, err := postgres.OpenPool(ctx, url, 4)
 	if err != nil {
 		return err
 	}
@@ -39,8 +41,8 @@ func migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Pool().Close()
-	return s.EnsurePartitions(ctx)
+	defer s.DB.Pool.Close()
+	return s.Maintenance.EnsurePartitions(ctx)
 }
 
 const (
@@ -48,23 +50,23 @@ const (
 	devKey     = "ZGV2IGtleSBkZXYga2V5IGRldiBrZXkgZGV2IGtleSE="
 )
 
-func newStore(ctx context.Context, url string, workers int) (*store.Store, error) {
-	pool, err := store.OpenPool(ctx, url, 4)
+func newStore(ctx context.Context, url string, workers int) (*app.System, error) {
+	pool, err := postgres.OpenPool(ctx, url, 4)
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		return nil, err
 	}
-	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
+	return app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
 }
 
 // openStore is one node's store, running until the test ends.
-func openStore(t *testing.T, url string) *store.Store { return openWorkers(t, url, 0) }
+func openStore(t *testing.T, url string) *app.System { return openWorkers(t, url, 0) }
 
 // openWorkers is openStore with workers for an engine.
-func openWorkers(t *testing.T, url string, workers int) *store.Store {
+func openWorkers(t *testing.T, url string, workers int) *app.System {
 	t.Helper()
 	s, err := newStore(t.Context(), url, workers)
 	require.NoError(t, err)
@@ -77,20 +79,20 @@ func openWorkers(t *testing.T, url string, workers int) *store.Store {
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		s.Pool().Close()
+		s.DB.Pool.Close()
 	})
 	return s
 }
 
 // vouched: these tests have no endpoints that could be asked, see validation_test.go.
-func vouched(string) store.EndpointValidation { return store.ValidationSkip }
+func vouched(string) catalog.EndpointValidation { return catalog.ValidationSkip }
 
 // bundle is a server on a database of its own.
 type bundle struct {
 	t      *testing.T
 	dbURL  string
 	url    string
-	store  *store.Store
+	store  *app.System
 	server *server.Server
 	db     *pgx.Conn
 }
@@ -104,7 +106,7 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 	t.Helper()
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
 	b.store = openWorkers(t, b.dbURL, workers)
-	options := server.Options{Store: b.store, AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond, Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	options := server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond, Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	for _, c := range change {
 		c(&options)
 	}
@@ -260,13 +262,13 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 		says    string
 	}{
 		"no store":                              {server.Options{AdminToken: "a"}, "Store is required"},
-		"no admin token":                        {server.Options{Store: s}, "AdminToken is required"},
-		"the admin token is the well-known key": {server.Options{Store: s, AdminToken: devKey, DevKey: devKey}, "well-known"},
+		"no admin token":                        {server.Options{Store: s.API()}, "AdminToken is required"},
+		"the admin token is the well-known key": {server.Options{Store: s.API(), AdminToken: devKey, DevKey: devKey}, "well-known"},
 	} {
 		_, err := server.New(row.options)
 		require.ErrorContains(t, err, row.says, name)
 	}
-	_, err := server.New(server.Options{Store: s, AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
+	_, err := server.New(server.Options{Store: s.API(), AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
 	require.NoError(t, err, "under dev it may be")
 }
 

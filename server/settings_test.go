@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
 )
 
 // settingsOf picks what behavior decides.
@@ -62,8 +62,8 @@ func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	spec := func() store.SubscriptionSpec {
-		sub, err := b.store.SubscriptionOf(t.Context(), "orders", "billing")
+	spec := func() catalog.SubscriptionSpec {
+		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return sub.SubscriptionSpec
 	}
@@ -114,7 +114,7 @@ func TestPatchKeepsSigningSecrets(t *testing.T) {
 }
 
 // requireSameSpec compares as JSON does: the spaces within a filter's list do not count.
-func requireSameSpec(t *testing.T, want, got store.SubscriptionSpec) {
+func requireSameSpec(t *testing.T, want, got catalog.SubscriptionSpec) {
 	t.Helper()
 	x, err := json.Marshal(want)
 	require.NoError(t, err)
@@ -314,9 +314,9 @@ func TestNamespaceLimits(t *testing.T) {
 	require.Equal(t, shown(10, 1440, "P1D"), limits(b.manage(http.MethodGet, path, "")), "a shorter retention holds at once")
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics WHERE event_retention_in_days = 1"))
-	sub, err := b.store.SubscriptionOf(t.Context(), "shop", "billing")
+	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "shop", "billing")
 	require.NoError(t, err)
-	rules, known := b.store.Catalogue().Rules(sub.ID)
+	rules, known := b.store.Cache.Catalogue().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 24*time.Hour, rules.Limits.TTL, "the engine's")
 	require.InDelta(t, 7, b.manage(http.MethodPut, topic, `{"kind":"namespace"}`).json(200)["eventRetentionInDays"], 0, "left out, it takes its default")

@@ -9,8 +9,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/jobs/publish"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // AnswerKey names answers that are counted together. Route is the route's pattern, "" where there is none: what strangers ask for must not
@@ -29,9 +30,9 @@ type FailureKey struct {
 // Stats is what this node's server has answered since it was made.
 type Stats struct {
 	// Answers are the requests by how long they took, in nanoseconds.
-	Answers map[AnswerKey]store.Distribution
+	Answers map[AnswerKey]postgres.Distribution
 	// Published are the publish requests that were stored, by how long that took, in nanoseconds.
-	Published store.Distribution
+	Published postgres.Distribution
 	// PublishFailures counts publish requests that were not.
 	PublishFailures map[FailureKey]int64
 	// Unmatched counts events that no event subscription wants, by topic.
@@ -40,22 +41,22 @@ type Stats struct {
 
 // stats counts answers: a look into a map and two atomic additions for each request.
 type stats struct {
-	published *store.Histogram
+	published *postgres.Histogram
 
 	mu        sync.RWMutex
-	answers   map[AnswerKey]*store.Histogram
+	answers   map[AnswerKey]*postgres.Histogram
 	failures  map[FailureKey]int64
 	unmatched map[string]int64
 }
 
 func newStats() *stats {
-	return &stats{published: newTimes(), answers: map[AnswerKey]*store.Histogram{}, failures: map[FailureKey]int64{}, unmatched: map[string]int64{}}
+	return &stats{published: newTimes(), answers: map[AnswerKey]*postgres.Histogram{}, failures: map[FailureKey]int64{}, unmatched: map[string]int64{}}
 }
 
 // newTimes has bounds from what a lone publish takes to what a publisher waits for at most.
-func newTimes() *store.Histogram {
+func newTimes() *postgres.Histogram {
 	ms := int64(time.Millisecond)
-	return store.NewHistogram(1*ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 10_000*ms)
+	return postgres.NewHistogram(1*ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 10_000*ms)
 }
 
 // counted counts each answer by its route. It answers errors, as echo would after it: only then there is a status.
@@ -82,7 +83,7 @@ func known(method string) string {
 	return ""
 }
 
-func (s *stats) times(key AnswerKey) *store.Histogram {
+func (s *stats) times(key AnswerKey) *postgres.Histogram {
 	s.mu.RLock()
 	h := s.answers[key]
 	s.mu.RUnlock()
@@ -104,7 +105,7 @@ func (s *stats) failed(key FailureKey) {
 }
 
 // stored counts a publish request that was answered after its commit.
-func (s *stats) stored(topic string, receipt *store.Receipt, took time.Duration) {
+func (s *stats) stored(topic string, receipt *publish.Receipt, took time.Duration) {
 	s.published.Observe(int64(took))
 	for i, matched := range receipt.Matched {
 		if matched == 0 && !receipt.Repeated && (receipt.Duplicates == nil || !receipt.Duplicates[i]) {
@@ -131,7 +132,7 @@ func publishTopic(c echo.Context) (name string, publishes bool) {
 // failureKey has the code that the publisher was told.
 func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey {
 	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: api.CodeInternal}
-	if _, exists := s.store.Catalogue().Topic(topic); !exists {
+	if _, exists := s.store.Cache.Catalogue().Topic(topic); !exists {
 		key.Topic = ""
 	}
 	if answer := api.AnswerTo(err, c); answer != nil {
@@ -145,7 +146,7 @@ func (s *Server) Stats() Stats {
 	n := s.stats
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	answers := make(map[AnswerKey]store.Distribution, len(n.answers))
+	answers := make(map[AnswerKey]postgres.Distribution, len(n.answers))
 	for key, times := range n.answers {
 		answers[key] = times.Read()
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // postrider.system is read and subscribed to as any topic. It is neither made, changed nor deleted by anybody, it is not published to,
@@ -15,13 +15,13 @@ import (
 func TestTheSystemTopic(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.store.EnsureSystemTopic(t.Context()))
-	const path = "/v1/topics/" + store.SystemTopic
+	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	const path = "/v1/topics/" + catalog.SystemTopic
 	var list struct {
 		Value []struct{ Name, InputSchema string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(b.manage(http.MethodGet, "/v1/topics", "").body), &list))
-	require.Equal(t, []struct{ Name, InputSchema string }{{store.SystemTopic, "CloudEventSchemaV1_0"}}, list.Value)
+	require.Equal(t, []struct{ Name, InputSchema string }{{catalog.SystemTopic, "CloudEventSchemaV1_0"}}, list.Value)
 	require.Equal(t, http.StatusOK, b.manage(http.MethodGet, path, "").status)
 
 	for _, subscription := range []string{"operators", "second"} {
@@ -37,8 +37,8 @@ func TestTheSystemTopic(t *testing.T) {
 		require.Contains(t, b.manage(call.method, call.path, call.body).refused(409, "SystemTopic").Message, "postrider's own", call.path)
 	}
 	const event = `{"specversion":"1.0","id":"1","source":"/s","type":"postrider.deadLetter.created"}`
-	refusal := b.send(http.MethodPost, "/topics/"+store.SystemTopic+"/api/events", event, "Authorization", "Bearer "+adminToken, "Content-Type", "application/cloudevents+json").refused(400, "InvalidRequest")
+	refusal := b.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization", "Bearer "+adminToken, "Content-Type", "application/cloudevents+json").refused(400, "InvalidRequest")
 	require.Contains(t, refusal.Message, "not published to")
-	b.publish(store.SystemTopic, "some key", event).refused(401, "Unauthorized")
+	b.publish(catalog.SystemTopic, "some key", event).refused(401, "Unauthorized")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"))
 }

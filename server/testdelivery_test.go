@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 func TestTestDelivery(t *testing.T) {
@@ -29,8 +29,8 @@ func TestPublishInTheNameOfAPerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	for role, status := range map[store.Role]int{store.RoleAdmin: http.StatusOK, store.RoleOperator: http.StatusUnauthorized, store.RoleViewer: http.StatusUnauthorized, "": http.StatusUnauthorized} {
-		ctx := store.WithActor(t.Context(), store.Actor{Name: "anna", Role: role})
+	for role, status := range map[access.Role]int{access.RoleAdmin: http.StatusOK, access.RoleOperator: http.StatusUnauthorized, access.RoleViewer: http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Role: role})
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/topics/orders/api/events", strings.NewReader("["+gridEvent("1")+"]"))
 		w := httptest.NewRecorder()
 		b.server.Handler().ServeHTTP(w, r)

@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
 	"postrider/server"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 // setupEngine is a server whose endpoints are asked, by an engine that waits for nothing.
@@ -28,7 +28,7 @@ func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 	b := setupWorkers(t, 20, append([]func(*server.Options){func(o *server.Options) {
 		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
 	}}, change...)...)
-	engine, err := jobs.New(jobs.Options{Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond, StopTimeout: time.Second})
+	engine, err := jobs.New(jobs.Options{Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond, StopTimeout: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { _ = engine.Stop(t.Context()) })
@@ -263,7 +263,7 @@ func TestEndpointValidationSetting(t *testing.T) {
 	}
 	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).json(http.StatusCreated)
 	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
-	require.Equal(t, store.ValidationRequired, management.SkipOnLoopback(""))
+	require.Equal(t, catalog.ValidationRequired, management.SkipOnLoopback(""))
 }
 
 // That nobody asked an endpoint on this machine vouches for no other.
@@ -333,7 +333,7 @@ func TestChangesKeepTheLink(t *testing.T) {
 		require.Equal(t, made["validation"], kept["validation"], method)
 	}
 	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
-	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
 	failed := b.manage(http.MethodPatch, billing, `{"labels":["a"]}`).json(http.StatusOK)
 	require.Equal(t, "Failed", failed["provisioningState"])
 	require.Equal(t, "not_validated", failed["hold"].(map[string]any)["reason"])
@@ -355,7 +355,7 @@ func TestConditionalPutAfterAFailedHandshake(t *testing.T) {
 	})
 	b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
 	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
-	require.NoError(t, b.store.ExpireHandshakes(t.Context()))
+	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
 	works.Store(true)
 	etag := b.manage(http.MethodGet, billing, "").json(http.StatusOK)["etag"].(string)
 	put := b.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type", "application/json", "If-Match", etag)

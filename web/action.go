@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/postgres"
 	"postrider/web/display"
 )
 
@@ -128,22 +128,22 @@ func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 
 func (p *pages) pause(ctx context.Context, c echo.Context) (href string, err error) {
 	stop := c.FormValue("stopTimeToLive") != ""
-	_, err = p.store.PauseSubscription(ctx, c.Param("topic"), c.Param("subscription"), &stop)
+	_, err = p.store.Holds.PauseSubscription(ctx, c.Param("topic"), c.Param("subscription"), &stop)
 	return subscriptionDone(c, "paused"), err
 }
 
 func (p *pages) resume(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.ResumeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	_, err = p.store.Holds.ResumeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
 	return subscriptionDone(c, "resumed"), err
 }
 
 func (p *pages) release(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.ReleaseSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	_, err = p.store.Holds.ReleaseSubscription(ctx, c.Param("topic"), c.Param("subscription"))
 	return subscriptionDone(c, "released"), err
 }
 
 func (p *pages) probe(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.ProbeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	_, err = p.store.Holds.ProbeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
 	return subscriptionDone(c, "probed"), err
 }
 
@@ -160,24 +160,24 @@ func deliveryPath(id int64) string { return "/ui/deliveries/" + display.IDText(i
 func (p *pages) retryNow(ctx context.Context, c echo.Context) (href string, err error) {
 	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
-		return "", store.ErrNotFound
+		return "", postgres.ErrNotFound
 	}
-	return deliveryPath(id) + "?done=retried", p.store.Operator().RetryNow(ctx, id)
+	return deliveryPath(id) + "?done=retried", p.store.Operator.RetryNow(ctx, id)
 }
 
 func (p *pages) cancelDelivery(ctx context.Context, c echo.Context) (href string, err error) {
 	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
-		return "", store.ErrNotFound
+		return "", postgres.ErrNotFound
 	}
-	return deliveryPath(id) + "?done=canceled", p.store.Operator().Cancel(ctx, id)
+	return deliveryPath(id) + "?done=canceled", p.store.Operator.Cancel(ctx, id)
 }
 
 func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string, err error) {
 	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
-		return "", store.ErrNotFound
+		return "", postgres.ErrNotFound
 	}
-	letter, err := p.store.Operator().DeadLetterNow(ctx, id)
+	letter, err := p.store.Operator.DeadLetterNow(ctx, id)
 	return deadLetterPath(letter) + "?done=dead-lettered", err
 }

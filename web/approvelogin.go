@@ -9,24 +9,25 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // loginView is what login.html shows.
 type loginView struct {
-	Code    string       // as it was entered, if no login waits under it
-	Login   *store.Login // nil: the page asks for the code
-	Session *store.Session
+	Code    string        // as it was entered, if no login waits under it
+	Login   *access.Login // nil: the page asks for the code
+	Session *access.Session
 	// Gets is the role that the key gets: the lower of the one asked for and the user's.
-	Gets store.Role
+	Gets access.Role
 	// Done is "login-approved" or "login-denied" after the decision.
 	Done string
 }
 
 // loginPage shows a login of the command line to the user who is to approve it.
 func (p *pages) loginPage(c echo.Context) error {
-	session, ok := c.Get(sessionKey).(*store.Session)
+	session, ok := c.Get(sessionKey).(*access.Session)
 	if !ok {
 		return p.show(c, "login", "Approve a login", false, loginView{})
 	}
@@ -55,7 +56,7 @@ func (p *pages) loginPage(c echo.Context) error {
 }
 
 func loginRefusal(err error) *refusedError {
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, postgres.ErrNotFound) {
 		text := "No login waits under this code. It may have expired, or it was decided already: run postrider login again."
 		return &refusedError{status: http.StatusNotFound, text: text}
 	}
@@ -63,12 +64,12 @@ func loginRefusal(err error) *refusedError {
 }
 
 // loginOf finds a login, and bounds the wrong codes of a user.
-func (p *pages) loginOf(ctx context.Context, user, code string) (*store.Login, error) {
+func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, error) {
 	if p.codes.exhausted(user, p.now()) {
 		return nil, &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong codes. Try again in a minute."}
 	}
-	login, err := p.store.Access().Login(ctx, code)
-	if errors.Is(err, store.ErrNotFound) {
+	login, err := p.store.Access.Login(ctx, code)
+	if errors.Is(err, postgres.ErrNotFound) {
 		p.codes.wrong(user, p.now())
 	}
 	return login, err
@@ -77,7 +78,7 @@ func (p *pages) loginOf(ctx context.Context, user, code string) (*store.Login, e
 // decideLogin approves or denies the login whose code the form has.
 func (p *pages) decideLogin(done string, decide func(ctx context.Context, code, user string) error) echo.HandlerFunc {
 	return p.accountDeed(func(ctx context.Context, c echo.Context) (href string, err error) {
-		session, ok := c.Get(sessionKey).(*store.Session)
+		session, ok := c.Get(sessionKey).(*access.Session)
 		if !ok {
 			return "", errNoSession
 		}
@@ -93,12 +94,12 @@ func (p *pages) decideLogin(done string, decide func(ctx context.Context, code, 
 }
 
 func (p *pages) approveLogin(ctx context.Context, code, user string) error {
-	_, err := p.store.Access().ApproveLogin(ctx, code, user)
+	_, err := p.store.Access.ApproveLogin(ctx, code, user)
 	return err
 }
 
 func (p *pages) denyLogin(ctx context.Context, code, _ string) error {
-	return p.store.Access().DenyLogin(ctx, code)
+	return p.store.Access.DenyLogin(ctx, code)
 }
 
 // wrongCodes bounds how many codes of logins a user may try on this node.
@@ -127,13 +128,13 @@ func (w *wrongCodes) wrong(user string, now time.Time) {
 func (p *pages) createPersonalKey(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	session, ok := c.Get(sessionKey).(*store.Session)
+	session, ok := c.Get(sessionKey).(*access.Session)
 	if !ok {
 		c.Set(refusalKey, errNoSession)
 		return p.account(c)
 	}
-	spec := store.PersonalKeySpec{Machine: c.FormValue("machine"), Role: store.Role(c.FormValue("role"))}
-	key, made, err := p.store.Access().CreatePersonalKey(ctx, session.User, spec)
+	spec := access.PersonalKeySpec{Machine: c.FormValue("machine"), Role: access.Role(c.FormValue("role"))}
+	key, made, err := p.store.Access.CreatePersonalKey(ctx, session.User, spec)
 	if err == nil {
 		return p.showAccount(c, made, key)
 	}
@@ -145,10 +146,10 @@ func (p *pages) createPersonalKey(c echo.Context) error {
 }
 
 func (p *pages) revokePersonalKey(ctx context.Context, c echo.Context) (href string, err error) {
-	session, ok := c.Get(sessionKey).(*store.Session)
+	session, ok := c.Get(sessionKey).(*access.Session)
 	if !ok {
 		return "", errNoSession
 	}
-	_, err = p.store.Access().RevokePersonalKey(ctx, session.User, c.Param("key"))
+	_, err = p.store.Access.RevokePersonalKey(ctx, session.User, c.Param("key"))
 	return "/ui/account?done=key-revoked", err
 }

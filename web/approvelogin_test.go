@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 // login begins one of postrider login, from 192.0.2.9.
-func (b *bundle) login(t *testing.T, role store.Role) (secret, code string) {
+func (b *bundle) login(t *testing.T, role access.Role) (secret, code string) {
 	t.Helper()
-	ctx := store.WithActor(t.Context(), store.Actor{Address: "192.0.2.9"})
-	secret, l, err := b.store.Access().BeginLogin(ctx, store.PersonalKeySpec{Machine: "annas-<b>laptop", Role: role})
+	ctx := access.WithActor(t.Context(), access.Actor{Address: "192.0.2.9"})
+	secret, l, err := b.store.Access.BeginLogin(ctx, access.PersonalKeySpec{Machine: "annas-<b>laptop", Role: role})
 	require.NoError(t, err)
 	return secret, l.UserCode
 }
@@ -27,10 +27,10 @@ func (b *bundle) decide(how, code string, in ...func(*http.Request)) *httptest.R
 func TestLoginIsApprovedOrDenied(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	secret, code := b.login(t, store.RoleAdmin)
+	secret, code := b.login(t, access.RoleAdmin)
 	page := "/ui/login?code=" + code
 	require.Equal(t, "/ui/sign-in?to="+url.QueryEscape(page), b.ask(http.MethodGet, page).Header().Get("Location"))
-	ann := b.as(t, "ann", store.RoleViewer)
+	ann := b.as(t, "ann", access.RoleViewer)
 	shown := b.ask(http.MethodGet, page, ann)
 	require.Equal(t, http.StatusOK, shown.Code)
 	says := []string{
@@ -45,16 +45,16 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 	foreign := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
 	require.Equal(t, http.StatusForbidden, b.decide("approve", code, ann, foreign).Code)
 	require.Equal(t, http.StatusUnauthorized, b.decide("approve", code).Code, "no session")
-	_, err := b.store.Access().APIKeyOf(t.Context(), secret)
-	require.ErrorIs(t, err, store.ErrWrongCredentials)
+	_, err := b.store.Access.APIKeyOf(t.Context(), secret)
+	require.ErrorIs(t, err, access.ErrWrongCredentials)
 
 	approved := b.decide("approve", code, ann)
 	require.Equal(t, "/ui/login?done=login-approved", approved.Header().Get("Location"))
 	after := b.ask(http.MethodGet, "/ui/login?done=login-approved", ann)
 	require.Contains(t, after.Body.String(), "You can close this page. Your terminal continues by itself.")
-	key, err := b.store.Access().APIKeyOf(t.Context(), secret)
+	key, err := b.store.Access.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
-	require.Equal(t, store.RoleViewer, key.Actor("").Role)
+	require.Equal(t, access.RoleViewer, key.Actor("").Role)
 	require.Equal(t, "user:ann 192.0.2.1 annas-<b>laptop 192.0.2.9", b.value(t, `SELECT concat_ws(' ', actor, address,
 		details->>'machine', details->>'requestedFrom') FROM postrider.audit WHERE action = 'login_approved'`))
 	require.Equal(t, http.StatusNotFound, b.decide("deny", code, ann).Code, "it is decided")
@@ -64,12 +64,12 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 	denied := b.ask(http.MethodGet, "/ui/login?done=login-denied", ann).Body.String()
 	require.Contains(t, denied, "You can close this page. Your terminal gets no key.")
 	require.NotContains(t, denied, "continues by itself")
-	l, _, err := b.store.Access().LoginOf(t.Context(), secret)
+	l, _, err := b.store.Access.LoginOf(t.Context(), secret)
 	require.NoError(t, err)
-	require.Equal(t, store.LoginDenied, l.State)
+	require.Equal(t, access.LoginDenied, l.State)
 	require.Contains(t, b.ask(http.MethodGet, "/ui/login", ann).Body.String(), `name="code"`)
 
-	root := b.as(t, "root", store.RoleAdmin)
+	root := b.as(t, "root", access.RoleAdmin)
 	keys := b.ask(http.MethodGet, "/ui/api-keys", root).Body.String()
 	require.Contains(t, keys, "personal key of ann")
 	require.Contains(t, keys, "for annas-&lt;b&gt;laptop")
@@ -78,7 +78,7 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 func TestWrongCodesOfLogins(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	ann, bob := b.as(t, "ann", store.RoleViewer), b.as(t, "bob", store.RoleViewer)
+	ann, bob := b.as(t, "ann", access.RoleViewer), b.as(t, "bob", access.RoleViewer)
 	_, code := b.login(t, "")
 	for range 5 {
 		wrong := b.ask(http.MethodGet, "/ui/login?code=BBBB-BBBB", ann)
@@ -101,7 +101,7 @@ func TestWrongCodesOfLogins(t *testing.T) {
 func TestPersonalKeysOfTheAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	ann, bob := b.as(t, "ann", store.RoleOperator), b.as(t, "bob", store.RoleAdmin)
+	ann, bob := b.as(t, "ann", access.RoleOperator), b.as(t, "bob", access.RoleAdmin)
 	form := b.ask(http.MethodGet, "/ui/account", ann).Body.String()
 	require.Contains(t, form, `<option value="operator">`)
 	require.NotContains(t, form, `<option value="admin">`)
@@ -115,15 +115,15 @@ func TestPersonalKeysOfTheAccount(t *testing.T) {
 	made := create("jump-host", "admin")
 	require.Equal(t, http.StatusOK, made.Code)
 	secret := "prk_" + between(made.Body.String(), "prk_", "<")
-	key, err := b.store.Access().APIKeyOf(t.Context(), secret)
+	key, err := b.store.Access.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
-	require.Equal(t, store.RoleOperator, key.Actor("").Role, "no more than its owner")
+	require.Equal(t, access.RoleOperator, key.Actor("").Role, "no more than its owner")
 	listed := b.ask(http.MethodGet, "/ui/account", ann).Body.String()
 	require.Contains(t, listed, "jump-host")
 	require.NotContains(t, listed, secret)
 	revoke := "/ui/account/keys/" + key.Name + "/revoke"
 	require.Equal(t, http.StatusNotFound, b.post(revoke, nil, bob).Code)
 	require.Equal(t, "/ui/account?done=key-revoked", b.post(revoke, nil, ann).Header().Get("Location"))
-	_, err = b.store.Access().APIKeyOf(t.Context(), secret)
-	require.ErrorIs(t, err, store.ErrWrongCredentials)
+	_, err = b.store.Access.APIKeyOf(t.Context(), secret)
+	require.ErrorIs(t, err, access.ErrWrongCredentials)
 }

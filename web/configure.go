@@ -7,13 +7,13 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 // configForm is a form on a page of its own, at one address: GET shows it, POST does what its button says.
 type configForm struct {
 	// needs is the role of whoever may see the form and send it.
-	needs  store.Role
+	needs  access.Role
 	handle echo.HandlerFunc
 }
 
@@ -21,18 +21,18 @@ type configForm struct {
 func (p *pages) forms() map[string]configForm {
 	const topic, subscription = "/topics/:topic/", "/subscriptions/:topic/:subscription/"
 	return map[string]configForm{
-		"/new-topic":             {store.RoleAdmin, p.newTopic},
-		topic + "edit":           {store.RoleAdmin, p.changeTopic},
-		topic + "delete":         {store.RoleAdmin, p.deleteTopic},
-		topic + "keys":           {store.RoleAdmin, p.topicKeys},
-		topic + "publish":        {store.RoleAdmin, p.publish},
-		"/subscriptions/new":     {store.RoleAdmin, p.newSubscription},
-		subscription + "edit":    {store.RoleAdmin, p.changeSubscription},
-		subscription + "delete":  {store.RoleAdmin, p.deleteSubscription},
-		"/policies/new":          {store.RoleAdmin, p.newPolicy},
-		"/policies/:name/edit":   {store.RoleAdmin, p.changePolicy},
-		"/policies/:name/delete": {store.RoleAdmin, p.deletePolicy},
-		subscription + "test":    {store.RoleOperator, p.testDelivery},
+		"/new-topic":             {access.RoleAdmin, p.newTopic},
+		topic + "edit":           {access.RoleAdmin, p.changeTopic},
+		topic + "delete":         {access.RoleAdmin, p.deleteTopic},
+		topic + "keys":           {access.RoleAdmin, p.topicKeys},
+		topic + "publish":        {access.RoleAdmin, p.publish},
+		"/subscriptions/new":     {access.RoleAdmin, p.newSubscription},
+		subscription + "edit":    {access.RoleAdmin, p.changeSubscription},
+		subscription + "delete":  {access.RoleAdmin, p.deleteSubscription},
+		"/policies/new":          {access.RoleAdmin, p.newPolicy},
+		"/policies/:name/edit":   {access.RoleAdmin, p.changePolicy},
+		"/policies/:name/delete": {access.RoleAdmin, p.deletePolicy},
+		subscription + "test":    {access.RoleOperator, p.testDelivery},
 	}
 }
 
@@ -75,7 +75,7 @@ func (p *pages) testDelivery(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, subscriptionPath(c.Param("topic"), c.Param("subscription")))
 	}
 	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
-		id, err := p.store.Operator().TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
+		id, err := p.store.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
 		return deliveryPath(id) + "?done=tested", err
 	}, p.subscription)(c)
 }
@@ -128,11 +128,11 @@ func (p *pages) confirmDeletion(ctx context.Context, c echo.Context, d *deletion
 func (p *pages) deleteSubscription(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	sub, err := p.store.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
+	sub, err := p.store.Subscriptions.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
 	if err != nil {
 		return err
 	}
-	course, err := p.store.ReadSubscriptionCourse(ctx, sub, time.Hour, time.Minute)
+	course, err := p.store.Reader.ReadSubscriptionCourse(ctx, sub, time.Hour, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -153,11 +153,11 @@ func (p *pages) deleteSubscription(c echo.Context) error {
 func (p *pages) deleteTopic(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	topic, err := p.store.Topic(ctx, c.Param("topic"))
+	topic, err := p.store.Topics.Topic(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.ListSubscriptions(ctx, topic.Name, "", 1)
+	subs, err := p.store.Subscriptions.ListSubscriptions(ctx, topic.Name, "", 1)
 	if err != nil {
 		return err
 	}

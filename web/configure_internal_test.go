@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 // Whoever may only look may send no form.
 func TestEveryFormNeedsARole(t *testing.T) {
 	t.Parallel()
 	for path, form := range new(pages).forms() {
-		require.True(t, form.needs.Allows(store.RoleOperator), path)
+		require.True(t, form.needs.Allows(access.RoleOperator), path)
 		require.NotNil(t, form.handle, path)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 const ownMapping = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"orderId"},"eventType":{"sourceField":"action","defaultValue":"Shop.OrderPlaced"},"subject":{"defaultValue":"orders"},"dataVersion":{"sourceField":"v"}}}`
@@ -96,7 +96,7 @@ func TestTopicKeysAreShownAndReplaced(t *testing.T) {
 func TestDeletionAsksFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	b.put(t, "/v1/topics/orders", "{}")
 	const api, path = "/v1/topics/orders/subscriptions/billing", "/ui/subscriptions/orders/billing/delete"
 	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
@@ -247,7 +247,7 @@ func TestTestDeliveryFromThePage(t *testing.T) {
 	t.Parallel()
 	b := alive(t)
 	at := endpoint(t) + "/status/202"
-	b.subscribe(t, "orders", "choosy", func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "orders", "choosy", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.EndpointBaseURL, s.Filter.SubjectBeginsWith = at, at, "nothing begins so"
 	})
 	page := b.requireLeads(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)

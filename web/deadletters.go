@@ -12,13 +12,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 // deadLettersView is what dead-letters.html shows.
 type deadLettersView struct {
-	Filter   store.DeadLetterFilter
+	Filter   query.DeadLetterFilter
 	Status   string
 	From, To string
 	Total    string
@@ -40,7 +41,7 @@ type facetGroup struct {
 }
 
 type deadLetterRow struct {
-	store.DeadLetter
+	query.DeadLetter
 	Sentence string // the reason in words
 	Met      string
 }
@@ -53,7 +54,7 @@ var facetNames = []struct{ facet, title string }{
 // deadLetterTotal is how far what matches is counted.
 const deadLetterTotal = 10_000
 
-func deadLetterQuery(q *display.Params) (d store.DeadLetterQuery) {
+func deadLetterQuery(q *display.Params) (d query.DeadLetterQuery) {
 	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.Name("topic")), given(q.Name("subscription")), given(q.Name("reason")), given(q.Name("outcome"))
 	d.EventID, d.EventType = given(q.Text("eventId")), given(q.Text("eventType"))
 	d.DeadLetteredFrom, d.DeadLetteredUntil = q.Time("from"), q.Time("to")
@@ -83,7 +84,7 @@ func (p *pages) deadLetters(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadDeadLetters(ctx, f, turn)
+	found, err := p.store.Reader.ReadDeadLetters(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (p *pages) deadLetters(c echo.Context) error {
 		Partly: found.Partly,
 		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom), To: fieldTime(f.DeadLetteredUntil),
 		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(), Facets: facetsOf(c, found.Facets),
-		Paging: display.PagingOf(c, found.Page, func(l store.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
+		Paging: display.PagingOf(c, found.Page, func(l query.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
 		SQL:    deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
 	}
 	if !f.Unanswered {
@@ -108,7 +109,7 @@ func (p *pages) deadLetters(c echo.Context) error {
 	return p.show(c, "dead-letters", "Dead letters", true, view)
 }
 
-func deadLetterRowOf(line store.DeadLetter) deadLetterRow {
+func deadLetterRowOf(line query.DeadLetter) deadLetterRow {
 	return deadLetterRow{DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: display.Met(line.Attempts, line.LastStatus)}
 }
 
@@ -120,13 +121,13 @@ func fieldTime(t *time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04")
 }
 
-func facetsOf(c echo.Context, facets map[string][]store.Facet) []facetGroup {
+func facetsOf(c echo.Context, facets map[string][]query.Facet) []facetGroup {
 	var groups []facetGroup
 	for _, kind := range facetNames {
 		group := facetGroup{Name: kind.title}
-		var counts []store.Counted
+		var counts []query.Counted
 		for _, f := range facets[kind.facet] {
-			counts = append(counts, store.Counted{Name: f.Name, Count: f.Count})
+			counts = append(counts, query.Counted{Name: f.Name, Count: f.Count})
 		}
 		group.Shares = sharesOf(counts, func(name string) string { return facetHref(c, kind.facet, name) })
 		for i := range group.Shares {
@@ -188,7 +189,7 @@ func facetText(facet, value string) string {
 func quoteSQL(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // deadLetterSQL is the page's filter for people who go on in psql.
-func deadLetterSQL(q store.DeadLetterQuery) string {
+func deadLetterSQL(q query.DeadLetterQuery) string {
 	var where []string
 	add := func(condition, value string) { where = append(where, condition+value) }
 	for _, c := range []struct {
@@ -225,7 +226,7 @@ func selectSQL(view string, where []string, order string) string {
 
 // deadLetterView is what dead-letter.html shows.
 type deadLetterView struct {
-	store.DeadLetterRow
+	query.DeadLetterRow
 	Sentence, Met string
 	Body, Answer  string
 	Steps         []step
@@ -252,11 +253,11 @@ func (p *pages) deadLetter(c echo.Context) error {
 func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return nil, store.ErrNotFound
+		return nil, postgres.ErrNotFound
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	d, err := p.store.ReadDeadLetter(ctx, id)
+	d, err := p.store.Reader.ReadDeadLetter(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +270,7 @@ func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
 }
 
 // deadLetterSteps are the moments that a dead letter knows of, in their order.
-func deadLetterSteps(d *store.DeadLetter) []step {
+func deadLetterSteps(d *query.DeadLetter) []step {
 	steps := []step{{d.PublishedAt, "published"}}
 	if !d.OwedSince.Equal(d.PublishedAt) {
 		steps = append(steps, step{d.OwedSince, "its time to live began"})

@@ -9,13 +9,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 var (
-	deliveryStates = store.DeliveryStates
-	holdWords      = store.HoldReasons
+	deliveryStates = query.DeliveryStates
+	holdWords      = query.HoldReasons
 	outcomeWords   = []string{
 		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy", "SocketError", "ResolutionError", "Canceled", "GenericError",
 		"Probation", "Aborted",
@@ -24,7 +25,7 @@ var (
 
 // deliveriesView is what deliveries.html shows.
 type deliveriesView struct {
-	Filter                  store.DeliveryFilter
+	Filter                  query.DeliveryFilter
 	States, Holds, Outcomes []choice
 	Rows                    []deliveryRow
 	Paging                  display.Paging
@@ -33,7 +34,7 @@ type deliveriesView struct {
 }
 
 // deliverySQL asks for what the page lists.
-func deliverySQL(f *store.DeliveryFilter) string {
+func deliverySQL(f *query.DeliveryFilter) string {
 	var where []string
 	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"subscription", f.Subscription}, {"state", f.State}, {"hold", f.Hold}, {"last_outcome", f.Outcome}} {
 		if c.value != "" {
@@ -66,11 +67,11 @@ func choices(words []string, here string) []choice {
 }
 
 type deliveryRow struct {
-	store.DeliveryLine
+	query.DeliveryLine
 	Met string
 }
 
-func deliveryRows(lines []store.DeliveryLine) []deliveryRow {
+func deliveryRows(lines []query.DeliveryLine) []deliveryRow {
 	rows := make([]deliveryRow, len(lines))
 	for i, line := range lines {
 		rows[i] = deliveryRow{DeliveryLine: line}
@@ -82,16 +83,16 @@ func deliveryRows(lines []store.DeliveryLine) []deliveryRow {
 }
 
 // deliveryPlace is all that the page's address has to tell: its list runs by id, whatever the filter.
-func deliveryPlace(l store.DeliveryLine) string { return display.IDText(l.DeliveryID) }
+func deliveryPlace(l query.DeliveryLine) string { return display.IDText(l.DeliveryID) }
 
-func parseDeliveryPlace(text string) (store.DeliveryPlace, bool) {
+func parseDeliveryPlace(text string) (query.DeliveryPlace, bool) {
 	id, ok := display.ParseID(text)
-	return store.DeliveryPlace{DeliveryID: id}, ok
+	return query.DeliveryPlace{DeliveryID: id}, ok
 }
 
 func (p *pages) deliveries(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := store.DeliveryFilter{
+	f := query.DeliveryFilter{
 		Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates), Hold: q.OneOf("hold", holdWords),
 		Outcome: q.Name("outcome"), Event: q.Text("event"),
 	}
@@ -108,7 +109,7 @@ func (p *pages) deliveries(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadDeliveries(ctx, f, turn)
+	found, err := p.store.Reader.ReadDeliveries(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -118,13 +119,13 @@ func (p *pages) deliveries(c echo.Context) error {
 	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
 		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
-		Rows: deliveryRows(found.Rows), Paging: display.PagingOf(c, found.Page, deliveryPlace).WithFurther(c, looked), Filtered: f != store.DeliveryFilter{}, SQL: deliverySQL(&f),
+		Rows: deliveryRows(found.Rows), Paging: display.PagingOf(c, found.Page, deliveryPlace).WithFurther(c, looked), Filtered: f != query.DeliveryFilter{}, SQL: deliverySQL(&f),
 	})
 }
 
 // deliveryView is what delivery.html shows.
 type deliveryView struct {
-	store.DeliveryCourse
+	query.DeliveryCourse
 	Met      string
 	Sentence string // the reason in words
 	Attempts []attemptRow
@@ -138,7 +139,7 @@ type deliveryView struct {
 
 // attemptRow is one attempt of a timeline.
 type attemptRow struct {
-	store.AttemptLine
+	query.AttemptLine
 	Met    string
 	Phases []display.Phase
 	Times  string // the phases in words
@@ -149,7 +150,7 @@ type attemptRow struct {
 // longWait is from when on an attempt's wait for its turn is told.
 const longWait = 5 * time.Second
 
-func attemptRows(course []store.AttemptLine) []attemptRow {
+func attemptRows(course []query.AttemptLine) []attemptRow {
 	longest := 0.0
 	for i := range course {
 		longest = max(longest, course[i].DurationMs)
@@ -171,7 +172,7 @@ func attemptRows(course []store.AttemptLine) []attemptRow {
 }
 
 // verdictText says what a verdict means.
-func verdictText(a *store.AttemptLine) string {
+func verdictText(a *query.AttemptLine) string {
 	switch a.Verdict {
 	case "deliver":
 		if a.Late {
@@ -194,11 +195,11 @@ func verdictText(a *store.AttemptLine) string {
 func (p *pages) delivery(c echo.Context) error {
 	id, ok := display.ParseID(c.Param("id"))
 	if !ok {
-		return store.ErrNotFound
+		return postgres.ErrNotFound
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	d, err := p.store.ReadDelivery(ctx, id)
+	d, err := p.store.Reader.ReadDelivery(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error)
 		hold: display.OrEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),
 		unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt,
 	}
-	if rules, ok := p.store.Catalogue().Rules(view.SubscriptionID); ok {
+	if rules, ok := p.store.Cache.Catalogue().Rules(view.SubscriptionID); ok {
 		if n := rules.Limits.MaxAttempts; n > 0 {
 			view.Limit = fmt.Sprint(n)
 		}

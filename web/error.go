@@ -7,7 +7,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/catalog"
+	"postrider/postgres"
 	"postrider/web/display"
 )
 
@@ -39,7 +40,7 @@ func (p *pages) logFailure(c echo.Context, status int, err error) {
 		return
 	}
 	args := []any{"path", c.Path(), "status", status, "error", err}
-	if state := store.SQLState(err); state != "" {
+	if state := postgres.SQLState(err); state != "" {
 		args = append(args, "sqlstate", state)
 	}
 	level := slog.LevelError
@@ -58,15 +59,15 @@ func statusOf(err error) int {
 		return http.StatusForbidden
 	case errors.As(err, &answer):
 		return answer.Code
-	case errors.Is(err, display.ErrQuery), errors.Is(err, store.ErrInvalid):
+	case errors.Is(err, display.ErrQuery), errors.Is(err, postgres.ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, store.ErrPaused), errors.Is(err, store.ErrNoProbation), errors.Is(err, store.ErrNotValidated), errors.Is(err, store.ErrConflict):
+	case errors.Is(err, postgres.ErrPaused), errors.Is(err, catalog.ErrNoProbation), errors.Is(err, postgres.ErrNotValidated), errors.Is(err, postgres.ErrConflict):
 		return http.StatusConflict
-	case errors.Is(err, store.ErrTooSlow):
+	case errors.Is(err, postgres.ErrTooSlow):
 		return http.StatusGatewayTimeout
-	case errors.Is(err, store.ErrUnavailable), store.IsOutage(err):
+	case errors.Is(err, postgres.ErrUnavailable), postgres.IsOutage(err):
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusInternalServerError
@@ -82,13 +83,13 @@ func errorViewOf(status int, err error) errorView {
 	switch {
 	case errors.As(err, &role):
 		view.Title, view.Detail = "You may not do that", "It needs the role "+string(role.needed)+", and yours is "+string(role.has)+". Nothing was changed. An admin can give you the role under Users."
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		view.Title, view.Detail = "It is not there", "What the address names does not exist, or no longer: what is over is kept for as long as the retention says."
-	case errors.Is(err, store.ErrPaused):
+	case errors.Is(err, postgres.ErrPaused):
 		view.Detail = "The event subscription is paused. Resume it first."
-	case errors.Is(err, store.ErrNotValidated):
+	case errors.Is(err, postgres.ErrNotValidated):
 		view.Detail = "The endpoint has not been validated yet."
-	case errors.Is(err, store.ErrNoProbation):
+	case errors.Is(err, catalog.ErrNoProbation):
 		view.Detail = "The event subscription is not on probation any more."
 	}
 	return view

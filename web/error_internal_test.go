@@ -12,7 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // The log has the cause of a page that failed, also of one that took too long. A browser that has gone is no failure.
@@ -25,9 +25,9 @@ func TestFailedPagesAreLogged(t *testing.T) {
 		err   error
 		level string
 	}{
-		"too slow":  {t.Context(), errors.Join(store.ErrTooSlow, errors.New("canceling statement")), "WARN"},
+		"too slow":  {t.Context(), errors.Join(postgres.ErrTooSlow, errors.New("canceling statement")), "WARN"},
 		"a failure": {t.Context(), errors.New("planted"), "ERROR"},
-		"not found": {t.Context(), store.ErrNotFound, ""},
+		"not found": {t.Context(), postgres.ErrNotFound, ""},
 		"gone":      {gone, errors.New("planted"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

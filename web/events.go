@@ -8,24 +8,26 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy/filter"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 // eventsView is what events.html shows.
 type eventsView struct {
-	Filter   store.EventFilter
+	Filter   query.EventFilter
 	From, To string
-	Rows     []store.EventLine
+	Rows     []query.EventLine
 	Paging   display.Paging
 	Filtered bool
 	SQL      string
 }
 
 // eventSQL asks for what the page lists.
-func eventSQL(f *store.EventFilter) string {
+func eventSQL(f *query.EventFilter) string {
 	var where []string
 	add := func(set bool, condition, value string) {
 		if set {
@@ -55,7 +57,7 @@ func eventSQL(f *store.EventFilter) string {
 
 func (p *pages) events(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := store.EventFilter{
+	f := query.EventFilter{
 		Topic: q.Name("topic"), Event: q.Text("event"), Type: q.Text("type"), SubjectPrefix: q.Text("subject"),
 		From: q.Time("from"), To: q.Time("to"), Unmatched: q.Set("unmatched"),
 	}
@@ -65,7 +67,7 @@ func (p *pages) events(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadEvents(ctx, f, turn)
+	found, err := p.store.Reader.ReadEvents(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -74,14 +76,14 @@ func (p *pages) events(c echo.Context) error {
 		looked = found.LookedTo.String()
 	}
 	return p.show(c, "events", "Events", true, eventsView{
-		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != store.EventFilter{}, SQL: eventSQL(&f),
-		Paging: display.PagingOf(c, found.Page, func(l store.EventLine) string { return l.SystemID.String() }).WithFurther(c, looked),
+		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != query.EventFilter{}, SQL: eventSQL(&f),
+		Paging: display.PagingOf(c, found.Page, func(l query.EventLine) string { return l.SystemID.String() }).WithFurther(c, looked),
 	})
 }
 
 // eventView is what event.html shows.
 type eventView struct {
-	store.EventRow
+	query.EventRow
 	BodyText   string
 	Deliveries []deliveryRow
 	Judgements []judgement
@@ -105,11 +107,11 @@ const judged = 200
 func (p *pages) event(c echo.Context) error {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return store.ErrNotFound
+		return postgres.ErrNotFound
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	row, err := p.store.ReadEvent(ctx, id)
+	row, err := p.store.Reader.ReadEvent(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -123,8 +125,8 @@ func (p *pages) event(c echo.Context) error {
 }
 
 // judgementsOf asks every filter of the topic, as it is now, the same functions that publishing asks.
-func (p *pages) judgementsOf(ctx context.Context, row *store.EventRow) (list []judgement, more bool, err error) {
-	subs, err := p.store.ListSubscriptions(ctx, row.Topic, "", judged+1)
+func (p *pages) judgementsOf(ctx context.Context, row *query.EventRow) (list []judgement, more bool, err error) {
+	subs, err := p.store.Subscriptions.ListSubscriptions(ctx, row.Topic, "", judged+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -137,7 +139,7 @@ func (p *pages) judgementsOf(ctx context.Context, row *store.EventRow) (list []j
 	if row.EventTime != nil && e.Schema == event.Custom {
 		e.Time = *row.EventTime
 	}
-	view := store.EventView(row.Topic, &e)
+	view := catalog.EventView(row.Topic, &e)
 	for _, sub := range subs {
 		j := judgement{Subscription: sub.Name, Href: subscriptionPath(row.Topic, sub.Name), Wanted: true, Clauses: sub.Filter.Explain(&view)}
 		for _, clause := range j.Clauses {
@@ -151,7 +153,7 @@ func (p *pages) judgementsOf(ctx context.Context, row *store.EventRow) (list []j
 
 // batchesView is what batches.html shows.
 type batchesView struct {
-	Filter   store.BatchFilter
+	Filter   query.BatchFilter
 	States   []choice
 	Rows     []batchRow
 	Paging   display.Paging
@@ -159,11 +161,11 @@ type batchesView struct {
 }
 
 type batchRow struct {
-	store.BatchLine
+	query.BatchLine
 	Met string
 }
 
-func batchRowOf(line store.BatchLine) batchRow {
+func batchRowOf(line query.BatchLine) batchRow {
 	row := batchRow{BatchLine: line}
 	if line.Attempts > 0 {
 		row.Met = display.Met(line.Attempts, line.LastStatus)
@@ -173,20 +175,20 @@ func batchRowOf(line store.BatchLine) batchRow {
 
 func (p *pages) batches(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := store.BatchFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates)}
+	f := query.BatchFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates)}
 	turn := display.TurnOf(q, display.ParseID)
 	if q.Err != nil {
 		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadBatches(ctx, f, turn)
+	found, err := p.store.Reader.ReadBatches(ctx, f, turn)
 	if err != nil {
 		return err
 	}
 	view := batchesView{
-		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != store.BatchFilter{},
-		Paging: display.PagingOf(c, found.Page, func(l store.BatchLine) string { return display.IDText(l.BatchID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
+		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != query.BatchFilter{},
+		Paging: display.PagingOf(c, found.Page, func(l query.BatchLine) string { return display.IDText(l.BatchID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, batchRowOf(line))
@@ -199,7 +201,7 @@ type batchView struct {
 	batchRow
 	Outlook  outlook
 	Attempts []attemptRow
-	Listed   []store.MemberLine
+	Listed   []query.MemberLine
 	More     string // the page with the members that follow
 	SQL      string
 }
@@ -213,7 +215,7 @@ func (p *pages) batch(c echo.Context) error {
 	from := q.Number("from")
 	switch {
 	case !ok:
-		return store.ErrNotFound
+		return postgres.ErrNotFound
 	case q.Err != nil:
 		return q.Err
 	case from == nil:
@@ -221,7 +223,7 @@ func (p *pages) batch(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	b, err := p.store.ReadBatch(ctx, id, int(min(*from, 1<<30)), memberPage+1)
+	b, err := p.store.Reader.ReadBatch(ctx, id, int(min(*from, 1<<30)), memberPage+1)
 	if err != nil {
 		return err
 	}
@@ -254,7 +256,7 @@ type problemsView struct {
 }
 
 type problemRow struct {
-	store.Problem
+	query.Problem
 	Href, Met, Share string
 	Waits, Holds     string
 	DeadCount        int
@@ -279,14 +281,14 @@ func (p *pages) problems(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.ReadProblems(ctx, topic, problemSpans[within])
+	list, err := p.store.Reader.ReadProblems(ctx, topic, problemSpans[within])
 	if err != nil {
 		return err
 	}
 	return p.show(c, "problems", "Problems", true, problemsView{Topic: topic, Spans: choices(problemSpanNames, within), Within: display.Span(problemSpans[within]), Rows: problemRows(list)})
 }
 
-func problemRows(list []store.Problem) []problemRow {
+func problemRows(list []query.Problem) []problemRow {
 	rows := make([]problemRow, len(list))
 	for i, problem := range list {
 		rows[i] = problemRow{

@@ -7,7 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/catalog"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -22,17 +23,17 @@ type firstStep struct {
 
 // firstSteps are shown until something has been published and an event subscription exists; else nil. An installation
 // that published in the last day is not asked about further.
-func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *store.Overview) ([]firstStep, error) {
+func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *query.Overview) ([]firstStep, error) {
 	if total(o.Day.Minutes).Published > 0 || o.Standing.Pending > 0 {
 		return nil, nil
 	}
-	topics, err := p.store.ReadTopics(ctx, "", store.Turn[string]{Limit: display.PageSize})
+	topics, err := p.store.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})
 	if err != nil {
 		return nil, err
 	}
 	topic, subscribed := "", false
 	for _, line := range topics.Rows {
-		if line.Topic == store.SystemTopic {
+		if line.Topic == catalog.SystemTopic {
 			continue
 		}
 		if topic == "" || line.Subscriptions > 0 && !subscribed {
@@ -40,7 +41,7 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *store.Overvie
 		}
 		subscribed = subscribed || line.Subscriptions > 0
 	}
-	events, err := p.store.ReadEvents(ctx, store.EventFilter{}, store.Turn[uuid.UUID]{Limit: 1})
+	events, err := p.store.Reader.ReadEvents(ctx, query.EventFilter{}, query.Turn[uuid.UUID]{Limit: 1})
 	if err != nil || subscribed && len(events.Rows) > 0 {
 		return nil, err
 	}

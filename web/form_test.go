@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
-	"postrider/store"
+	"postrider/access"
+	"postrider/catalog"
 )
 
 // formOf is what a browser would send of a page's form if nothing were typed, but for its buttons.
@@ -91,7 +92,7 @@ func selectedOf(node *html.Node) string {
 // rest asks the API as an administrator, and reads the answer.
 func (b *bundle) rest(t *testing.T, method, path, body string) (status int, answer map[string]any) {
 	t.Helper()
-	r := httptest.NewRequestWithContext(store.WithActor(t.Context(), store.Actor{Name: "rest", Role: store.RoleAdmin}), method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}), method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	b.api.ServeHTTP(w, r)
@@ -237,9 +238,9 @@ func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
 	}
 }
 
-func (b *bundle) spec(t *testing.T, topic, name string) store.SubscriptionSpec {
+func (b *bundle) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec {
 	t.Helper()
-	sub, err := b.store.SubscriptionOf(t.Context(), topic, name)
+	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topic, name)
 	require.NoError(t, err)
 	return sub.SubscriptionSpec
 }

@@ -9,29 +9,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 )
 
 // Whatever is stored, or typed into any field, a form shows it as text and keeps it as it is.
 func TestHostileTextInForms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	mapped := event.Mapping{Type: "Json", Properties: event.MappingProperties{EventType: &event.MappedFieldWithDefault{SourceField: "a"}, Subject: &event.MappedFieldWithDefault{SourceField: "b"}}}
-	_, _, err := b.store.PutTopic(t.Context(), "own", store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &mapped})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "own", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &mapped})
 	require.NoError(t, err)
 	for i, bad := range hostile {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			name := fmt.Sprint("name", i)
-			b.subscribe(t, "orders", name, func(s *store.SubscriptionSpec) {
+			b.subscribe(t, "orders", name, func(s *catalog.SubscriptionSpec) {
 				s.EndpointBaseURL, s.Labels = bad, []string{bad}
 				s.Filter = filter.Filter{IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad, AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}}}
 				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, Value: &bad}}
-				s.DeadLetter, s.DeadLetterProperties = store.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
+				s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
 			})
 			form := url.Values{}
 			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name + "/delete"} {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 // frame is what layout.html shows around a page.
@@ -29,7 +29,7 @@ type frame struct {
 	Refused string
 	At      time.Time
 	// Role is that of whoever looks; "" = nobody has signed in.
-	Role store.Role
+	Role access.Role
 	// Who has signed in; "" where nobody has to.
 	Who  string
 	Menu []menuGroup
@@ -56,11 +56,11 @@ var menu = []menuGroup{
 // accessMenu is the admins'.
 var accessMenu = menuGroup{"Access", []link{{"/ui/users", "Users"}, {"/ui/api-keys", "API keys"}}}
 
-func menuFor(role store.Role) []menuGroup {
+func menuFor(role access.Role) []menuGroup {
 	switch {
 	case role == "":
 		return nil
-	case role.Allows(store.RoleAdmin):
+	case role.Allows(access.RoleAdmin):
 		return append(slices.Clip(menu), accessMenu)
 	default:
 		return menu
@@ -99,8 +99,8 @@ func (p *pages) complete(c echo.Context, name string, f *frame) {
 	if c.Request().Method == http.MethodPost { // a page that refuses asks for itself again, and not for its form
 		address.Path, address.RawPath = path.Dir(address.Path), ""
 	}
-	f.Role = store.ActorOf(c.Request().Context()).Role
-	if session, ok := c.Get(sessionKey).(*store.Session); ok {
+	f.Role = access.ActorOf(c.Request().Context()).Role
+	if session, ok := c.Get(sessionKey).(*access.Session); ok {
 		f.Who = session.User
 	}
 	f.Section, f.Menu, f.At, f.Here = sections[name], menuFor(f.Role), p.now(), address.RequestURI()

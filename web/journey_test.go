@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // What the dashboard is for: something fails, a person finds what and why, mends it, and makes it right.
@@ -24,7 +24,7 @@ func TestMainJourneyInABrowser(t *testing.T) {
 		}
 	}))
 	t.Cleanup(hook.Close)
-	b.subscribe(t, "orders", "billing", func(s *store.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = hook.URL, hook.URL })
+	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = hook.URL, hook.URL })
 	b.publish(t, "orders", "e-1", "e-2", "e-3")
 	b.eventually(t, 3, "SELECT count(*) FROM postrider.dead_letters")
 	srv := httptest.NewServer(b.echo)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"postrider/store"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -14,7 +14,7 @@ import (
 type fact struct{ Name, Value string }
 
 // filterFacts are the members that a filter has, in words.
-func filterFacts(f *store.DeadLetterFilter) (facts []fact) {
+func filterFacts(f *query.DeadLetterFilter) (facts []fact) {
 	for _, member := range []struct {
 		name  string
 		value *string
@@ -65,7 +65,7 @@ type exportLine struct {
 	More    bool // it knows less of a filter than a page, and writes more
 }
 
-func exportOf(f *store.DeadLetterFilter) exportLine {
+func exportOf(f *query.DeadLetterFilter) exportLine {
 	line := exportLine{Command: "postrider deadletter export", More: f.LastOutcome != nil || f.LastStatus != nil || f.EventID != nil || f.EventType != nil}
 	for _, option := range []struct {
 		name  string
@@ -98,7 +98,7 @@ func quoteShell(text string) string {
 }
 
 // progress is how far an operation is.
-func progress(o *store.Operation) (text string, percent int) {
+func progress(o *query.Operation) (text string, percent int) {
 	seen := o.Done + o.Skipped + o.Failed
 	if o.Matched == nil {
 		return display.Grouped(seen), 0

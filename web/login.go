@@ -7,8 +7,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // sessionCookie holds a session's token. Its prefix has browsers take it only over HTTPS (or from localhost), for this very host and for
@@ -27,7 +28,7 @@ func (p *pages) login(open bool) echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			session, err := p.sessionOf(c)
 			switch {
-			case errors.Is(err, store.ErrNotFound):
+			case errors.Is(err, postgres.ErrNotFound):
 				return askToSignIn(c)
 			case err != nil:
 				return err
@@ -40,17 +41,17 @@ func (p *pages) login(open bool) echo.MiddlewareFunc {
 }
 
 // sessionOf is the session whose token the browser holds. ErrNotFound: it has none, or one that is over. Only a person keeps it alive.
-func (p *pages) sessionOf(c echo.Context) (*store.Session, error) {
+func (p *pages) sessionOf(c echo.Context) (*access.Session, error) {
 	cookie, err := c.Cookie(sessionCookie)
 	if err != nil || cookie.Value == "" {
-		return nil, store.ErrNotFound
+		return nil, postgres.ErrNotFound
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	if asksByItself(c.Request()) {
-		return p.store.Access().WatchedSession(ctx, cookie.Value)
+		return p.store.Access.WatchedSession(ctx, cookie.Value)
 	}
-	return p.store.Access().SessionOf(ctx, cookie.Value)
+	return p.store.Access.SessionOf(ctx, cookie.Value)
 }
 
 // asksByItself reports that a page refreshes itself, or follows the tail, with nobody who need be looking. Forms that are typed in ask by POST.
@@ -69,12 +70,12 @@ func askToSignIn(c echo.Context) error {
 	return echo.ErrUnauthorized
 }
 
-func actAs(c echo.Context, who store.Actor) {
-	c.SetRequest(c.Request().WithContext(store.WithActor(c.Request().Context(), who)))
+func actAs(c echo.Context, who access.Actor) {
+	c.SetRequest(c.Request().WithContext(access.WithActor(c.Request().Context(), who)))
 }
 
 // roleError refuses who is in, and may not.
-type roleError struct{ needed, has store.Role }
+type roleError struct{ needed, has access.Role }
 
 // Error tells both roles.
 func (e *roleError) Error() string {
@@ -82,10 +83,10 @@ func (e *roleError) Error() string {
 }
 
 // requires lets only people through whose role allows it.
-func requires(role store.Role) echo.MiddlewareFunc {
+func requires(role access.Role) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if has := store.ActorOf(c.Request().Context()).Role; !has.Allows(role) {
+			if has := access.ActorOf(c.Request().Context()).Role; !has.Allows(role) {
 				return &roleError{needed: role, has: has}
 			}
 			return next(c)
@@ -101,7 +102,7 @@ func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 		if !policy.IsLocalHost(c.Request().Host) {
 			return echo.NewHTTPError(http.StatusMisdirectedRequest)
 		}
-		actAs(c, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin})
+		actAs(c, access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin})
 		return next(c)
 	}
 }

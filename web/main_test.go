@@ -20,13 +20,16 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/event"
 	"postrider/jobs"
+	"postrider/jobs/publish"
 	"postrider/migrations"
 	"postrider/pgdev"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server"
-	"postrider/store"
 	"postrider/web"
 )
 
@@ -34,7 +37,7 @@ func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
 // migrate fills the template that every test's database is cloned from, partitions included.
 func migrate(ctx context.Context, url string) error {
-	pool, err := store.OpenPool(ctx, url, 0)
+	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
 		return err
 	}
@@ -46,21 +49,21 @@ func migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	return s.EnsurePartitions(ctx)
+	return s.Maintenance.EnsurePartitions(ctx)
 }
 
-func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*store.Store, error) {
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*app.System, error) {
+	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		return nil, err
 	}
-	return store.New(ctx, store.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
+	return app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
 }
 
 // bundle is the dashboard on a database of its own.
 type bundle struct {
 	pool  *pgxpool.Pool
-	store *store.Store
+	store *app.System
 	echo  *echo.Echo
 	api   http.Handler
 }
@@ -71,17 +74,17 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle { return setupWor
 // setupWorkers is setup with workers for an engine.
 func setupWorkers(t *testing.T, workers int, change ...func(*web.Options)) *bundle {
 	t.Helper()
-	pool, err := store.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
+	pool, err := postgres.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	b := &bundle{pool: pool, echo: echo.New()}
 	b.store, err = newStore(t.Context(), pool, workers)
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
-		Store: b.store, AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
+		Store: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
 	})
 	require.NoError(t, err)
-	options := web.Options{Store: b.store, API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler)}
+	options := web.Options{Store: b.store.Dashboard(), API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&options)
 	}
@@ -125,12 +128,12 @@ func endpoint(t *testing.T) string {
 func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	b := setupWorkers(t, 20, change...)
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); b.store.Run(ctx) }()
 	engine, err := jobs.New(jobs.Options{
-		Store: b.store, Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
+		Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
 	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
@@ -147,7 +150,7 @@ func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 // publish sends events of the Event Grid schema through the real door of the store; each text is the id, type and subject of one.
 func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 	t.Helper()
-	_, err := b.store.Publish(t.Context(), store.Publication{Topic: topic, Parse: func(*store.Topic) ([]event.Event, error) {
+	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
 		events := make([]event.Event, len(texts))
 		for i, text := range texts {
 			quoted := quoteJSON(t, text)
@@ -167,16 +170,16 @@ func seeded(t *testing.T, texts ...string) *bundle {
 	t.Helper()
 	b := alive(t)
 	url := endpoint(t)
-	at := func(path string) func(*store.SubscriptionSpec) {
-		return func(s *store.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url+path, url+path }
+	at := func(path string) func(*catalog.SubscriptionSpec) {
+		return func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url+path, url+path }
 	}
 	b.subscribe(t, "orders", "accounting", at("/status/200"))
-	b.subscribe(t, "orders", "billing", at("/hostile"), func(s *store.SubscriptionSpec) { s.Labels = texts[:1] })
+	b.subscribe(t, "orders", "billing", at("/hostile"), func(s *catalog.SubscriptionSpec) { s.Labels = texts[:1] })
 	b.subscribe(t, "orders", "archive", at("/status/404"))
-	b.subscribe(t, "orders", "bulk", at("/status/202"), func(s *store.SubscriptionSpec) { s.MaxEventsPerBatch = ptr(10) })
-	b.subscribe(t, "orders", "choosy", at("/status/200"), func(s *store.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
+	b.subscribe(t, "orders", "bulk", at("/status/202"), func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = ptr(10) })
+	b.subscribe(t, "orders", "choosy", at("/status/200"), func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
 	b.subscribe(t, "orders", "held", at("/status/200"))
-	b.subscribe(t, "empty", "choosy", at("/status/200"), func(s *store.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Other"} })
+	b.subscribe(t, "empty", "choosy", at("/status/200"), func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Other"} })
 	b.pause(t, "orders", "held")
 	b.publish(t, "orders", texts...)
 	b.publish(t, "empty", texts[0])
@@ -277,24 +280,24 @@ func orText(text, otherwise string) string {
 }
 
 // subscribe makes an event subscription and the topic it belongs to.
-func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*store.SubscriptionSpec)) {
+func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
 	t.Helper()
-	_, _, err := b.store.PutTopic(t.Context(), topic, store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.EventGrid})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), topic, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
-	spec := store.SubscriptionSpec{
+	spec := catalog.SubscriptionSpec{
 		EndpointURL: "https://example.com/hook?code=planted-secret", EndpointBaseURL: "https://example.com/hook",
 		EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: "ga-2021",
 	}
 	for _, f := range change {
 		f(&spec)
 	}
-	_, _, err = b.store.PutSubscription(t.Context(), topic, name, spec)
+	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), topic, name, spec)
 	require.NoError(t, err)
 }
 
 func (b *bundle) pause(t *testing.T, topic, subscription string) {
 	t.Helper()
-	_, err := b.store.PauseSubscription(t.Context(), topic, subscription, nil)
+	_, err := b.store.Holds.PauseSubscription(t.Context(), topic, subscription, nil)
 	require.NoError(t, err)
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/access"
+	"postrider/query"
 )
 
 // Options of the dashboard. Store and API are required, and AdminToken unless Open.
 type Options struct {
 	// Store is where the pages read from, and what their actions ask.
-	Store *store.Store
+	Store Parts
 	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and words what is wrong
 	// with them; a request made in a person's name has their store.Actor in its context. Required.
 	API http.Handler
@@ -27,7 +28,7 @@ type Options struct {
 	// Requests must then name localhost or an IP address as their host.
 	Open bool
 	// Retention is what the storage page says about when days are dropped.
-	Retention store.Retention
+	Retention query.Retention
 	// Stopping ends with the program: what streams goes on no longer. Default: never.
 	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
 	// Logger defaults to slog.Default().
@@ -36,13 +37,13 @@ type Options struct {
 
 // pages is the dashboard. Each of its handlers is named after its route and its template file.
 type pages struct {
-	store     *store.Store
+	store     Parts
 	api       http.Handler
 	bootstrap *bootstrap
 	codes     *wrongCodes
 	log       *slog.Logger
 	now       func() time.Time
-	retention store.Retention
+	retention query.Retention
 	stopping  context.Context    //nolint:containedctx // see Options
 	templates *template.Template // the layout, the parts and a page for each of views
 	files     map[string]*asset  // by their file's name
@@ -52,7 +53,7 @@ type pages struct {
 // Mount adds the dashboard's routes to e, all of them at /ui and below. It parses and tries every template first: an
 // error means a mistake in the options or in this build, never a database that is away.
 func Mount(e *echo.Echo, o Options) error {
-	if o.Store == nil {
+	if o.Store.DB == nil {
 		return errors.New("web: Store is required")
 	}
 	if o.API == nil {
@@ -67,7 +68,7 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
 	}
-	p := &pages{store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger, now: o.Store.Now, retention: o.Retention, stopping: o.Stopping}
+	p := &pages{store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger, now: o.Store.Clock.Now, retention: o.Retention, stopping: o.Stopping}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
@@ -102,20 +103,20 @@ func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc, open bool) {
 	ui.Match(readMethods, "", p.index)
 	ui.Match(readMethods, "/static/:file", p.static)
 	for path, page := range p.routes() {
-		ui.Match(readMethods, path, page, login, requires(store.RoleViewer))
+		ui.Match(readMethods, path, page, login, requires(access.RoleViewer))
 	}
 	for path, page := range p.adminPages() {
-		ui.Match(readMethods, path, page, login, requires(store.RoleAdmin))
+		ui.Match(readMethods, path, page, login, requires(access.RoleAdmin))
 	}
 	for path, form := range p.forms() {
 		ui.Match(readMethods, path, form.handle, login, requires(form.needs))
 		ui.POST(path, form.handle, sameOrigin(), login, requires(form.needs))
 	}
 	for path, action := range p.actions() {
-		ui.POST(path, action, sameOrigin(), login, requires(store.RoleOperator))
+		ui.POST(path, action, sameOrigin(), login, requires(access.RoleOperator))
 	}
 	for path, action := range p.adminActions() {
-		ui.POST(path, action, sameOrigin(), login, requires(store.RoleAdmin))
+		ui.POST(path, action, sameOrigin(), login, requires(access.RoleAdmin))
 	}
 	for path, action := range p.ownActions() {
 		ui.POST(path, action, sameOrigin(), login)

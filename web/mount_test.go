@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/postgres"
 	"postrider/web"
 )
 
@@ -21,7 +21,7 @@ func TestMountRefusesOptionsThatLackSomething(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]web.Options{
 		"no store":             {AdminToken: token},
-		"no admin token":       {Store: &store.Store{}},
+		"no admin token":       {Store: web.Parts{DB: &postgres.DB{}}},
 		"neither, though open": {Open: true},
 	} {
 		t.Run(name, func(t *testing.T) {

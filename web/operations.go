@@ -7,7 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -19,7 +20,7 @@ type operationsView struct {
 
 // operationRow is an operation in words.
 type operationRow struct {
-	store.Operation
+	query.Operation
 	What     string
 	Progress string
 	Percent  int
@@ -29,7 +30,7 @@ type operationRow struct {
 // operationWhat says what a kind of operation does.
 var operationWhat = map[string]string{"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events", "erase_subject": "Erases the events of a subject"}
 
-func operationRowOf(o store.Operation) operationRow {
+func operationRowOf(o query.Operation) operationRow {
 	row := operationRow{Operation: o, What: operationWhat[o.Kind], Rate: rateText(o.RatePerSecond)}
 	row.Progress, row.Percent = progress(&o)
 	return row
@@ -37,8 +38,8 @@ func operationRowOf(o store.Operation) operationRow {
 
 func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String() }
 
-func operationPlace(o store.Operation) string {
-	return display.DeadLetterPlace(store.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID})
+func operationPlace(o query.Operation) string {
+	return display.DeadLetterPlace(query.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID})
 }
 
 func (p *pages) operations(c echo.Context) error {
@@ -47,17 +48,17 @@ func (p *pages) operations(c echo.Context) error {
 	if q.Err != nil {
 		return q.Err
 	}
-	var after *store.Operation
+	var after *query.Operation
 	if turn.Before != nil {
-		after = &store.Operation{CreatedAt: turn.Before.DeadLetteredAt, OperationID: turn.Before.DeadLetterID}
+		after = &query.Operation{CreatedAt: turn.Before.DeadLetteredAt, OperationID: turn.Before.DeadLetterID}
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Operations(ctx, after, display.PageSize+1)
+	list, err := p.store.Reader.Operations(ctx, after, display.PageSize+1)
 	if err != nil {
 		return err
 	}
-	page := store.Page[store.Operation]{Rows: list[:min(len(list), display.PageSize)], Older: len(list) > display.PageSize}
+	page := query.Page[query.Operation]{Rows: list[:min(len(list), display.PageSize)], Older: len(list) > display.PageSize}
 	view := operationsView{Paging: display.PagingOf(c, page, operationPlace)}
 	for _, o := range page.Rows {
 		view.Rows = append(view.Rows, operationRowOf(o))
@@ -86,7 +87,7 @@ type operationOutcome struct {
 	Tone  string
 }
 
-func outcomesOf(o *store.Operation) (outcomes []operationOutcome) {
+func outcomesOf(o *query.Operation) (outcomes []operationOutcome) {
 	if o.Pending == nil {
 		return nil
 	}
@@ -110,11 +111,11 @@ func outcomesOf(o *store.Operation) (outcomes []operationOutcome) {
 func (p *pages) operation(c echo.Context) error {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return store.ErrNotFound
+		return postgres.ErrNotFound
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	o, err := p.store.Operation(ctx, id)
+	o, err := p.store.Reader.Operation(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -122,8 +123,8 @@ func (p *pages) operation(c echo.Context) error {
 	return p.show(c, "operation", view.What, view.Running, view)
 }
 
-func operationViewOf(o *store.Operation, now time.Time) operationView {
-	view := operationView{operationRow: operationRowOf(*o), Running: o.State == store.OperationRunning, Facts: filterFacts(&o.Filter), Outcomes: outcomesOf(o)}
+func operationViewOf(o *query.Operation, now time.Time) operationView {
+	view := operationView{operationRow: operationRowOf(*o), Running: o.State == query.OperationRunning, Facts: filterFacts(&o.Filter), Outcomes: outcomesOf(o)}
 	if o.Subscription != nil {
 		view.To = *o.Subscription + " of " + display.OrEmpty(o.Topic)
 	}
@@ -147,10 +148,10 @@ func operationViewOf(o *store.Operation, now time.Time) operationView {
 func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return "", store.ErrNotFound
+		return "", postgres.ErrNotFound
 	}
 	done := "over"
-	canceled, err := p.store.Operator().CancelOperation(ctx, id)
+	canceled, err := p.store.Operator.CancelOperation(ctx, id)
 	if canceled {
 		done = "stopped"
 	}

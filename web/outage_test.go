@@ -87,7 +87,7 @@ func TestPagesDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	log := &safeLog{}
 	b := setup(t, func(o *web.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	b.subscribe(t, "orders", "billing")
 	b.insert(t, letter{topic: "orders", subscription: "billing"})
 	paths := []string{

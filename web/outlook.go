@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"postrider/store"
+	"postrider/catalog"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -40,19 +42,19 @@ type pendingWork struct {
 // outlookOf reads the hold of the event subscription: it also stops attempts that are only scheduled yet.
 func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) {
 	o := outlook{Hold: w.hold}
-	sub, err := p.store.SubscriptionOf(ctx, w.topic, w.subscription)
+	sub, err := p.store.Subscriptions.SubscriptionOf(ctx, w.topic, w.subscription)
 	switch {
-	case errors.Is(err, store.ErrNotFound): // deleted a moment ago
+	case errors.Is(err, postgres.ErrNotFound): // deleted a moment ago
 	case err != nil:
 		return o, err
 	case w.job != "running" && (o.Hold == "" || o.Hold == sub.Hold.Reason):
 		o.Hold, o.Since, o.Until = sub.Hold.Reason, sub.Hold.Since, sub.Hold.Until
 	}
-	if o.Hold == store.HoldProbation {
+	if o.Hold == catalog.HoldProbation {
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
-	o.CanRetry = o.Hold == "" || o.Hold == store.HoldAdmission
-	if rules, ok := p.store.Catalogue().Rules(w.subscriptionID); ok {
+	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission
+	if rules, ok := p.store.Cache.Catalogue().Rules(w.subscriptionID); ok {
 		w.limit = rules.Limits.MaxAttempts
 	}
 	o.Next = nextText(w, o.Hold, p.now())
@@ -60,7 +62,7 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) 
 }
 
 // jobState is "" where there is no job.
-func jobState(job *store.JobLine) string {
+func jobState(job *query.JobLine) string {
 	if job == nil {
 		return ""
 	}
@@ -94,13 +96,13 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 // holdText says what ends a hold.
 func holdText(hold string) string {
 	switch hold {
-	case store.HoldPaused:
+	case catalog.HoldPaused:
 		return "The event subscription is paused: no attempt is made until an operator resumes it."
-	case store.HoldNotValidated:
+	case catalog.HoldNotValidated:
 		return "The endpoint is not validated: no attempt is made until the validation handshake succeeds."
-	case store.HoldProbation:
+	case catalog.HoldProbation:
 		return "The endpoint is on probation: one delivery is sent as a probe. If it succeeds, the others follow."
-	case store.HoldAdmission:
+	case catalog.HoldAdmission:
 		return "Many deliveries of this event subscription are queued already: it joins the queue when there is room."
 	default:
 		return ""

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
+	"postrider/query"
 )
 
 func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
@@ -21,13 +22,13 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 		"due later":        {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 is made in 1 minute."},
 		"due now":          {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
 		"without a time":   {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
-		"running":          {pendingWork{job: "running", due: &now}, store.HoldProbation, "An attempt is in progress."},
-		"its own hold":     {pendingWork{hold: store.HoldPaused, due: &soon}, store.HoldPaused, holdText(store.HoldPaused)},
-		"waits for a room": {pendingWork{hold: store.HoldAdmission}, store.HoldAdmission, holdText(store.HoldAdmission)},
+		"running":          {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
+		"its own hold":     {pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdText(catalog.HoldPaused)},
+		"waits for a room": {pendingWork{hold: catalog.HoldAdmission}, catalog.HoldAdmission, holdText(catalog.HoldAdmission)},
 		"scheduled, and its event subscription on hold": {
 			pendingWork{attempts: 1, job: "scheduled", due: &soon},
-			store.HoldPaused,
-			holdText(store.HoldPaused) + " Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
+			catalog.HoldPaused,
+			holdText(catalog.HoldPaused) + " Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
 		},
 		"for a batch": {
 			pendingWork{unbatched: true, due: &now},
@@ -54,10 +55,10 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 
 func TestFinalTileCountsWhatHasEnded(t *testing.T) {
 	t.Parallel()
-	tile := finalTile(store.Minute{Delivered: 9, Ended: 10}, 1234)
+	tile := finalTile(query.Minute{Delivered: 9, Ended: 10}, 1234)
 	require.Equal(t, "90.0 %", tile.Figure)
 	require.Equal(t, "of 10 that ended in 24 h; 1,234 pending", tile.Note)
-	tile = finalTile(store.Minute{Delivered: 9, Ended: 10, DeadLetters: 1}, 0)
+	tile = finalTile(query.Minute{Delivered: 9, Ended: 10, DeadLetters: 1}, 0)
 	require.Equal(t, "1 dead letter in 24 h", tile.Note)
 	require.Equal(t, "bad", tile.Tone)
 }

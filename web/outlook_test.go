@@ -13,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
+	"postrider/operator"
+	"postrider/query"
 )
 
 // A retry is scheduled already when the event subscription is paused: its page must not promise that time.
@@ -102,7 +104,7 @@ func TestFirstStepsOfAnEmptyInstallation(t *testing.T) {
 		out, err := run.CombinedOutput()
 		require.NoError(t, err, "%s: %s", command, out)
 	}
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	require.Contains(t, overview(), "Create a topic done")
 	require.Contains(t, overview(), "Create an event subscription done")
 	require.Contains(t, b.page(t, "/ui/"), `href="/ui/topics/orders/publish"`)
@@ -126,7 +128,7 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
-	_, err := b.store.Operator().RedeliverAll(t.Context(), &store.DeadLetterFilter{Topic: ptr("orders")}, store.Target{}, 0)
+	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")}, operator.Target{}, 0)
 	require.NoError(t, err)
 	b.eventually(t, 2, "SELECT dead_lettered FROM postrider.operations")
 	page := b.page(t, "/ui/operations/"+b.value(t, "SELECT operation_id FROM postrider.operations"))
@@ -142,7 +144,7 @@ func TestPendingBatchShowsItsOutlook(t *testing.T) {
 	t.Parallel()
 	b := alive(t)
 	url := endpoint(t)
-	b.subscribe(t, "orders", "bulk", func(s *store.SubscriptionSpec) {
+	b.subscribe(t, "orders", "bulk", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.EndpointBaseURL, s.MaxEventsPerBatch = url+"/status/503", url+"/status/503", ptr(10)
 	})
 	b.publish(t, "orders", "e-1", "e-2")

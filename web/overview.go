@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -37,7 +37,7 @@ type share struct {
 }
 
 type holdRow struct {
-	store.HoldLine
+	query.HoldLine
 	Href string
 	Held string
 }
@@ -53,11 +53,11 @@ func (p *pages) overview(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	o, err := p.store.ReadOverview(ctx, r.Span, r.Step)
+	o, err := p.store.Reader.ReadOverview(ctx, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
-	problems, err := p.store.ReadProblems(ctx, "", time.Hour)
+	problems, err := p.store.Reader.ReadProblems(ctx, "", time.Hour)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *pages) overview(c echo.Context) error {
 // rateSpan is the time that rates are taken over: the last whole minutes.
 const rateSpan = 5
 
-func tilesOf(o *store.Overview, now time.Time) []tile {
+func tilesOf(o *query.Overview, now time.Time) []tile {
 	st := &o.Standing
 	recent := lastMinutes(o.LastHour.Minutes, rateSpan)
 	hour, day := total(o.LastHour.Minutes), total(o.Day.Minutes)
@@ -98,7 +98,7 @@ func tilesOf(o *store.Overview, now time.Time) []tile {
 // standingHeld is how far all deliveries on hold are counted.
 const standingHeld = 20_000
 
-func backlogTile(st *store.Standing) tile {
+func backlogTile(st *query.Standing) tile {
 	t := tile{Label: "Backlog", Figure: display.Grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending"}
 	if st.Held > 0 {
 		t.Note = atMost(int(st.Held), standingHeld) + " on hold"
@@ -109,7 +109,7 @@ func backlogTile(st *store.Standing) tile {
 // oldTile is the age from which an unfinished delivery is worth a look: the built-in schedules have made four attempts by then.
 const oldTile = 10 * time.Minute
 
-func oldestTile(st *store.Standing, now time.Time) tile {
+func oldestTile(st *query.Standing, now time.Time) tile {
 	t := tile{Label: "Oldest undelivered", Figure: "–", Note: "nothing is owed"}
 	if st.OldestOwedSince == nil {
 		return t
@@ -123,7 +123,7 @@ func oldestTile(st *store.Standing, now time.Time) tile {
 }
 
 // finalTile is the share of what has ended: a pending delivery is neither a success nor a failure yet.
-func finalTile(day store.Minute, pending int64) tile {
+func finalTile(day query.Minute, pending int64) tile {
 	t := tile{Label: "Delivered in the end", Figure: display.Percent(day.Delivered, day.Ended), Href: "/ui/dead-letters"}
 	t.Note = "of " + display.Grouped(day.Ended) + " that ended in 24 h"
 	if day.DeadLetters > 0 {
@@ -135,7 +135,7 @@ func finalTile(day store.Minute, pending int64) tile {
 	return t
 }
 
-func sweeperTile(st *store.Standing) tile {
+func sweeperTile(st *query.Standing) tile {
 	t := tile{Label: "Sweeper finds", Figure: display.Grouped(st.SweeperFinds), Note: "nothing came apart; " + display.Plural(st.Nodes, "node"), Tone: "good"}
 	if st.SweeperFinds > 0 {
 		t.Tone, t.Note = "bad", "mended; it should be 0; "+display.Plural(st.Nodes, "node")
@@ -144,12 +144,12 @@ func sweeperTile(st *store.Standing) tile {
 }
 
 // lastMinutes adds up the last n that are over.
-func lastMinutes(minutes []store.Minute, n int) store.Minute {
+func lastMinutes(minutes []query.Minute, n int) query.Minute {
 	over := minutes[:max(0, len(minutes)-1)]
 	return total(over[max(0, len(over)-n):])
 }
 
-func total(minutes []store.Minute) (sum store.Minute) {
+func total(minutes []query.Minute) (sum query.Minute) {
 	for _, m := range minutes {
 		sum.Published += m.Published
 		sum.Owed += m.Owed
@@ -163,7 +163,7 @@ func total(minutes []store.Minute) (sum store.Minute) {
 	return sum
 }
 
-func sharesOf(counts []store.Counted, href func(name string) string) []share {
+func sharesOf(counts []query.Counted, href func(name string) string) []share {
 	var most int64 = 1
 	for _, c := range counts {
 		most = max(most, c.Count)
@@ -178,7 +178,7 @@ func sharesOf(counts []store.Counted, href func(name string) string) []share {
 // heldLimit is how far the deliveries on hold of one event subscription are counted.
 const heldLimit = 10_000
 
-func holdRows(lines []store.HoldLine) []holdRow {
+func holdRows(lines []query.HoldLine) []holdRow {
 	rows := make([]holdRow, len(lines))
 	for i, line := range lines {
 		rows[i] = holdRow{HoldLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Held: atMost(line.HeldDeliveries, heldLimit)}

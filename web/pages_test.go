@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
-	"postrider/store"
+	"postrider/access"
+	"postrider/catalog"
 )
 
 func TestEmptyPagesSayWhatWouldAppear(t *testing.T) {
@@ -225,15 +226,15 @@ func TestSubscriptionsThatAreNotValidatedSayHowItStands(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe(t, "orders", "billing")
-	sub, err := b.store.SubscriptionOf(t.Context(), "orders", "billing")
+	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 	require.NoError(t, err)
-	topic, err := b.store.Topic(t.Context(), "orders")
+	topic, err := b.store.Topics.Topic(t.Context(), "orders")
 	require.NoError(t, err)
 	spec := sub.SubscriptionSpec
-	spec.EndpointValidation = store.ValidationRequired
-	id, err := b.store.BeginValidation(t.Context(), topic, "asked", &spec, "https://example.com")
+	spec.EndpointValidation = catalog.ValidationRequired
+	id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "asked", &spec, "https://example.com")
 	require.NoError(t, err)
-	_, _, err = b.store.PutValidated(t.Context(), "orders", "asked", spec, id)
+	_, _, err = b.store.Subscriptions.PutValidated(t.Context(), "orders", "asked", spec, id)
 	require.NoError(t, err)
 	require.Regexp(t, `asked of orders not_validated nothing was answered yet .*billing of orders active`, text(b.page(t, "/ui/subscriptions")))
 	require.Contains(t, text(b.page(t, "/ui/")), "not_validated")
@@ -243,8 +244,8 @@ func TestSubscriptionsThatAreNotValidatedSayHowItStands(t *testing.T) {
 func TestProbationSaysWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "orders", "billing", func(s *store.SubscriptionSpec) { s.EndpointURL = "https://example.com/b" })
-	b.subscribe(t, "orders", "probed", func(s *store.SubscriptionSpec) { s.EndpointURL = "https://example.com/p" })
+	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/b" })
+	b.subscribe(t, "orders", "probed", func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/p" })
 	b.probation(t, "orders", "billing", 2*time.Hour+time.Minute, 0)
 	b.probation(t, "orders", "probed", -time.Second, 7)
 	overview := text(b.page(t, "/ui/"))
@@ -269,7 +270,7 @@ func TestActionsOfAnEventSubscription(t *testing.T) {
 	b.subscribe(t, "orders", "billing")
 	const at = "/ui/subscriptions/orders/billing"
 	holds := func() string {
-		sub, err := b.store.SubscriptionOf(t.Context(), "orders", "billing")
+		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return fmt.Sprint(sub.Hold.Reason, sub.Hold.TimeToLiveStopped)
 	}
@@ -296,7 +297,7 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	open, shut := setup(t), setup(t, closed)
 	open.subscribe(t, "orders", "billing")
 	shut.subscribe(t, "orders", "billing")
-	login := shut.as(t, "ann", store.RoleOperator)
+	login := shut.as(t, "ann", access.RoleOperator)
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Del("Sec-Fetch-Site")
@@ -330,7 +331,7 @@ func TestTailTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	b := alive(t)
 	url := endpoint(t) + "/status/200"
-	b.subscribe(t, "orders", "billing", func(s *store.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url, url })
+	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url, url })
 	b.publish(t, "orders", "before")
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	srv := httptest.NewServer(b.echo)

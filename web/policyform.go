@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // The columns of a retry policy, as the API calls them, by how they are typed.
@@ -186,7 +186,7 @@ func (p *pages) readPolicy(ctx context.Context, c echo.Context, name string) ([]
 	answer, err := p.ask(ctx, c, http.MethodGet, apiPolicy(name), nil)
 	var refused *apiError
 	if errors.As(err, &refused) && refused.status == http.StatusNotFound || name == "" {
-		return nil, store.ErrNotFound
+		return nil, postgres.ErrNotFound
 	}
 	if err != nil {
 		return nil, err
@@ -244,10 +244,10 @@ func (p *pages) refusePolicy(ctx context.Context, c echo.Context, f *form, name 
 func (p *pages) deletePolicy(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	catalogue := p.store.Catalogue()
+	catalogue := p.store.Cache.Catalogue()
 	found, known := catalogue.Policy(c.Param("name"))
 	if !known {
-		return store.ErrNotFound
+		return postgres.ErrNotFound
 	}
 	d := &deletion{
 		page: "policy-delete", api: apiPolicy(found.Name), section: "/ui/policies", done: "policy-deleted", title: "Delete " + found.Name + "?", trail: []link{{"/ui/policies", "Retry policies"}},

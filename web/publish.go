@@ -14,8 +14,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/event"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -28,7 +30,7 @@ type publishView struct {
 	Curl, SQL string
 	Twins     string // why there are none
 	Answered  bool
-	Events    []store.EventLine
+	Events    []query.EventLine
 	Others    []string
 }
 
@@ -36,7 +38,7 @@ type publishView struct {
 func (p *pages) publish(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	topic, err := p.store.Topic(ctx, c.Param("topic"))
+	topic, err := p.store.Topics.Topic(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}
@@ -60,13 +62,13 @@ func (p *pages) publish(c echo.Context) error {
 }
 
 // publishBox publishes, and finds the events that have come of it.
-func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *store.Topic, f *form, view *publishView) error {
+func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView) error {
 	body, contentType := publicationOf(topic, f.get("event"))
 	before := p.now().Add(-time.Second)
 	_, err := p.ask(ctx, c, http.MethodPost, doorOf(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Answered = true
-		if err := p.store.Access().NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
+		if err := p.store.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
 			return err
 		}
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
@@ -82,19 +84,19 @@ func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *store.Top
 }
 
 // publishedEvents are the events since then with the ids that the box has, or else the topic's newest: a custom event's id may have been made.
-func (p *pages) publishedEvents(ctx context.Context, topic *store.Topic, body string, since time.Time) ([]store.EventLine, error) {
+func (p *pages) publishedEvents(ctx context.Context, topic *catalog.Topic, body string, since time.Time) ([]query.EventLine, error) {
 	ids := idsIn(body)
-	filters := make([]store.EventFilter, 0, len(ids))
+	filters := make([]query.EventFilter, 0, len(ids))
 	for _, id := range ids {
-		filters = append(filters, store.EventFilter{Topic: topic.Name, Event: id, From: &since})
+		filters = append(filters, query.EventFilter{Topic: topic.Name, Event: id, From: &since})
 	}
 	if len(filters) == 0 {
-		filters = []store.EventFilter{{Topic: topic.Name, From: &since}}
+		filters = []query.EventFilter{{Topic: topic.Name, From: &since}}
 	}
-	var found []store.EventLine
+	var found []query.EventLine
 	for _, filter := range filters {
-		page, err := p.store.ReadEvents(ctx, filter, store.Turn[uuid.UUID]{Limit: publishedShown / len(filters)})
-		if err != nil && !errors.Is(err, store.ErrTooSlow) {
+		page, err := p.store.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(filters)})
+		if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 			return nil, err
 		}
 		found = append(found, page.Rows...)
@@ -130,8 +132,8 @@ func idsIn(body string) (ids []string) {
 }
 
 // doorOf is where the topic is published to.
-func doorOf(t *store.Topic) string {
-	if t.Kind == store.TopicNamespace {
+func doorOf(t *catalog.Topic) string {
+	if t.Kind == catalog.TopicNamespace {
 		return "/topics/" + url.PathEscape(t.Name) + ":publish"
 	}
 	return "/topics/" + url.PathEscape(t.Name) + "/api/events"
@@ -139,7 +141,7 @@ func doorOf(t *store.Topic) string {
 
 // publicationOf is the body and the content type of what is in the box. The Event Grid schema is published in arrays, so that one event gets
 // brackets around it.
-func publicationOf(t *store.Topic, box string) (body, contentType string) {
+func publicationOf(t *catalog.Topic, box string) (body, contentType string) {
 	array := strings.HasPrefix(box, "[")
 	switch {
 	case t.InputSchema == event.CloudEvents && array:
@@ -154,7 +156,7 @@ func publicationOf(t *store.Topic, box string) (body, contentType string) {
 }
 
 // twinsOf are the commands that publish the same: for a shell, with the key in $KEY, and for psql. why says what stands in their way.
-func twinsOf(c echo.Context, t *store.Topic, box string) (curl, sql, why string) {
+func twinsOf(c echo.Context, t *catalog.Topic, box string) (curl, sql, why string) {
 	if !json.Valid([]byte(box)) {
 		return "", "", "What is in the box is not one JSON document yet."
 	}
@@ -195,7 +197,7 @@ func dollarQuoted(text string) string {
 }
 
 // sampleEvent is an event that the topic takes, to begin with.
-func sampleEvent(t *store.Topic, now time.Time) string {
+func sampleEvent(t *catalog.Topic, now time.Time) string {
 	id, at := uuid.NewString(), now.UTC().Format("2006-01-02T15:04:05Z")
 	switch t.InputSchema {
 	case event.CloudEvents:

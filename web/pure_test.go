@@ -14,16 +14,17 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 func TestSQLOfAFilterIsOneStatement(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	require.Equal(t, "select * from postrider.dead_letters\n order by dead_lettered_at desc, dead_letter_id desc", deadLetterSQL(store.DeadLetterQuery{}))
+	require.Equal(t, "select * from postrider.dead_letters\n order by dead_lettered_at desc, dead_letter_id desc", deadLetterSQL(query.DeadLetterQuery{}))
 	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by dead_lettered_at desc, dead_letter_id desc",
-		deadLetterSQL(store.DeadLetterQuery{Unanswered: true, DeadLetterFilter: store.DeadLetterFilter{Topic: new("a'; drop table x; --"), DeadLetteredFrom: &from}}))
+		deadLetterSQL(query.DeadLetterQuery{Unanswered: true, DeadLetterFilter: query.DeadLetterFilter{Topic: new("a'; drop table x; --"), DeadLetteredFrom: &from}}))
 }
 
 func TestStatusOfErrors(t *testing.T) {
@@ -32,12 +33,12 @@ func TestStatusOfErrors(t *testing.T) {
 		err  error
 		want int
 	}{
-		"the store is unavailable":  {fmt.Errorf("read: %w", store.ErrUnavailable), http.StatusServiceUnavailable},
+		"the store is unavailable":  {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
 		"the connection is refused": {fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), http.StatusServiceUnavailable},
 		"not a filter":              {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
-		"not there":                 {fmt.Errorf("x: %w", store.ErrNotFound), http.StatusNotFound},
-		"too slow":                  {fmt.Errorf("x: %w", store.ErrTooSlow), http.StatusGatewayTimeout},
-		"paused":                    {fmt.Errorf("x: %w", store.ErrPaused), http.StatusConflict},
+		"not there":                 {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
+		"too slow":                  {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
+		"paused":                    {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
 		"echo's own":                {echo.ErrNotFound, http.StatusNotFound},
 		"anything else":             {errors.New("boom"), http.StatusInternalServerError},
 	} {
@@ -61,9 +62,9 @@ func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
 	}
 	for _, w := range pageWords {
 		require.Contains(t, hints.String(), w.hint)
-		require.Equal(t, w.advice, advice(&store.FunctionError{Hint: "x " + w.hint + " x"}))
+		require.Equal(t, w.advice, advice(&postgres.FunctionError{Hint: "x " + w.hint + " x"}))
 	}
-	require.Empty(t, advice(&store.FunctionError{Hint: "SELECT something"}))
+	require.Empty(t, advice(&postgres.FunctionError{Hint: "SELECT something"}))
 }
 
 func TestQuoteShell(t *testing.T) {
@@ -77,15 +78,15 @@ func TestOperationsSayHowFarTheyAre(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for name, row := range map[string]struct {
-		operation            store.Operation
+		operation            query.Operation
 		progress, pace, left string
 		percent              int
 	}{
-		"just begun":     {store.Operation{State: "running", CreatedAt: now, Matched: new(int64(10))}, "0 of 10", "", "", 0},
-		"half way":       {store.Operation{State: "running", CreatedAt: now.Add(-time.Minute), Matched: new(int64(1200)), Done: 500, Skipped: 60, Failed: 40}, "600 of 1,200", "10.0", "1 min", 50},
-		"over":           {store.Operation{State: "done", CreatedAt: now.Add(-time.Hour), FinishedAt: new(now.Add(-time.Hour + 10*time.Second)), Matched: new(int64(20)), Done: 20}, "20 of 20", "2", "", 100},
-		"nothing at all": {store.Operation{State: "done", CreatedAt: now, FinishedAt: &now, Matched: new(int64(0))}, "0 of 0", "", "", 0},
-		"past events":    {store.Operation{State: "running", CreatedAt: now.Add(-10 * time.Second), Done: 5}, "5", "0.5", "", 0},
+		"just begun":     {query.Operation{State: "running", CreatedAt: now, Matched: new(int64(10))}, "0 of 10", "", "", 0},
+		"half way":       {query.Operation{State: "running", CreatedAt: now.Add(-time.Minute), Matched: new(int64(1200)), Done: 500, Skipped: 60, Failed: 40}, "600 of 1,200", "10.0", "1 min", 50},
+		"over":           {query.Operation{State: "done", CreatedAt: now.Add(-time.Hour), FinishedAt: new(now.Add(-time.Hour + 10*time.Second)), Matched: new(int64(20)), Done: 20}, "20 of 20", "2", "", 100},
+		"nothing at all": {query.Operation{State: "done", CreatedAt: now, FinishedAt: &now, Matched: new(int64(0))}, "0 of 0", "", "", 0},
+		"past events":    {query.Operation{State: "running", CreatedAt: now.Add(-10 * time.Second), Done: 5}, "5", "0.5", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,7 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/operator"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
@@ -18,13 +20,13 @@ func deadLetterPath(id uuid.UUID) string { return "/ui/dead-letters/" + id.Strin
 func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, err error) {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return "", store.ErrNotFound
+		return "", postgres.ErrNotFound
 	}
 	form, err := letterFormOf(c)
 	if err != nil {
 		return "", err
 	}
-	delivery, err := p.store.Operator().Redeliver(ctx, id, form.to, c.FormValue("again") != "")
+	delivery, err := p.store.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
@@ -40,18 +42,18 @@ func (p *pages) purging(c echo.Context) error {
 func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err error) {
 	id, err := uuid.Parse(c.Param("id"))
 	if err != nil {
-		return "", store.ErrNotFound
+		return "", postgres.ErrNotFound
 	}
-	purged, err := p.store.Operator().Purge(ctx, id)
+	purged, err := p.store.Operator.Purge(ctx, id)
 	if err == nil && !purged {
-		err = store.ErrNotFound
+		err = postgres.ErrNotFound
 	}
 	return "/ui/dead-letters?done=purged", err
 }
 
 // letterForm is what the forms of dead letters hold.
 type letterForm struct {
-	to          store.Target
+	to          operator.Target
 	rate        int   // 0 = as fast as it goes
 	redelivered *bool // which of those that match; nil = what is usual
 }
@@ -65,7 +67,7 @@ func letterFormOf(c echo.Context) (f letterForm, err error) {
 		return f, wrongForm("the form cannot be read.")
 	}
 	q := &display.Params{Values: c.Request().PostForm}
-	f.to = store.Target{Subscription: q.Name("toSubscription"), Topic: q.Name("toTopic")}
+	f.to = operator.Target{Subscription: q.Name("toSubscription"), Topic: q.Name("toTopic")}
 	rate := q.Number("rate")
 	if which := q.OneOf("redelivered", []string{"true", "false"}); which != "" {
 		f.redelivered = new(which == "true")
@@ -127,7 +129,7 @@ func (p *pages) many(c echo.Context, purge bool, title, path string) error {
 }
 
 // manyFilter is the filter of the address, closed now: whoever agrees to a number agrees to none that come later.
-func (p *pages) manyFilter(c echo.Context) (store.DeadLetterFilter, error) {
+func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 	q := display.QueryOf(c)
 	f := deadLetterQuery(q)
 	switch {
@@ -144,13 +146,13 @@ func (p *pages) manyFilter(c echo.Context) (store.DeadLetterFilter, error) {
 // countTime is longer than the store counts for.
 const countTime = 8 * time.Second
 
-func (p *pages) countLetters(ctx context.Context, f store.DeadLetterFilter, view *manyView) error {
+func (p *pages) countLetters(ctx context.Context, f query.DeadLetterFilter, view *manyView) error {
 	bounded, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	f.Redelivered = nil // both are told
-	found, err := p.store.CountDeadLetters(bounded, &f)
+	found, err := p.store.Reader.CountDeadLetters(bounded, &f)
 	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, store.ErrTooSlow, err)
+		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, postgres.ErrTooSlow, err)
 	}
 	view.Fresh, view.Redelivered, view.AtLeast = found.Matched-found.Redelivered, found.Redelivered, found.AtLeast
 	return err
@@ -161,7 +163,7 @@ func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string,
 	if err != nil {
 		return "", err
 	}
-	id, err := p.store.Operator().RedeliverAll(ctx, &f, form.to, form.rate)
+	id, err := p.store.Operator.RedeliverAll(ctx, &f, form.to, form.rate)
 	return operationPath(id) + "?done=started", err
 }
 
@@ -170,11 +172,11 @@ func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err
 	if err != nil {
 		return "", err
 	}
-	id, err := p.store.Operator().PurgeAll(ctx, &f, form.rate)
+	id, err := p.store.Operator.PurgeAll(ctx, &f, form.rate)
 	return operationPath(id) + "?done=started", err
 }
 
-func (p *pages) manyForm(c echo.Context) (f store.DeadLetterFilter, form letterForm, err error) {
+func (p *pages) manyForm(c echo.Context) (f query.DeadLetterFilter, form letterForm, err error) {
 	if f, err = p.manyFilter(c); err != nil {
 		return f, form, err
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // refusedError is why an action was not done, in words for the person who asked for it.
@@ -26,8 +26,8 @@ func refusalOf(err error) *refusedError {
 	if errors.As(err, &own) {
 		return own
 	}
-	var said *store.FunctionError
-	if errors.Is(err, store.ErrNotFound) || !errors.As(err, &said) {
+	var said *postgres.FunctionError
+	if errors.Is(err, postgres.ErrNotFound) || !errors.As(err, &said) {
 		return nil
 	}
 	return &refusedError{status: statusOf(err), text: strings.TrimSpace("Nothing was done: " + said.Message + ". " + advice(said))}
@@ -47,7 +47,7 @@ var pageWords = []struct{ hint, advice string }{
 	{"postrider.cancel() ends", "Cancel ends it."},
 }
 
-func advice(said *store.FunctionError) string {
+func advice(said *postgres.FunctionError) string {
 	for _, w := range pageWords {
 		if strings.Contains(said.Hint, w.hint) {
 			return w.advice

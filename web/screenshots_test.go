@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/bench"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web"
 )
 
@@ -41,10 +42,10 @@ const (
 func demo(t *testing.T) *bundle {
 	t.Helper()
 	b := setup(t, func(o *web.Options) {
-		o.Retention = store.Retention{DeliveredDays: 30, AttemptsDays: 14}
+		o.Retention = query.Retention{DeliveredDays: 30, AttemptsDays: 14}
 	})
 	require.NoError(t, bench.FillWeek(t.Context(), b.pool, demoDeliveries, io.Discard))
-	sealer, err := store.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
+	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1", sealer.Seal("event_subscriptions.endpoint_sealed", "https://contoso.example/"))
 	require.NoError(t, err)
@@ -52,8 +53,8 @@ func demo(t *testing.T) *bundle {
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), "VACUUM (ANALYZE) postrider_internal.rollups, postrider_internal.rollup_sums, postrider_internal.dead_letters")
 	require.NoError(t, err)
-	require.NoError(t, b.store.EnsurePartitions(t.Context()))
-	require.NoError(t, b.store.Reload(t.Context()))
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
+	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	const newest = `SELECT id FROM postrider_internal.deliveries
 		WHERE subscription_id = 11 AND event_day = (now() AT TIME ZONE 'UTC')::date ORDER BY id DESC LIMIT 1`
 	var delivery int64

@@ -12,7 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/access"
+	"postrider/postgres"
 	"postrider/web/display"
 )
 
@@ -48,12 +49,12 @@ func (p *pages) signInPage(c echo.Context) error {
 	if session, err := p.sessionOf(c); err == nil && session != nil {
 		return c.Redirect(http.StatusSeeOther, ownPage(c.QueryParam("to")))
 	}
-	there, err := p.store.Access().HasUsers(ctx)
+	there, err := p.store.Access.HasUsers(ctx)
 	if err != nil {
 		return err
 	}
 	_, tried := c.Cookie(triedCookie)
-	view := signInView{To: c.FormValue("to"), Name: c.FormValue("name"), First: !there, NoCookie: tried == nil, Least: store.MinPassword}
+	view := signInView{To: c.FormValue("to"), Name: c.FormValue("name"), First: !there, NoCookie: tried == nil, Least: access.MinPassword}
 	title := "Sign in"
 	if view.First {
 		title = "Make the first admin"
@@ -65,12 +66,12 @@ func (p *pages) signInPage(c echo.Context) error {
 func (p *pages) signIn(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	token, _, err := p.store.Access().SignIn(ctx, c.FormValue("name"), c.FormValue("password"), store.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
+	token, _, err := p.store.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"), access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
 	if err != nil {
 		return p.refuseSignIn(c, err)
 	}
 	if cookie, err := c.Cookie(sessionCookie); err == nil && cookie.Value != "" {
-		_ = p.store.Access().SignOut(ctx, cookie.Value) // it ends by itself
+		_ = p.store.Access.SignOut(ctx, cookie.Value) // it ends by itself
 	}
 	setSession(c, token)
 	return c.Redirect(http.StatusSeeOther, ownPage(c.FormValue("to")))
@@ -80,7 +81,7 @@ func (p *pages) refuseSignIn(c echo.Context, err error) error {
 	said := p.lockedOut(err)
 	switch {
 	case said != nil:
-	case errors.Is(err, store.ErrWrongCredentials):
+	case errors.Is(err, access.ErrWrongCredentials):
 		said = &refusedError{status: http.StatusUnauthorized, text: "The name or the password is wrong."}
 	default:
 		return err
@@ -91,7 +92,7 @@ func (p *pages) refuseSignIn(c echo.Context, err error) error {
 
 // lockedOut is nil where the error is another.
 func (p *pages) lockedOut(err error) *refusedError {
-	var locked *store.LockedError
+	var locked *access.LockedError
 	if !errors.As(err, &locked) {
 		return nil
 	}
@@ -119,7 +120,7 @@ func (p *pages) signOut(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	if cookie, err := c.Cookie(sessionCookie); err == nil {
-		if err := p.store.Access().SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := p.store.Access.SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, postgres.ErrNotFound) {
 			return err
 		}
 	}
@@ -173,7 +174,7 @@ func (p *pages) firstAdmin(c echo.Context) error {
 		err = wrongForm("the two passwords differ.")
 	}
 	if err == nil {
-		err = p.store.Access().CreateFirstAdmin(store.WithActor(ctx, store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}), c.FormValue("name"), c.FormValue("password"))
+		err = p.store.Access.CreateFirstAdmin(access.WithActor(ctx, access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}), c.FormValue("name"), c.FormValue("password"))
 	}
 	if said := p.accountRefusal(err); said != nil {
 		c.Set(refusalKey, said)
@@ -191,11 +192,11 @@ func (p *pages) accountRefusal(err error) *refusedError {
 		return said
 	}
 	switch {
-	case errors.Is(err, store.ErrNotFirst):
+	case errors.Is(err, access.ErrNotFirst):
 		return &refusedError{status: http.StatusConflict, text: "There is an admin already: sign in, or ask one to let you in."}
-	case errors.Is(err, store.ErrLastAdmin):
+	case errors.Is(err, access.ErrLastAdmin):
 		return &refusedError{status: http.StatusConflict, text: "Nothing was done: this is the last admin who can sign in. Make another one first."}
-	case errors.Is(err, store.ErrWrongCredentials):
+	case errors.Is(err, access.ErrWrongCredentials):
 		return &refusedError{status: http.StatusForbidden, text: "Nothing was done: that is not your password."}
 	}
 	return refusalOf(err)

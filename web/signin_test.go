@@ -13,20 +13,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 const password = "twelve horses at least"
 
 // user makes somebody who can sign in.
-func (b *bundle) user(t *testing.T, name string, role store.Role) {
+func (b *bundle) user(t *testing.T, name string, role access.Role) {
 	t.Helper()
-	_, err := b.store.Access().PutUser(t.Context(), name, store.UserSpec{Role: role, Password: ptr(password)})
+	_, err := b.store.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: ptr(password)})
 	require.NoError(t, err)
 }
 
 // as makes a user who has signed in, and puts the cookie into requests.
-func (b *bundle) as(t *testing.T, name string, role store.Role) func(*http.Request) {
+func (b *bundle) as(t *testing.T, name string, role access.Role) func(*http.Request) {
 	t.Helper()
 	b.user(t, name, role)
 	return withCookie(t, b.post("/ui/sign-in", url.Values{"name": {name}, "password": {password}}))
@@ -125,7 +125,7 @@ func TestWrongAdminTokensLockNoOperatorOut(t *testing.T) {
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	b.user(t, "ann", store.RoleViewer)
+	b.user(t, "ann", access.RoleViewer)
 	signIn := func(name, with, to string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 		return b.post("/ui/sign-in", url.Values{"name": {name}, "password": {with}, "to": {to}}, change...)
 	}
@@ -161,12 +161,12 @@ func TestSessions(t *testing.T) {
 func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	ann := b.as(t, "ann", store.RoleViewer)
+	ann := b.as(t, "ann", access.RoleViewer)
 	ages := 0
 	age := func() {
 		t.Helper()
 		ages++
-		b.user(t, fmt.Sprint("other", ages), store.RoleViewer) // with which this node forgets what it has found of sessions
+		b.user(t, fmt.Sprint("other", ages), access.RoleViewer) // with which this node forgets what it has found of sessions
 		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.sessions SET last_seen_at = now() - interval '11 hours'")
 		require.NoError(t, err)
 	}
@@ -185,7 +185,7 @@ func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 	asked(http.MethodGet, "/ui/")
 	require.Equal(t, "1", b.value(t, alive), "a person does")
 
-	root := b.as(t, "root", store.RoleAdmin)
+	root := b.as(t, "root", access.RoleAdmin)
 	b.subscribe(t, "orders", "billing")
 	age()
 	typed := b.post("/ui/topics/orders/publish", url.Values{"preview": {"1"}}, root, refreshed)
@@ -196,7 +196,7 @@ func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 func TestSignInLeadsOnlyToThisDashboard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	b.user(t, "ann", store.RoleViewer)
+	b.user(t, "ann", access.RoleViewer)
 	for to, want := range map[string]string{
 		"/ui/events?topic=a":         "/ui/events?topic=a",
 		"":                           "/ui/",
@@ -218,7 +218,7 @@ func TestSignInLeadsOnlyToThisDashboard(t *testing.T) {
 func TestGuessingPasswordsIsSlowedDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	b.user(t, "ann", store.RoleAdmin)
+	b.user(t, "ann", access.RoleAdmin)
 	var last *httptest.ResponseRecorder
 	for range 14 {
 		last = b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {"wrong wrong wrong"}})
@@ -236,8 +236,8 @@ func TestRolesOfPagesAndForms(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
 	b.subscribe(t, "orders", "billing")
-	roles := map[store.Role]func(*http.Request){}
-	for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {
+	roles := map[access.Role]func(*http.Request){}
+	for _, role := range []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin} {
 		roles[role] = b.as(t, string(role), role)
 	}
 	admins := []string{"/ui/users", "/ui/api-keys"}
@@ -255,13 +255,13 @@ func TestRolesOfPagesAndForms(t *testing.T) {
 		if strings.HasSuffix(route.Path, "*") || strings.HasPrefix(route.Path, "/ui/static/") || route.Path == "/ui" || begins(route.Path, own) {
 			continue
 		}
-		needed := store.RoleViewer
+		needed := access.RoleViewer
 		switch {
 		case begins(route.Path, admins), formPath.MatchString(route.Path):
-			needed = store.RoleAdmin
+			needed = access.RoleAdmin
 		case begins(route.Path, []string{"/ui/login"}): // everyone who has signed in approves their own logins
 		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
-			needed = store.RoleOperator
+			needed = access.RoleOperator
 		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):
 			continue
 		}
@@ -288,7 +288,7 @@ func TestAuditNamesThePerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
 	b.subscribe(t, "orders", "billing")
-	ann := b.as(t, "ann", store.RoleOperator)
+	ann := b.as(t, "ann", access.RoleOperator)
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/subscriptions/orders/billing/pause", nil, ann).Code)
 	require.Equal(t, "user:ann 192.0.2.1", b.value(t, "SELECT actor || ' ' || host(address::inet) FROM postrider.audit WHERE action = 'subscription_paused'"))
 }
@@ -296,7 +296,7 @@ func TestAuditNamesThePerson(t *testing.T) {
 func TestUsersAreManaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	root := b.as(t, "root", store.RoleAdmin)
+	root := b.as(t, "root", access.RoleAdmin)
 	do := func(path string, form url.Values, who func(*http.Request)) *httptest.ResponseRecorder {
 		return b.post(path, form, who)
 	}
@@ -332,7 +332,7 @@ func TestUsersAreManaged(t *testing.T) {
 func TestAPIKeysAreManaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	root := b.as(t, "root", store.RoleAdmin)
+	root := b.as(t, "root", access.RoleAdmin)
 	made := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}, "days": {"30"}}, root)
 	require.Equal(t, http.StatusOK, made.Code, made.Body)
 	key := between(made.Body.String(), "prk_", "<")
@@ -373,7 +373,7 @@ func TestBodiesOfForms(t *testing.T) {
 func TestSigningOutTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	ann := b.as(t, "ann", store.RoleViewer)
+	ann := b.as(t, "ann", access.RoleViewer)
 	for range 2 {
 		answer := b.post("/ui/sign-out", nil, ann)
 		require.Equal(t, "/ui/sign-in?done=signed-out", answer.Header().Get("Location"))
@@ -385,7 +385,7 @@ func TestSigningOutTwice(t *testing.T) {
 func TestTailEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
-	ann := b.as(t, "ann", store.RoleViewer)
+	ann := b.as(t, "ann", access.RoleViewer)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/ui/tail/stream", nil)
@@ -395,7 +395,7 @@ func TestTailEndsWithTheSession(t *testing.T) {
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
-	require.NoError(t, b.store.Access().DeleteUser(t.Context(), "ann"))
+	require.NoError(t, b.store.Access.DeleteUser(t.Context(), "ann"))
 	_, err = io.ReadAll(answer.Body) // would go on for as long as the test may
 	require.NoError(t, err)
 }

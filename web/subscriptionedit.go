@@ -11,7 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // subscriptionEditor is the form of one event subscription, while it is looked at or sent.
@@ -38,7 +38,7 @@ const choosable = 500
 func (p *pages) chooseTopic(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	topics, err := p.store.ListTopics(ctx, "", choosable)
+	topics, err := p.store.Topics.ListTopics(ctx, "", choosable)
 	if err != nil {
 		return err
 	}
@@ -73,17 +73,17 @@ func (p *pages) editSubscription(c echo.Context, topic, name string) error {
 func (p *pages) openSubscription(ctx context.Context, c echo.Context, topic, name string) (*subscriptionEditor, error) {
 	e := &subscriptionEditor{}
 	var err error
-	if e.topic, err = p.store.Topic(ctx, topic); err != nil {
+	if e.topic, err = p.store.Topics.Topic(ctx, topic); err != nil {
 		return nil, err
 	}
-	e.policies = p.store.Catalogue().Policies()
+	e.policies = p.store.Cache.Catalogue().Policies()
 	e.action = "/ui/subscriptions/new?topic=" + topic
-	spec := store.SubscriptionSpec{EndpointKind: "webhook", Behavior: "safe", RetryPolicy: "ga-2021"}
-	if e.topic.Kind == store.TopicNamespace {
+	spec := catalog.SubscriptionSpec{EndpointKind: "webhook", Behavior: "safe", RetryPolicy: "ga-2021"}
+	if e.topic.Kind == catalog.TopicNamespace {
 		spec.RetryPolicy = "namespace-2023"
 	}
 	if name != "" {
-		if e.existing, err = p.store.SubscriptionOf(ctx, topic, name); err != nil {
+		if e.existing, err = p.store.Subscriptions.SubscriptionOf(ctx, topic, name); err != nil {
 			return nil, err
 		}
 		e.action, spec = subscriptionPath(topic, name)+"/edit", e.existing.SubscriptionSpec
@@ -152,7 +152,7 @@ func (p *pages) saveSubscription(ctx context.Context, c echo.Context, e *subscri
 	done := map[string]string{"AwaitingManualAction": "awaiting", "Creating": "handshaking", "Updating": "handshaking"}[saved.ProvisioningState]
 	if done == "" {
 		done = "saved"
-		if saved.EndpointValidation == string(store.ValidationRequired) && (e.existing == nil || e.form.has("endpointUrl")) {
+		if saved.EndpointValidation == string(catalog.ValidationRequired) && (e.existing == nil || e.form.has("endpointUrl")) {
 			done = "validated"
 		}
 	}
@@ -161,7 +161,7 @@ func (p *pages) saveSubscription(ctx context.Context, c echo.Context, e *subscri
 
 // putSubscription makes a new one, or changes those settings that the form has: of the endpoint only what was typed.
 func (p *pages) putSubscription(ctx context.Context, c echo.Context, e *subscriptionEditor) (*apiAnswer, error) {
-	var was *store.SubscriptionSpec
+	var was *catalog.SubscriptionSpec
 	method, name, condition := http.MethodPut, e.form.get("name"), []string{"If-None-Match", "*"}
 	if e.existing != nil {
 		was, method, name = &e.existing.SubscriptionSpec, http.MethodPatch, e.existing.Name
@@ -189,7 +189,7 @@ func (p *pages) refuseSubscription(ctx context.Context, c echo.Context, e *subsc
 	case late && e.existing == nil:
 		refused.Details = []apiProblem{{Target: "name", Message: "There is an event subscription of this name already."}}
 	case late:
-		if e.existing, err = p.store.SubscriptionOf(ctx, e.topic.Name, e.existing.Name); err != nil {
+		if e.existing, err = p.store.Subscriptions.SubscriptionOf(ctx, e.topic.Name, e.existing.Name); err != nil {
 			return err
 		}
 		was := e.form.get("was")

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"strconv"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 	"postrider/web/display"
 )
 
 // subscriptionFields makes the sections of an event subscription's form, in the order in which one thinks of them.
 type subscriptionFields struct {
 	form     *form
-	topic    *store.Topic
+	topic    *catalog.Topic
 	policies []*policy.Policy
-	existing *store.Subscription // nil for a new one
+	existing *catalog.Subscription // nil for a new one
 	action   string
 	tester   filterTester
 	focus    string // the list that was added to
@@ -158,7 +158,7 @@ func (s *subscriptionFields) retry() []formField {
 		ttl = fmt.Sprintf("%s takes %s to %s, and %s where nothing is said.", here.Name, display.Span(here.MinTTL), display.Span(here.MaxTTL), display.Span(here.DefaultTTL))
 		none = attemptsDefault(here)
 	}
-	if s.topic.Kind == store.TopicNamespace {
+	if s.topic.Kind == catalog.TopicNamespace {
 		attempts += " On a namespace topic also called maxDeliveryCount."
 		ttl += fmt.Sprintf(" On a namespace topic also called eventTimeToLive; the topic keeps events for %s.", display.Plural(s.topic.EventRetentionInDays, "day"))
 		whole = strconv.Itoa(s.topic.EventRetentionInDays)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"postrider/catalog"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 	"postrider/web/display"
 )
 
@@ -31,7 +31,7 @@ const minutesADay, minutesAnHour = 24 * 60, 60
 
 // subscriptionForm is the form of an event subscription as it is stored. What was left to a default is empty. Of the endpoint and of secrets
 // there is nothing in it: who types nothing keeps them.
-func subscriptionForm(s *store.SubscriptionSpec) *form {
+func subscriptionForm(s *catalog.SubscriptionSpec) *form {
 	f := newForm()
 	for name, value := range map[string]string{
 		"endpointKind": string(s.EndpointKind), "eventDeliverySchema": string(s.EventDeliverySchema), "endpointValidation": string(s.EndpointValidation),
@@ -176,7 +176,7 @@ func (f *form) fillHeaders(list []policy.DeliveryAttribute) {
 
 // subscriptionSettings is what the form says, as the API takes it: every setting but the endpoint, null where a default is taken. was is what is
 // stored: a time that was not touched keeps its fraction of a second.
-func subscriptionSettings(f *form, was *store.SubscriptionSpec) map[string]any {
+func subscriptionSettings(f *form, was *catalog.SubscriptionSpec) map[string]any {
 	settings := map[string]any{
 		"endpointKind": f.orNull("endpointKind"), "eventDeliverySchema": f.orNull("eventDeliverySchema"), "endpointValidation": f.orNull("endpointValidation"),
 		"retryPolicy": map[string]any{
@@ -268,7 +268,7 @@ func (f *form) destination() any {
 		return nil
 	}
 	destination := map[string]any{"endpointType": kind, "properties": nil}
-	if store.DeadLetterDestination(kind).Outside() {
+	if catalog.DeadLetterDestination(kind).Outside() {
 		properties := map[string]any{}
 		for _, name := range []string{"url", "prefix", "resourceId", "blobContainerName"} {
 			properties[name] = f.orNull(at + "properties." + name)
@@ -298,7 +298,7 @@ func (f *form) headers() []map[string]any {
 	return list
 }
 
-func (f *form) expiration(was *store.SubscriptionSpec) any {
+func (f *form) expiration(was *catalog.SubscriptionSpec) any {
 	text := f.get("expirationTimeUtc")
 	if text == "" {
 		return nil

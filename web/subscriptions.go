@@ -8,14 +8,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 // subscriptionsView is what subscriptions.html shows.
 type subscriptionsView struct {
-	Filter   store.SubscriptionsFilter
+	Filter   query.SubscriptionsFilter
 	Holds    []choice
 	Rows     []subscriptionRow
 	Paging   display.Paging
@@ -23,7 +25,7 @@ type subscriptionsView struct {
 }
 
 type subscriptionRow struct {
-	store.SubscriptionLine
+	query.SubscriptionLine
 	Href    string
 	Success string
 	Spark   display.Spark
@@ -32,20 +34,20 @@ type subscriptionRow struct {
 func (p *pages) subscriptions(c echo.Context) error {
 	q := display.QueryOf(c)
 	holds := append([]string{"any"}, holdWords[:3]...)
-	f := store.SubscriptionsFilter{Topic: q.Name("topic"), Name: q.Name("name"), Hold: q.OneOf("hold", holds)}
+	f := query.SubscriptionsFilter{Topic: q.Name("topic"), Name: q.Name("name"), Hold: q.OneOf("hold", holds)}
 	turn := display.TurnOf(q, display.ParsePair)
 	if q.Err != nil {
 		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadSubscriptions(ctx, f, turn)
+	found, err := p.store.Reader.ReadSubscriptions(ctx, f, turn)
 	if err != nil {
 		return err
 	}
 	view := subscriptionsView{
-		Filter: f, Holds: choices(holds, f.Hold), Filtered: f != store.SubscriptionsFilter{},
-		Paging: display.PagingOf(c, found, func(l store.SubscriptionLine) string { return l.Topic + "/" + l.Subscription }),
+		Filter: f, Holds: choices(holds, f.Hold), Filtered: f != query.SubscriptionsFilter{},
+		Paging: display.PagingOf(c, found, func(l query.SubscriptionLine) string { return l.Topic + "/" + l.Subscription }),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, subscriptionRow{
@@ -58,14 +60,14 @@ func (p *pages) subscriptions(c echo.Context) error {
 
 // subscriptionView is what subscription.html shows.
 type subscriptionView struct {
-	Subscription                 store.Subscription
+	Subscription                 catalog.Subscription
 	Path                         string
 	Rules                        policy.Rules
 	Filter                       string
 	Headers                      []string
 	Explanation                  *explanation
-	Course                       store.SubscriptionCourse
-	Day                          store.Minute
+	Course                       query.SubscriptionCourse
+	Day                          query.Minute
 	Success                      string
 	P50, P95                     string
 	Held, Pending                string
@@ -107,11 +109,11 @@ func (p *pages) subscription(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	sub, err := p.store.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
+	sub, err := p.store.Subscriptions.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
 	if err != nil {
 		return err
 	}
-	course, err := p.store.ReadSubscriptionCourse(ctx, sub, r.Span, r.Step)
+	course, err := p.store.Reader.ReadSubscriptionCourse(ctx, sub, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (p *pages) subscription(c echo.Context) error {
 		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes),
 		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.OutcomeChart(r, course.Range), display.LatencyChart(r, course.Range.Minutes), display.TrafficChart(r, display.OwedSeries, course.Range.Minutes)},
 		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit), Deliveries: deliveryRows(course.Deliveries),
-		CanPause: sub.Hold.Reason != store.HoldPaused, Batching: sub.Batching(), CanProbe: sub.Hold.Reason == store.HoldProbation, HoldText: holdText(sub.Hold.Reason),
+		CanPause: sub.Hold.Reason != catalog.HoldPaused, Batching: sub.Batching(), CanProbe: sub.Hold.Reason == catalog.HoldProbation, HoldText: holdText(sub.Hold.Reason),
 		MaxEvents: sub.Batch().MaxEvents, BatchKilobytes: sub.Batch().PreferredKilobytes,
 	}
 	view.Success = display.Percent(view.Day.Attempts-view.Day.Failures, view.Day.Attempts)
@@ -140,8 +142,8 @@ func (p *pages) subscription(c echo.Context) error {
 }
 
 // explainFailure asks the policy itself what would follow if a delivery began now and met 500 each time.
-func (p *pages) explainFailure(sub *store.Subscription, view *subscriptionView) {
-	retryPolicy, ok := p.store.Catalogue().Policy(sub.RetryPolicy)
+func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView) {
+	retryPolicy, ok := p.store.Cache.Catalogue().Policy(sub.RetryPolicy)
 	if !ok {
 		return
 	}
@@ -165,7 +167,7 @@ func (p *pages) explainFailure(sub *store.Subscription, view *subscriptionView) 
 	view.Explanation = x
 }
 
-func quantiles(l *store.Latency) (p50, p95 string) {
+func quantiles(l *query.Latency) (p50, p95 string) {
 	half, ok := l.Quantile(0.5)
 	most, _ := l.Quantile(0.95)
 	if !ok {
@@ -177,10 +179,10 @@ func quantiles(l *store.Latency) (p50, p95 string) {
 var latencyNames = []string{"< 5 ms", "< 10 ms", "< 25 ms", "< 50 ms", "< 100 ms", "< 250 ms", "< 500 ms", "< 1 s", "< 2.5 s", "< 5 s", "< 10 s", "< 30 s", "< 60 s", "longer"}
 
 // latencyShares leaves out what is empty at both ends.
-func latencyShares(l *store.Latency) []share {
-	var counts []store.Counted
+func latencyShares(l *query.Latency) []share {
+	var counts []query.Counted
 	for i, n := range l {
-		counts = append(counts, store.Counted{Name: latencyNames[i], Count: n})
+		counts = append(counts, query.Counted{Name: latencyNames[i], Count: n})
 	}
 	for len(counts) > 0 && counts[len(counts)-1].Count == 0 {
 		counts = counts[:len(counts)-1]
@@ -205,7 +207,7 @@ type topicsView struct {
 }
 
 type topicRow struct {
-	store.TopicLine
+	query.TopicLine
 	Spark display.Spark
 }
 
@@ -217,11 +219,11 @@ func (p *pages) topics(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadTopics(ctx, name, turn)
+	found, err := p.store.Reader.ReadTopics(ctx, name, turn)
 	if err != nil {
 		return err
 	}
-	view := topicsView{Name: name, Paging: display.PagingOf(c, found, func(l store.TopicLine) string { return l.Topic })}
+	view := topicsView{Name: name, Paging: display.PagingOf(c, found, func(l query.TopicLine) string { return l.Topic })}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, topicRow{line, display.SparkOf(line.SparkPublished, nil)})
 	}
@@ -230,16 +232,16 @@ func (p *pages) topics(c echo.Context) error {
 
 // topicView is what topic.html shows.
 type topicView struct {
-	store.TopicCourse
+	query.TopicCourse
 	// DuplicateWindow is for how long an event is known to have been published; 0 for not at all.
 	DuplicateWindow time.Duration
 	Mapping         []mappedLine // of a topic that takes events of the publisher's own schema
-	Day             store.Minute
+	Day             query.Minute
 	Ranges          []display.RangeLink
 	Charts          []display.Chart
 	Subscriptions   []subscriptionRow
 	More            bool
-	Events          []store.EventLine
+	Events          []query.EventLine
 }
 
 func (p *pages) topic(c echo.Context) error {
@@ -251,20 +253,20 @@ func (p *pages) topic(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	name := c.Param("topic")
-	course, err := p.store.ReadTopicCourse(ctx, name, r.Span, r.Step)
+	course, err := p.store.Reader.ReadTopicCourse(ctx, name, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
-	topic, err := p.store.Topic(ctx, name)
+	topic, err := p.store.Topics.Topic(ctx, name)
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.ReadSubscriptions(ctx, store.SubscriptionsFilter{Topic: name}, store.Turn[store.SubscriptionKey]{Limit: display.PageSize})
+	subs, err := p.store.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name}, query.Turn[query.SubscriptionKey]{Limit: display.PageSize})
 	if err != nil {
 		return err
 	}
-	events, err := p.store.ReadEvents(ctx, store.EventFilter{Topic: name}, store.Turn[uuid.UUID]{Limit: 10})
-	if err != nil && !errors.Is(err, store.ErrTooSlow) { // the topic may have been silent while very many others were published to
+	events, err := p.store.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
+	if err != nil && !errors.Is(err, postgres.ErrTooSlow) { // the topic may have been silent while very many others were published to
 		return err
 	}
 	view := topicView{

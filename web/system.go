@@ -6,42 +6,42 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 // jobsView is what jobs.html shows.
 type jobsView struct {
-	Filter   store.JobFilter
+	Filter   query.JobFilter
 	States   []share
 	Kinds    []choice
-	Rows     []store.JobLine
+	Rows     []query.JobLine
 	Paging   display.Paging
 	Filtered bool
 }
 
 var (
 	jobStates = []string{"available", "running", "scheduled", "retryable", "completed", "cancelled", "discarded", "pending"}
-	jobKinds  = []string{store.DeliverKind, store.BatchKind, store.RouteKind, store.HandshakeKind, store.ExportKind, store.OperationKind}
+	jobKinds  = query.JobKinds()
 )
 
 func (p *pages) jobs(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := store.JobFilter{State: q.OneOf("state", jobStates), Kind: q.Name("kind")}
+	f := query.JobFilter{State: q.OneOf("state", jobStates), Kind: q.Name("kind")}
 	turn := display.TurnOf(q, display.ParseID)
 	if q.Err != nil {
 		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadJobs(ctx, f, turn)
+	found, err := p.store.Reader.ReadJobs(ctx, f, turn)
 	if err != nil {
 		return err
 	}
 	view := jobsView{
-		Filter: f, Kinds: choices(jobKinds, f.Kind), Rows: found.Rows, Filtered: f != store.JobFilter{},
+		Filter: f, Kinds: choices(jobKinds, f.Kind), Rows: found.Rows, Filtered: f != query.JobFilter{},
 		States: sharesOf(found.States, func(name string) string { return display.With(c, "before", "", "after", "", "state", name) }),
-		Paging: display.PagingOf(c, found.Page, func(l store.JobLine) string { return display.IDText(l.ID) }),
+		Paging: display.PagingOf(c, found.Page, func(l query.JobLine) string { return display.IDText(l.ID) }),
 	}
 	for i := range view.States {
 		view.States[i].Here = view.States[i].Name == f.State
@@ -51,7 +51,7 @@ func (p *pages) jobs(c echo.Context) error {
 
 // storageView is what storage.html shows.
 type storageView struct {
-	store.Storage
+	query.Storage
 	Parents []parentRow
 	Largest int64
 }
@@ -67,7 +67,7 @@ type parentRow struct {
 }
 
 type dayRow struct {
-	store.Partition
+	query.Partition
 	Percent int
 	Rows    string
 }
@@ -75,7 +75,7 @@ type dayRow struct {
 func (p *pages) storage(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadStorage(ctx)
+	found, err := p.store.Reader.ReadStorage(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *pages) storage(c echo.Context) error {
 	return p.show(c, "storage", "Storage", true, view)
 }
 
-func (p *pages) parentsOf(found *store.Storage, largest int64) (parents []parentRow) {
+func (p *pages) parentsOf(found *query.Storage, largest int64) (parents []parentRow) {
 	keeps := map[string]int{"events": p.retention.DeliveredDays, "delivery_history": p.retention.DeliveredDays, "delivery_attempts": p.retention.AttemptsDays}
 	for _, part := range found.Partitions {
 		if len(parents) == 0 || parents[len(parents)-1].Name != part.Parent {
@@ -124,27 +124,27 @@ func keptFor(days int) string {
 
 // auditView is what audit.html shows.
 type auditView struct {
-	Filter   store.AuditFilter
-	Rows     []store.AuditLine
+	Filter   query.AuditFilter
+	Rows     []query.AuditLine
 	Paging   display.Paging
 	Filtered bool
 }
 
 func (p *pages) audit(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := store.AuditFilter{Actor: q.Name("actor"), Action: q.Name("action"), Topic: q.Name("topic"), Subscription: q.Name("subscription")}
+	f := query.AuditFilter{Actor: q.Name("actor"), Action: q.Name("action"), Topic: q.Name("topic"), Subscription: q.Name("subscription")}
 	turn := display.TurnOf(q, display.ParseID)
 	if q.Err != nil {
 		return q.Err
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.ReadAudit(ctx, f, turn)
+	found, err := p.store.Reader.ReadAudit(ctx, f, turn)
 	if err != nil {
 		return err
 	}
 	return p.show(c, "audit", "Audit", true, auditView{
-		Filter: f, Rows: found.Rows, Filtered: f != store.AuditFilter{},
-		Paging: display.PagingOf(c, found.Page, func(l store.AuditLine) string { return display.IDText(l.AuditID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
+		Filter: f, Rows: found.Rows, Filtered: f != query.AuditFilter{},
+		Paging: display.PagingOf(c, found.Page, func(l query.AuditLine) string { return display.IDText(l.AuditID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
 	})
 }

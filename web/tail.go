@@ -10,20 +10,21 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/web/display"
 )
 
 // tailView is what tail.html shows.
 type tailView struct {
-	Filter   store.TailFilter
+	Filter   query.TailFilter
 	Stream   string
 	Filtered bool
 }
 
-func tailFilter(c echo.Context) (store.TailFilter, error) {
+func tailFilter(c echo.Context) (query.TailFilter, error) {
 	q := display.QueryOf(c)
-	return store.TailFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), Failed: q.Set("failed")}, q.Err
+	return query.TailFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), Failed: q.Set("failed")}, q.Err
 }
 
 func (p *pages) tail(c echo.Context) error {
@@ -35,7 +36,7 @@ func (p *pages) tail(c echo.Context) error {
 	if query := c.Request().URL.RawQuery; query != "" {
 		stream += "?" + c.QueryParams().Encode()
 	}
-	return p.show(c, "tail", "Live tail", false, tailView{Filter: f, Stream: stream, Filtered: f != store.TailFilter{}})
+	return p.show(c, "tail", "Live tail", false, tailView{Filter: f, Stream: stream, Filtered: f != query.TailFilter{}})
 }
 
 const (
@@ -75,7 +76,7 @@ func (p *pages) tailStream(c echo.Context) error {
 		return nil
 	}
 	control := http.NewResponseController(w)
-	tail := p.store.NewTail(f)
+	tail := p.store.Reader.NewTail(f)
 	beat := time.Now()
 	_ = control.Flush() // the browser hears that it is connected
 	for p.stillIn(c) {
@@ -117,11 +118,11 @@ func (p *pages) stillIn(c echo.Context) bool {
 }
 
 // look is what one look has found, as the stream sends it.
-func (p *pages) look(c echo.Context, tail *store.Tail) ([]byte, error) {
+func (p *pages) look(c echo.Context, tail *query.Tail) ([]byte, error) {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	lines, err := tail.Next(ctx)
-	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrTooSlow) {
+	if errors.Is(err, postgres.ErrUnavailable) || errors.Is(err, postgres.ErrTooSlow) {
 		return []byte("event: away\ndata: {}\n\n"), nil
 	}
 	if err != nil {
@@ -138,7 +139,7 @@ func (p *pages) look(c echo.Context, tail *store.Tail) ([]byte, error) {
 	return out, nil
 }
 
-func messageOf(l *store.TailLine) tailMessage {
+func messageOf(l *query.TailLine) tailMessage {
 	m := tailMessage{
 		At: l.At.UTC().Format("15:04:05.000"), Kind: l.Kind, Tone: display.Tone(l.Kind), Label: l.Kind, Where: l.Topic,
 		Event: display.Visible(l.EventID), Type: display.Visible(l.Type), Subject: display.Visible(l.Subject),

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // text is what a person reads of a page, with white space as one space.
@@ -94,7 +94,7 @@ func TestHostileTextShowsAsText(t *testing.T) {
 			at: time.Now(), topic: bad, subscription: bad, eventID: bad, eventType: bad, subject: bad, reason: bad, outcome: ptr(bad),
 			body: fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
 		})
-		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i), func(s *store.SubscriptionSpec) { s.EndpointBaseURL = bad })
+		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i), func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = bad })
 		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET name = $1 WHERE name = $2", bad, fmt.Sprint("name", i))
 		require.NoError(t, err)
 		_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = $1 WHERE name = $2", bad, fmt.Sprint("topic", i))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/event"
-	"postrider/store"
 	"postrider/web/display"
 )
 
@@ -24,7 +24,7 @@ var mappedMembers = []struct {
 const mappingAt = "inputSchemaMapping.properties."
 
 // topicForm is the form of a topic as it is stored.
-func topicForm(t *store.Topic) *form {
+func topicForm(t *catalog.Topic) *form {
 	f := newForm()
 	f.set("kind", string(t.Kind))
 	f.set("inputSchema", string(t.InputSchema))
@@ -42,7 +42,7 @@ func topicForm(t *store.Topic) *form {
 type mappedLine struct{ Label, Field, Default string }
 
 // mappedLines is a topic's input mapping as its form has it; none where there is none.
-func mappedLines(t *store.Topic) (lines []mappedLine) {
+func mappedLines(t *catalog.Topic) (lines []mappedLine) {
 	f := topicForm(t)
 	for _, member := range mappedMembers {
 		at := mappingAt + member.name
@@ -72,7 +72,7 @@ func (f *form) fillMapping(m *event.Mapping) {
 
 // topicSettings is what the form says, as the API takes it. Of one that exists the mapping is the stored one: it cannot be changed, and a form does
 // not tell an empty default from none.
-func topicSettings(f *form, existing *store.Topic) map[string]any {
+func topicSettings(f *form, existing *catalog.Topic) map[string]any {
 	settings := map[string]any{
 		"kind": f.orNull("kind"), "inputSchema": f.orNull("inputSchema"), "inputSchemaMapping": f.mapping(),
 		"eventRetentionInDays": f.number("eventRetentionInDays"), "duplicateDetectionWindowInMinutes": f.number("duplicateDetectionWindowInMinutes"),
@@ -102,7 +102,7 @@ func (f *form) mapping() any {
 	return map[string]any{"inputSchemaMappingType": "Json", "properties": properties}
 }
 
-func topicSections(f *form, existing *store.Topic) []formSection {
+func topicSections(f *form, existing *catalog.Topic) []formSection {
 	fixed := existing != nil
 	custom := f.get("inputSchema") == string(event.Custom)
 	var first []formField
@@ -120,7 +120,7 @@ func topicSections(f *form, existing *store.Topic) []formSection {
 	limits := []formField{
 		{Name: "duplicateDetectionWindowInMinutes", Label: "Duplicates are known for (min)", Kind: kindNumber, Min: "1", Max: "10080", Placeholder: "not at all", Hint: "For so long an event of the same source and id is not stored again. 1440 is a day. Empty: every event is stored."},
 	}
-	if !fixed || existing.Kind == store.TopicNamespace {
+	if !fixed || existing.Kind == catalog.TopicNamespace {
 		limits = append(limits, formField{Name: "eventRetentionInDays", Label: "Namespace: events live for (days)", Kind: kindNumber, Min: "1", Max: "7", Placeholder: "7"})
 	}
 	return openWhere(append(sections, formSection{ID: "limits", Title: "Limits", Fields: f.fields(limits...)}))
@@ -144,10 +144,10 @@ func (p *pages) changeTopic(c echo.Context) error { return p.editTopic(c, c.Para
 func (p *pages) editTopic(c echo.Context, name string) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	var existing *store.Topic
+	var existing *catalog.Topic
 	f := newForm()
 	if name != "" {
-		found, err := p.store.Topic(ctx, name)
+		found, err := p.store.Topics.Topic(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (p *pages) editTopic(c echo.Context, name string) error {
 	return p.show(c, "topic-form", "Edit "+name, false, view, link{view.Back, name})
 }
 
-func (p *pages) saveTopic(ctx context.Context, c echo.Context, f *form, existing *store.Topic) (href string, err error) {
+func (p *pages) saveTopic(ctx context.Context, c echo.Context, f *form, existing *catalog.Topic) (href string, err error) {
 	name, done, condition := f.get("name"), "topic-made", []string{"If-None-Match", "*"}
 	if existing != nil {
 		name, done, condition = existing.Name, "topic-saved", []string{"If-Match", f.get("etag")}
@@ -219,7 +219,7 @@ type accessKey struct{ Name, Key string }
 func (p *pages) topicKeys(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	topic, err := p.store.Topic(ctx, c.Param("topic"))
+	topic, err := p.store.Topics.Topic(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
+	"postrider/access"
 	"postrider/cmd/postrider/terminal"
 	"postrider/server/api"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 type apikeyCmd struct {
@@ -39,8 +39,8 @@ Examples:
 
 // Run executes apikey create.
 func (c *apikeyCreateCmd) Run(ctx context.Context) error {
-	spec := store.APIKeySpec{Name: c.Name, Scope: store.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays}
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	spec := access.APIKeySpec{Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays}
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		key, made, err := a.CreateAPIKey(ctx, spec)
 		if err != nil {
 			return err
@@ -54,9 +54,9 @@ func (c *apikeyCreateCmd) Run(ctx context.Context) error {
 }
 
 // opens says what a key is for, in a few words.
-func opens(k *store.APIKey) string {
+func opens(k *access.APIKey) string {
 	switch {
-	case k.Scope != store.ScopePublish:
+	case k.Scope != access.ScopePublish:
 		return "scope " + string(k.Scope)
 	case k.Topic != nil:
 		return "it publishes to topic " + *k.Topic
@@ -75,8 +75,8 @@ func (apikeyListCmd) Help() string { return "Example:\n  postrider apikey list" 
 
 // Run executes apikey list.
 func (c *apikeyListCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
-		list, err := everyPage(ctx, a.APIKeys, func(k *store.APIKey) string { return k.Name })
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
+		list, err := everyPage(ctx, a.APIKeys, func(k *access.APIKey) string { return k.Name })
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 			for i := range list {
 				k := &list[i]
 				topic := "-"
-				if k.Scope == store.ScopePublish {
+				if k.Scope == access.ScopePublish {
 					topic = "every"
 				}
 				if k.Topic != nil {
@@ -134,7 +134,7 @@ func (apikeyShowCmd) Help() string { return "Example:\n  postrider apikey show c
 
 // Run executes apikey show.
 func (c *apikeyShowCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		k, err := a.APIKey(ctx, c.Name)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (apikeyRevokeCmd) Help() string {
 
 // Run executes apikey revoke.
 func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		k, err := a.RevokeAPIKey(ctx, c.Name)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,15 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/cmd/postrider/version"
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server"
-	"postrider/store"
 	"postrider/web"
 )
 
@@ -30,7 +34,7 @@ type appOptions struct {
 	role       role
 	maxConns   int
 	timeScale  int // see store.Options; 0 and 1 are real time
-	sealer     *store.Sealer
+	sealer     *postgres.Sealer
 	adminToken string
 	// listener answers without TLS, secureListener with it, showing the certificate. One of them, or both.
 	listener       net.Listener
@@ -41,7 +45,7 @@ type appOptions struct {
 	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
 	filterLimits filter.Limits
 	// retention is how long what is over is kept; zero for ever, as in dev.
-	retention store.Retention
+	retention query.Retention
 	// headerLimits bound the custom headers of event subscriptions; zero for Event Grid's.
 	headerLimits policy.HeaderLimits
 	// deadLetters are the locations outside that dead letters may be written to; zero for none.
@@ -54,7 +58,7 @@ type appOptions struct {
 	publicURL string
 	webhook   webhookFlags
 	// defaultValidation is endpointValidation of who states none; nil for required.
-	defaultValidation func(host string) store.EndpointValidation
+	defaultValidation func(host string) catalog.EndpointValidation
 
 	openUI   bool   // dashboard without login: dev on loopback
 	devKey   string // well-known access key, refused unless allowDevKey
@@ -68,7 +72,7 @@ type appOptions struct {
 // instance is one running service. Parts are started in the order of the fields and stopped in reverse.
 type instance struct {
 	pool    *pgxpool.Pool
-	store   *store.Store
+	store   *app.System
 	engine  *jobs.Engine
 	http    *http.Server
 	tracing *tracing // nil where it is off
@@ -104,14 +108,14 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	s := store.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale}
+	s := app.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale}
 	if o.role.delivers() {
-		s.MaxWorkers = o.maxWorkers
+		s.MaxWorkers = cmp.Or(o.maxWorkers, app.DefaultMaxWorkers)
 	}
-	if a.store, err = store.New(ctx, withFailpoint(s)); err != nil {
+	if a.store, err = app.New(ctx, withFailpoint(s)); err != nil {
 		return nil, err
 	}
-	if err = a.store.EnsureSystemTopic(ctx); err != nil {
+	if err = a.store.Topics.EnsureSystemTopic(ctx); err != nil {
 		return nil, err
 	}
 	run, stopRun := context.WithCancel(context.Background())
@@ -143,12 +147,12 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 	if err := adviseOnSettings(ctx, pool, o.log); err != nil {
 		return err
 	}
-	return store.CheckKey(ctx, pool, o.sealer)
+	return catalog.CheckKey(ctx, pool, o.sealer)
 }
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
-		Store: a.store, Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
+		Store: a.store.Engine(), Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version.Number(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
 		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
@@ -164,9 +168,9 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 }
 
 func (a *instance) listen(run context.Context, o appOptions) error {
-	m := &metrics{store: a.store, meter: store.NewMeter(a.store.DB()), engine: a.engine, role: o.role, log: o.log}
+	m := &metrics{store: a.store, meter: query.NewMeter(a.store.DB), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
-		Store: a.store, AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Store: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
 		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
 		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
 		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.handler(), OpenMetrics: o.openMetrics,
@@ -180,7 +184,7 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {
-		if err := web.Mount(srv.Echo(), web.Options{Store: a.store, API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention, Stopping: streams, Logger: o.log}); err != nil {
+		if err := web.Mount(srv.Echo(), web.Options{Store: a.store.Dashboard(), API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention, Stopping: streams, Logger: o.log}); err != nil {
 			stopStreams()
 			return err
 		}

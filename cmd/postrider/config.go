@@ -15,7 +15,7 @@ import (
 	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
+	"postrider/query"
 )
 
 // databaseFlags are shared by every verb that needs the database.
@@ -83,7 +83,7 @@ type retentionFlags struct {
 	KeepKeysDays        int `help:"Days for which API keys stay listed that were revoked or have expired; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_KEYS_DAYS"`
 }
 
-func (f retentionFlags) retention() (store.Retention, error) {
+func (f retentionFlags) retention() (query.Retention, error) {
 	const most = 36_500
 	for _, flag := range []struct {
 		name  string
@@ -97,10 +97,10 @@ func (f retentionFlags) retention() (store.Retention, error) {
 		{"--keep-keys-days", f.KeepKeysDays},
 	} {
 		if flag.value < 0 || flag.value > most {
-			return store.Retention{}, terminal.Usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
+			return query.Retention{}, terminal.Usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
 		}
 	}
-	return store.Retention{
+	return query.Retention{
 		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays, CountsDays: f.KeepCountsDays,
 		AuditDays: f.KeepAuditDays, KeysDays: f.KeepKeysDays,
 	}, nil

@@ -11,16 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/access"
 	"postrider/cmd/postrider/terminal"
 	"postrider/migrations"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // openDatabase waits for a database that is just starting, as after a reboot or in compose.
 func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
-	open := store.OpenPool
+	open := postgres.OpenPool
 	if f.PgBouncer {
-		open = store.OpenPoolThroughPgBouncer
+		open = postgres.OpenPoolThroughPgBouncer
 	}
 	pool, err := open(ctx, f.DatabaseURL, maxConns)
 	if err != nil {
@@ -43,7 +44,7 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 		if err == nil {
 			return nil
 		}
-		if refused := poolerRefusal(err, store.ThroughPgBouncer(pool)); refused != nil {
+		if refused := poolerRefusal(err, postgres.ThroughPgBouncer(pool)); refused != nil {
 			return refused
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
@@ -75,7 +76,7 @@ func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) erro
 	if f.PgBouncer {
 		return nil
 	}
-	dropped, err := store.SettingsDropped(ctx, pool)
+	dropped, err := postgres.SettingsDropped(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -87,10 +88,10 @@ func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) erro
 
 // adviseOnSettings says which settings the role should have where sessions cannot bring them.
 func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
-	if !store.ThroughPgBouncer(pool) {
+	if !postgres.ThroughPgBouncer(pool) {
 		return nil
 	}
-	statements, err := store.MissingSettings(ctx, pool)
+	statements, err := postgres.MissingSettings(ctx, pool)
 	if err == nil && statements != "" {
 		log.Warn("PgBouncer passes no session settings on; give them to the role, or a forgotten lock holds statements up for 15 s instead of 2", "sql", statements)
 	}
@@ -113,9 +114,9 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 	if err := f.require(); err != nil {
 		return err
 	}
-	open := store.OpenPool
+	open := postgres.OpenPool
 	if f.PgBouncer {
-		open = store.OpenPoolThroughPgBouncer
+		open = postgres.OpenPoolThroughPgBouncer
 	}
 	pool, err := open(ctx, f.DatabaseURL, 2)
 	if err != nil {
@@ -133,14 +134,14 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 
 // asVerb is for verbs that change the database themselves: of the person who runs one, only the database's URL is known.
 func asVerb(ctx context.Context) context.Context {
-	return store.WithActor(ctx, store.Actor{Name: "cli"})
+	return access.WithActor(ctx, access.Actor{Name: "cli"})
 }
 
 // access does something about who may use the service, in a database that may have no running one.
-func (f databaseFlags) access(ctx context.Context, do func(context.Context, *store.Access) error) error {
-	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), store.AccessOf(pool)) })
-	var no *store.FunctionError
-	if errors.As(err, &no) && errors.Is(err, store.ErrInvalid) {
+func (f databaseFlags) access(ctx context.Context, do func(context.Context, *access.Access) error) error {
+	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), access.AccessOf(pool)) })
+	var no *postgres.FunctionError
+	if errors.As(err, &no) && errors.Is(err, postgres.ErrInvalid) {
 		return terminal.Usagef("%s", no.Message)
 	}
 	return err

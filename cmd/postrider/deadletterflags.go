@@ -1,9 +1,8 @@
 package main
 
-import "postrider/policy"
-
 import (
 	"postrider/cmd/postrider/terminal"
+	"postrider/policy"
 )
 
 // deadLetterFlags say where dead letters may be written to outside of the database. Nobody who may change an event subscription can have a node

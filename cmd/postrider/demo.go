@@ -8,9 +8,10 @@ import (
 	"net/http"
 	"time"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/store"
 )
 
 const demoTopic = "demo"
@@ -19,24 +20,24 @@ const demoTopic = "demo"
 // will.
 type demo struct {
 	api, sink, token, key string
-	store                 *store.Store
+	store                 *app.System
 }
 
 func (d *demo) setUp(ctx context.Context) error {
-	keys := &store.AccessKeys{Key1: d.key, Key2: newSecret()}
-	spec := store.TopicSpec{Kind: store.TopicBasic, InputSchema: event.EventGrid, Keys: keys}
-	_, made, err := d.store.PutTopic(ctx, demoTopic, spec)
+	keys := &catalog.AccessKeys{Key1: d.key, Key2: newSecret()}
+	spec := catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: keys}
+	_, made, err := d.store.Topics.PutTopic(ctx, demoTopic, spec)
 	if err != nil {
 		return err
 	}
 	if made == nil { // kept from an earlier run, with that run's keys
-		if err := d.store.SetTopicKeys(ctx, demoTopic, *keys); err != nil {
+		if err := d.store.Topics.SetTopicKeys(ctx, demoTopic, *keys); err != nil {
 			return err
 		}
 	}
 	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
 		url := d.sink + path
-		_, _, err := d.store.PutSubscription(ctx, demoTopic, name, store.SubscriptionSpec{
+		_, _, err := d.store.Subscriptions.PutSubscription(ctx, demoTopic, name, catalog.SubscriptionSpec{
 			EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
 		})
 		if err != nil {

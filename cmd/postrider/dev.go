@@ -19,8 +19,8 @@ import (
 	"postrider/jobs"
 	"postrider/pgdev"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 // devAccessKey is the access key of dev's topic, the same everywhere so that samples run unchanged. It is no secret:
@@ -167,7 +167,7 @@ func (d *dev) startListeners(ctx context.Context) error {
 }
 
 func (d *dev) startService(ctx context.Context) error {
-	sealer, err := store.NewSealer([]byte(devEncryptionKey))
+	sealer, err := postgres.NewSealer([]byte(devEncryptionKey))
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"postrider/catalog"
 	"postrider/cmd/postrider/terminal"
 	"postrider/migrations"
-	"postrider/store"
+	"postrider/postgres"
+	"postrider/query"
 )
 
 type doctorCmd struct {
@@ -105,9 +107,9 @@ func printFindings(w io.Writer, found findings) {
 
 // look goes as far as the database lets it.
 func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
-	open := store.OpenPool
+	open := postgres.OpenPool
 	if c.PgBouncer {
-		open = store.OpenPoolThroughPgBouncer
+		open = postgres.OpenPoolThroughPgBouncer
 	}
 	pool, err := open(ctx, c.DatabaseURL, 2)
 	if err != nil {
@@ -119,13 +121,13 @@ func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
 		return
 	}
 	asked := time.Now()
-	seen, err := store.ReadServer(ctx, pool)
+	seen, err := query.ReadServer(ctx, pool)
 	if err != nil {
 		found.fail("server", fmt.Sprintf("the server's state cannot be read: %v", err), "look at PostgreSQL's log")
 		return
 	}
 	judgeServer(found, seen, asked.Add(time.Since(asked)/2))
-	judgeDisk(found, store.ProbeDisk(ctx, pool))
+	judgeDisk(found, postgres.ProbeDisk(ctx, pool))
 	if c.lookAtOwn(ctx, found, pool, seen) {
 		judgeStored(ctx, found, pool, out)
 	}
@@ -150,7 +152,7 @@ func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Po
 		found.ok("pooler", "none on the way that drops settings")
 		return true
 	}
-	switch statements, err := store.MissingSettings(ctx, pool); {
+	switch statements, err := postgres.MissingSettings(ctx, pool); {
 	case err != nil:
 		found.fail("pooler", err.Error(), "look at PgBouncer's log")
 		return false
@@ -163,7 +165,7 @@ func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Po
 }
 
 // lookAtOwn is about what is ours in the database; it reports whether that can be read.
-func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *store.Checkup) bool {
+func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
 	status, err := migrations.ReadStatus(ctx, pool)
 	switch {
 	case err != nil:
@@ -184,7 +186,7 @@ func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpoo
 	if !judgeRights(found, seen) {
 		return false
 	}
-	seen.Overdue, _ = store.Overdue(ctx, pool) // a database that takes no writes has a finding of its own
+	seen.Overdue, _ = query.Overdue(ctx, pool) // a database that takes no writes has a finding of its own
 	judgeTables(found, seen)
 	judgeHolders(found, seen)
 	judgePartitions(found, seen)
@@ -204,8 +206,8 @@ func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.P
 		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with")
 		return
 	}
-	switch err := store.TryKey(ctx, pool, sealer); {
-	case errors.Is(err, store.ErrNothingSealed):
+	switch err := catalog.TryKey(ctx, pool, sealer); {
+	case errors.Is(err, catalog.ErrNothingSealed):
 		found.ok("encryption key", "%v", err)
 	case err != nil:
 		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with; without it endpoints and access keys cannot be read")

@@ -16,25 +16,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/query"
 )
 
 // well is a database that has nothing wrong with it.
-func well(now time.Time) *store.Checkup {
-	return &store.Checkup{
-		Server:     store.ServerFacts{VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true},
+func well(now time.Time) *query.Checkup {
+	return &query.Checkup{
+		Server:     query.ServerFacts{VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true},
 		Settings:   map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "max_connections": "100", "superuser_reserved_connections": "3"},
-		HotTables:  []store.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
-		Holders:    []store.HorizonHolder{{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40}},
-		Partitions: []store.PartitionDays{{Table: "events", Ahead: 7, Today: true, Oldest: &now}},
-		Nodes:      []store.NodeFacts{{Name: "a", Version: "1", Silent: time.Second}},
+		HotTables:  []query.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
+		Holders:    []query.HorizonHolder{{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40}},
+		Partitions: []query.PartitionDays{{Table: "events", Ahead: 7, Today: true, Oldest: &now}},
+		Nodes:      []query.NodeFacts{{Name: "a", Version: "1", Silent: time.Second}},
 	}
 }
 
 func TestDoctorJudges(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	judge := func(c *store.Checkup) (found findings) {
+	judge := func(c *query.Checkup) (found findings) {
 		judgeServer(&found, c, now)
 		judgeRights(&found, c)
 		judgeTables(&found, c)
@@ -48,47 +48,47 @@ func TestDoctorJudges(t *testing.T) {
 	require.Zero(t, found.count("warn")+found.count("fail"), found)
 	for _, row := range []struct {
 		level, check, says string
-		spoil              func(*store.Checkup)
+		spoil              func(*query.Checkup)
 	}{
-		{"fail", "version", "PostgreSQL 14.2", func(c *store.Checkup) { c.Server.VersionNumber, c.Server.Version = 140002, "14.2" }},
-		{"fail", "writes", "it is a standby", func(c *store.Checkup) { c.Server.InReplica = true }},
-		{"fail", "writes", "default_transaction_read_only", func(c *store.Checkup) { c.Server.ReadOnly = true }},
-		{"fail", "durability", "fsync is off", func(c *store.Checkup) { c.Settings["fsync"] = "off" }},
-		{"fail", "durability", "synchronous_commit is off:", func(c *store.Checkup) { c.Settings["synchronous_commit"] = "off" }},
-		{"fail", "durability", "off for role r in database d", func(c *store.Checkup) {
-			c.Overrides = []store.SettingOverride{{Role: "r", Database: "d", Name: "synchronous_commit", Value: "off"}}
+		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) { c.Server.VersionNumber, c.Server.Version = 140002, "14.2" }},
+		{"fail", "writes", "it is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
+		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
+		{"fail", "durability", "fsync is off", func(c *query.Checkup) { c.Settings["fsync"] = "off" }},
+		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) { c.Settings["synchronous_commit"] = "off" }},
+		{"fail", "durability", "off for role r in database d", func(c *query.Checkup) {
+			c.Overrides = []query.SettingOverride{{Role: "r", Database: "d", Name: "synchronous_commit", Value: "off"}}
 		}},
-		{"warn", "timeouts", "statement_timeout = 5s", func(c *store.Checkup) {
-			c.Overrides = []store.SettingOverride{{Name: "statement_timeout", Value: "5s"}}
+		{"warn", "timeouts", "statement_timeout = 5s", func(c *query.Checkup) {
+			c.Overrides = []query.SettingOverride{{Name: "statement_timeout", Value: "5s"}}
 		}},
-		{"warn", "clock", "differ by 1m0s", func(c *store.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
-		{"fail", "autovacuum", "is off", func(c *store.Checkup) { c.Settings["autovacuum"] = "off" }},
-		{"warn", "autovacuum", "switched off for river_job", func(c *store.Checkup) { c.HotTables[0].Autovacuum = false }},
-		{"warn", "autovacuum", "500000 dead rows", func(c *store.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
-		{"fail", "rights", "deliveries", func(c *store.Checkup) { c.Unreachable = []string{"deliveries"} }},
-		{"warn", "roles", "postrider_reader", func(c *store.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
-		{"warn", "vacuum horizon", "does not see since when other roles' transactions are open", func(c *store.Checkup) { c.Server.SeesAll = false }},
-		{"warn", "vacuum horizon", "open for 20m0s", func(c *store.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
-		{"warn", "vacuum horizon", "prepared transaction", func(c *store.Checkup) {
-			c.Holders = []store.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
+		{"warn", "clock", "differ by 1m0s", func(c *query.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
+		{"fail", "autovacuum", "is off", func(c *query.Checkup) { c.Settings["autovacuum"] = "off" }},
+		{"warn", "autovacuum", "switched off for river_job", func(c *query.Checkup) { c.HotTables[0].Autovacuum = false }},
+		{"warn", "autovacuum", "500000 dead rows", func(c *query.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
+		{"fail", "rights", "deliveries", func(c *query.Checkup) { c.Unreachable = []string{"deliveries"} }},
+		{"warn", "roles", "postrider_reader", func(c *query.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
+		{"warn", "vacuum horizon", "does not see since when other roles' transactions are open", func(c *query.Checkup) { c.Server.SeesAll = false }},
+		{"warn", "vacuum horizon", "open for 20m0s", func(c *query.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
+		{"warn", "vacuum horizon", "prepared transaction", func(c *query.Checkup) {
+			c.Holders = []query.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
 		}},
-		{"warn", "vacuum horizon", "nobody reads replication slot standby, which keeps 1024 GiB", func(c *store.Checkup) { c.Holders[1].Idle = true }},
-		{"warn", "vacuum horizon", "transactions behind", func(c *store.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
-		{"fail", "partitions", "none for today", func(c *store.Checkup) { c.Partitions[0].Today = false }},
-		{"fail", "partitions", "none for tomorrow", func(c *store.Checkup) { c.Partitions[0].Ahead = 0 }},
-		{"warn", "partitions", "3 days ahead", func(c *store.Checkup) { c.Partitions[0].Ahead = 3 }},
-		{"warn", "partitions", "default partition", func(c *store.Checkup) { c.Partitions[0].Default = true }},
-		{"warn", "connections", "of 17", func(c *store.Checkup) { c.Settings["max_connections"] = "20" }},
-		{"warn", "nodes", "none that delivers", func(c *store.Checkup) { c.Nodes = nil }},
-		{"warn", "nodes", "no sign of life", func(c *store.Checkup) { c.Nodes[0].Silent = time.Minute }},
-		{"warn", "nodes", "2 versions", func(c *store.Checkup) { c.Nodes = append(c.Nodes, store.NodeFacts{Name: "b", Version: "2"}) }},
-		{"warn", "sweeper", "mended 3 rows", func(c *store.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
-		{"warn", "backlog", "due for up to 2m0s", func(c *store.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
-		{"warn", "backlog", "due for up to 2m0s", func(c *store.Checkup) {
+		{"warn", "vacuum horizon", "nobody reads replication slot standby, which keeps 1024 GiB", func(c *query.Checkup) { c.Holders[1].Idle = true }},
+		{"warn", "vacuum horizon", "transactions behind", func(c *query.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
+		{"fail", "partitions", "none for today", func(c *query.Checkup) { c.Partitions[0].Today = false }},
+		{"fail", "partitions", "none for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
+		{"warn", "partitions", "3 days ahead", func(c *query.Checkup) { c.Partitions[0].Ahead = 3 }},
+		{"warn", "partitions", "default partition", func(c *query.Checkup) { c.Partitions[0].Default = true }},
+		{"warn", "connections", "of 17", func(c *query.Checkup) { c.Settings["max_connections"] = "20" }},
+		{"warn", "nodes", "none that delivers", func(c *query.Checkup) { c.Nodes = nil }},
+		{"warn", "nodes", "no sign of life", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
+		{"warn", "nodes", "2 versions", func(c *query.Checkup) { c.Nodes = append(c.Nodes, query.NodeFacts{Name: "b", Version: "2"}) }},
+		{"warn", "sweeper", "mended 3 rows", func(c *query.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
+		{"warn", "backlog", "due for up to 2m0s", func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
+		{"warn", "backlog", "due for up to 2m0s", func(c *query.Checkup) {
 			late := 2 * time.Minute
 			c.OldestDue, c.Overdue, c.Running = &late, true, true
 		}},
-		{"fail", "backlog", "none is in flight: no node delivers", func(c *store.Checkup) {
+		{"fail", "backlog", "none is in flight: no node delivers", func(c *query.Checkup) {
 			late := 2 * time.Minute
 			c.OldestDue, c.Overdue = &late, true
 		}},

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"postrider/cmd/postrider/terminal"
-	"postrider/store"
+	"postrider/jobs"
+	"postrider/postgres"
+	"postrider/query"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 )
 
 // judgeServer is about the server, before anything of ours is looked at. now is when it was asked, by our clock.
-func judgeServer(found *findings, seen *store.Checkup, now time.Time) {
+func judgeServer(found *findings, seen *query.Checkup, now time.Time) {
 	s := &seen.Server
 	if s.VersionNumber < 150000 {
 		found.fail("version", "PostgreSQL "+s.Version, "postrider needs PostgreSQL 15 or newer")
@@ -56,7 +58,7 @@ func judgeServer(found *findings, seen *store.Checkup, now time.Time) {
 // judgeDisk is about the end of a probe. What else may keep it from being stored, such as rights, has its own findings.
 func judgeDisk(found *findings, probe error) {
 	switch {
-	case store.IsDiskFull(probe):
+	case postgres.IsDiskFull(probe):
 		found.fail("disk", "PostgreSQL's disk is full: no event can be stored, no attempt recorded",
 			"free space on the disk of PostgreSQL's data directory, or enlarge it; the nodes go on by themselves")
 	case probe == nil:
@@ -64,7 +66,7 @@ func judgeDisk(found *findings, probe error) {
 	}
 }
 
-func ofWhom(o store.SettingOverride) string {
+func ofWhom(o query.SettingOverride) string {
 	text := ""
 	if o.Role != "" {
 		text += " for role " + o.Role
@@ -76,7 +78,7 @@ func ofWhom(o store.SettingOverride) string {
 }
 
 // judgeDurability: what a 200 promises is no more than what PostgreSQL's commit does.
-func judgeDurability(found *findings, seen *store.Checkup) {
+func judgeDurability(found *findings, seen *query.Checkup) {
 	whole := true
 	for _, name := range []string{"fsync", "full_page_writes"} {
 		if seen.Settings[name] == "off" {
@@ -104,7 +106,7 @@ func judgeDurability(found *findings, seen *store.Checkup) {
 }
 
 // alterable is what ALTER takes for the one who has the setting.
-func alterable(o store.SettingOverride) string {
+func alterable(o query.SettingOverride) string {
 	switch {
 	case o.Role != "" && o.Database != "":
 		return fmt.Sprintf("ROLE %q IN DATABASE %q", o.Role, o.Database)
@@ -116,7 +118,7 @@ func alterable(o store.SettingOverride) string {
 	return "ROLE ALL"
 }
 
-func judgeRights(found *findings, seen *store.Checkup) bool {
+func judgeRights(found *findings, seen *query.Checkup) bool {
 	if len(seen.Unreachable) > 0 {
 		found.fail("rights", fmt.Sprintf("role %s may not read and write %s", seen.Server.Role, strings.Join(seen.Unreachable, ", ")), "connect as the role that migrated the database, or have it GRANT these rights")
 		return false
@@ -130,7 +132,7 @@ func judgeRights(found *findings, seen *store.Checkup) bool {
 }
 
 // judgeTables: dead rows are what a fetch steps over.
-func judgeTables(found *findings, seen *store.Checkup) {
+func judgeTables(found *findings, seen *query.Checkup) {
 	bad := 0
 	for _, t := range seen.HotTables {
 		switch {
@@ -155,7 +157,7 @@ func lastTime(at *time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-func judgeHolders(found *findings, seen *store.Checkup) {
+func judgeHolders(found *findings, seen *query.Checkup) {
 	bad := len(*found)
 	if s := &seen.Server; !s.SeesAll {
 		found.warn("vacuum horizon", fmt.Sprintf("role %s does not see since when other roles' transactions are open: neither this doctor nor postrider_oldest_transaction_age_seconds tells of them", s.Role),
@@ -169,7 +171,7 @@ func judgeHolders(found *findings, seen *store.Checkup) {
 	}
 }
 
-func judgeHolder(found *findings, h store.HorizonHolder) {
+func judgeHolder(found *findings, h query.HorizonHolder) {
 	const check = "vacuum horizon"
 	age := h.Age.Round(time.Second)
 	switch {
@@ -184,8 +186,8 @@ func judgeHolder(found *findings, h store.HorizonHolder) {
 	}
 }
 
-func judgePartitions(found *findings, seen *store.Checkup) {
-	bad, least := len(*found), store.PartitionsAhead
+func judgePartitions(found *findings, seen *query.Checkup) {
+	bad, least := len(*found), jobs.PartitionsAhead
 	var oldest *time.Time
 	for _, p := range seen.Partitions {
 		least = min(least, p.Ahead)
@@ -197,8 +199,8 @@ func judgePartitions(found *findings, seen *store.Checkup) {
 			found.fail("partitions", p.Table+" has none for today: nothing can be stored", remedy)
 		case p.Ahead == 0:
 			found.fail("partitions", p.Table+" has none for tomorrow: from midnight UTC on nothing can be stored", remedy)
-		case p.Ahead < store.PartitionsAhead-2:
-			found.warn("partitions", fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, terminal.Plural(p.Ahead, "day"), store.PartitionsAhead), remedy)
+		case p.Ahead < jobs.PartitionsAhead-2:
+			found.warn("partitions", fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, terminal.Plural(p.Ahead, "day"), jobs.PartitionsAhead), remedy)
 		}
 		if p.Default {
 			found.warn("partitions", p.Table+" has a default partition, which is none of ours", "rows in it keep new days from being attached: move them, and detach it")
@@ -217,7 +219,7 @@ func judgePartitions(found *findings, seen *store.Checkup) {
 const spareConnections = 5
 
 // judgeConnections counts what the nodes may open: a pool each, and a connection for the heartbeat.
-func judgeConnections(found *findings, seen *store.Checkup, each int) {
+func judgeConnections(found *findings, seen *query.Checkup, each int) {
 	setting := func(name string) int { n, _ := strconv.Atoi(seen.Settings[name]); return n }
 	room := setting("max_connections") - setting("superuser_reserved_connections") - setting("reserved_connections")
 	others := max(seen.Server.Connections-seen.Server.OwnConnections, 0)
@@ -231,7 +233,7 @@ func judgeConnections(found *findings, seen *store.Checkup, each int) {
 	}
 }
 
-func judgeNodes(found *findings, seen *store.Checkup) {
+func judgeNodes(found *findings, seen *query.Checkup) {
 	if len(seen.Nodes) == 0 {
 		found.warn("nodes", "none that delivers is alive", "what is published waits: start postrider serve")
 	}

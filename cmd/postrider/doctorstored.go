@@ -12,7 +12,7 @@ import (
 
 	"postrider/cmd/postrider/terminal"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/query"
 )
 
 // judgedHosts is how many hosts of stored endpoints are judged, those of the most event subscriptions first: a name may take seconds to resolve.
@@ -22,7 +22,7 @@ const judgedHosts = 50
 // the service may have been given other flags than this doctor.
 func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egress) {
 	const check = "egress"
-	stored, err := store.ReadEndpointHosts(ctx, pool, judgedHosts)
+	stored, err := query.ReadEndpointHosts(ctx, pool, judgedHosts)
 	switch {
 	case err != nil:
 		found.warn(check, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "look at PostgreSQL's log")
@@ -50,7 +50,7 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 }
 
 // judgeHosts judges all of them at once, so that slow names take no longer than one; of each it tells what is wrong.
-func judgeHosts(ctx context.Context, hosts []store.EndpointHost, out egress) []findings {
+func judgeHosts(ctx context.Context, hosts []query.EndpointHost, out egress) []findings {
 	wrong := make([]findings, len(hosts))
 	var judges sync.WaitGroup
 	for i := range hosts {

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"postrider/catalog"
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/jobs/delivery"
+	"postrider/jobs/publish"
+	"postrider/jobs/queue"
 )
 
 // failpoints are all names that a store.Failpoint is called with.
 func failpoints() []string {
 	return []string{
-		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointCollect,
-		jobs.PointFetched, store.PointClaim, jobs.PointSent, jobs.PointAnswered,
-		store.PointRecordBefore, store.PointRecordInside, store.PointRecordAfter, store.PointDeadLetter,
-		store.PointPromote, store.PointReclaim, store.PointRelease, store.PointRefill,
-		store.PointPartition, store.PointDetach, store.PointDrop,
+		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute, publish.PointCollect,
+		jobs.PointFetched, delivery.PointClaim, jobs.PointSent, jobs.PointAnswered,
+		delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter, delivery.PointDeadLetter,
+		queue.PointPromote, queue.PointReclaim, catalog.PointRelease, delivery.PointRefill,
+		jobs.PointPartition, jobs.PointDetach, jobs.PointDrop,
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/cmd/postrider/local"
-	"postrider/store"
+	"postrider/jobs"
+	"postrider/jobs/queue"
 )
 
 const (
@@ -95,7 +96,7 @@ func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *fau
 	t.Helper()
 	f := &faultFleet{t: t, db: db, slots: make([]*faultNode, nodes), began: time.Now(), out: t.Output()}
 	for slot := range f.slots {
-		f.start(slot, store.PointReclaim)
+		f.start(slot, queue.PointReclaim)
 	}
 	f.sink = newFaultSink(t, &f.period)
 	key := f.subscribe()
@@ -201,11 +202,11 @@ func (f *faultFleet) round(slot int, points []string) {
 	f.killFromOutside(slot)
 	for _, point := range points {
 		switch point {
-		case store.PointPartition:
+		case jobs.PointPartition:
 			f.killAtStart(slot, point, f.dropPartition)
-		case store.PointDetach, store.PointDrop:
+		case jobs.PointDetach, jobs.PointDrop:
 			f.killAtStart(slot, point, f.oldPartition)
-		case store.PointReclaim:
+		case queue.PointReclaim:
 			f.killReclaiming(slot)
 		default:
 			f.kill(slot, point)
@@ -213,7 +214,7 @@ func (f *faultFleet) round(slot int, points []string) {
 	}
 	for slot, n := range f.slots {
 		if n == nil {
-			f.start(slot, store.PointReclaim)
+			f.start(slot, queue.PointReclaim)
 		}
 	}
 }
@@ -245,7 +246,7 @@ func (f *faultFleet) killFromOutside(slot int) {
 // died is there for the next.
 func (f *faultFleet) killReclaiming(slot int) {
 	f.t.Helper()
-	leaves := f.start(slot, store.PointReclaim)
+	leaves := f.start(slot, queue.PointReclaim)
 	eventually(f.t, "the node has something in hand", f.db.atLeast(1, inHandQuery, leaves.name))
 	f.killFromOutside(slot)
 	f.period.Add(1)
@@ -254,7 +255,7 @@ func (f *faultFleet) killReclaiming(slot int) {
 			n.tell()
 		}
 	}
-	n, ready := f.launch(store.PointReclaim, true)
+	n, ready := f.launch(queue.PointReclaim, true)
 	if f.isReady(n, ready) {
 		f.put(slot, n)
 	}

@@ -13,8 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/catalog"
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/jobs/delivery"
+	"postrider/jobs/publish"
+	"postrider/jobs/queue"
 )
 
 var (
@@ -25,12 +28,12 @@ var (
 // faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left by somebody.
 var faultRounds = map[string][]string{
 	"publishing": {
-		store.PointPublishBefore, store.PointPublishInside, store.PointPublishAfter, store.PointRoute, store.PointCollect, jobs.PointFetched, store.PointClaim,
-		store.PointPartition, store.PointDetach, store.PointDrop, store.PointReclaim,
+		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute, publish.PointCollect, jobs.PointFetched, delivery.PointClaim,
+		jobs.PointPartition, jobs.PointDetach, jobs.PointDrop, queue.PointReclaim,
 	},
 	"delivering": {
-		jobs.PointSent, jobs.PointAnswered, store.PointRecordBefore, store.PointRecordInside, store.PointRecordAfter, store.PointDeadLetter,
-		store.PointRelease, store.PointRefill, store.PointPromote,
+		jobs.PointSent, jobs.PointAnswered, delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter, delivery.PointDeadLetter,
+		catalog.PointRelease, delivery.PointRefill, queue.PointPromote,
 	},
 }
 
@@ -77,10 +80,10 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 	f.out, f.strict = os.Stderr, true
 	done := f.tell(limit)
 	defer done()
-	points := slices.DeleteFunc(failpoints(), func(p string) bool { return p == store.PointReclaim })
+	points := slices.DeleteFunc(failpoints(), func(p string) bool { return p == queue.PointReclaim })
 	for round := 0; time.Since(f.began) < limit && (len(f.kills) < kills || f.load.acked.Load() < events); round++ {
 		rand.Shuffle(len(points), func(i, k int) { points[i], points[k] = points[k], points[i] })
-		f.round(round%2, append(slices.Clone(points), store.PointReclaim))
+		f.round(round%2, append(slices.Clone(points), queue.PointReclaim))
 	}
 	f.end(3 * time.Minute)
 	f.requireNothingLost()
@@ -96,7 +99,7 @@ func TestFaultKillOfTheOnlyNode(t *testing.T) { //nolint:paralleltest // it meas
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 1, gentleLoad)
 	f.out, f.strict, f.settle = os.Stderr, true, true
-	f.round(0, slices.DeleteFunc(failpoints(), func(p string) bool { return p == store.PointReclaim }))
+	f.round(0, slices.DeleteFunc(failpoints(), func(p string) bool { return p == queue.PointReclaim }))
 	f.end(patience)
 	f.requireNothingLost()
 }

@@ -13,8 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/jobs/delivery"
+	"postrider/jobs/publish"
 )
 
 // This file is in no program that is shipped: without the build tag failpoints its environment variables mean nothing, and no
@@ -22,7 +24,7 @@ import (
 
 // lingering points are passed just before what they are named after: the process dies up to lingerFor later, at whatever moment
 // of it that is.
-var lingering = []string{store.PointPublishInside, store.PointRecordInside, store.PointDeadLetter, jobs.PointSent}
+var lingering = []string{publish.PointPublishInside, delivery.PointRecordInside, delivery.PointDeadLetter, jobs.PointSent}
 
 // lingerFor is what a transaction of a hundred rows takes.
 const lingerFor = 3 * time.Millisecond
@@ -35,7 +37,7 @@ type failpoint struct {
 	once       sync.Once
 }
 
-func withFailpoint(o store.Options) store.Options {
+func withFailpoint(o app.Options) app.Options {
 	if threshold, err := strconv.Atoi(os.Getenv("POSTRIDER_ROUTE_THRESHOLD")); err == nil {
 		o.RouteThreshold = threshold
 	}

@@ -2,7 +2,9 @@
 
 package main
 
-import "postrider/store"
+import (
+	"postrider/cmd/postrider/app"
+)
 
 // withFailpoint changes nothing: only the program that the tests build for themselves can be told where to die.
-func withFailpoint(o store.Options) store.Options { return o }
+func withFailpoint(o app.Options) app.Options { return o }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/bench"
-	"postrider/store"
+	"postrider/jobs/publish"
 )
 
 // requireNothingLost holds the ledgers against each other, prints what the kills met, and holds the tables against what is promised of
@@ -66,7 +66,7 @@ func (f *faultFleet) inHand() (sum int) {
 func (f *faultFleet) requireTold(v bench.Verdict) {
 	f.t.Helper()
 	for _, row := range f.rows(v) {
-		if row.point == store.PointPublishAfter {
+		if row.point == publish.PointPublishAfter {
 			require.NotZero(f.t, row.unanswered, "stored and not answered")
 		}
 	}

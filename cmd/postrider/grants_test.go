@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/access"
+	"postrider/postgres"
 )
 
 // plantSecrets fills a database with one of each kind, by every door that they come in by, and returns them.
@@ -82,10 +83,10 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 // signIn begins a session of the dashboard and returns its token.
 func signIn(t *testing.T, db *database, name, password string) (token string) {
 	t.Helper()
-	pool, err := store.OpenPool(t.Context(), db.url, 2)
+	pool, err := postgres.OpenPool(t.Context(), db.url, 2)
 	require.NoError(t, err)
 	defer pool.Close()
-	token, _, err = store.AccessOf(pool).SignIn(t.Context(), name, password, store.SignInFrom{Address: "192.0.2.7"})
+	token, _, err = access.AccessOf(pool).SignIn(t.Context(), name, password, access.SignInFrom{Address: "192.0.2.7"})
 	require.NoError(t, err)
 	return token
 }

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"postrider/catalog"
 	"postrider/cmd/postrider/terminal"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // encryptionFlags are shared by every verb that seals or opens secrets.
@@ -15,21 +16,21 @@ type encryptionFlags struct {
 	PreviousEncryptionKeys []string `help:"Further keys that only open what they have sealed, during a rotation." env:"POSTRIDER_PREVIOUS_ENCRYPTION_KEYS" placeholder:"KEY"`
 }
 
-func (f encryptionFlags) sealer() (*store.Sealer, error) {
+func (f encryptionFlags) sealer() (*postgres.Sealer, error) {
 	if f.EncryptionKey == "" {
 		return nil, terminal.Usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
 	}
-	key, err := store.ParseKey(f.EncryptionKey)
+	key, err := postgres.ParseKey(f.EncryptionKey)
 	if err != nil {
 		return nil, terminal.Usagef("POSTRIDER_ENCRYPTION_KEY: %v", err)
 	}
 	also := make([][]byte, len(f.PreviousEncryptionKeys))
 	for i, text := range f.PreviousEncryptionKeys {
-		if also[i], err = store.ParseKey(strings.TrimSpace(text)); err != nil {
+		if also[i], err = postgres.ParseKey(strings.TrimSpace(text)); err != nil {
 			return nil, terminal.Usagef("POSTRIDER_PREVIOUS_ENCRYPTION_KEYS: number %d: %v", i+1, err)
 		}
 	}
-	return store.NewSealer(key, also...)
+	return postgres.NewSealer(key, also...)
 }
 
 type keysCmd struct {
@@ -72,11 +73,11 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	if err := requireSchema(ctx, pool); err != nil {
 		return err
 	}
-	if err := store.CheckKey(ctx, pool, sealer); err != nil {
+	if err := catalog.CheckKey(ctx, pool, sealer); err != nil {
 		return err
 	}
 	sealed, line, all := map[string]int{}, terminal.NewProgressLine(), 0
-	retired, err := store.RotateKeys(ctx, pool, sealer, func(table string, rows int) {
+	retired, err := catalog.RotateKeys(ctx, pool, sealer, func(table string, rows int) {
 		sealed[table], all = sealed[table]+rows, all+rows
 		line.Show(func() string { return terminal.Plural(all, "row") + " sealed" })
 	})

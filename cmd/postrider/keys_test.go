@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 const otherEncryptionKey = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
@@ -22,9 +22,9 @@ const otherEncryptionKey = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
 // keyID is the id of what a key seals.
 func keyID(t *testing.T, text string) string {
 	t.Helper()
-	raw, err := store.ParseKey(text)
+	raw, err := postgres.ParseKey(text)
 	require.NoError(t, err)
-	sealer, err := store.NewSealer(raw)
+	sealer, err := postgres.NewSealer(raw)
 	require.NoError(t, err)
 	return sealer.KeyID()
 }

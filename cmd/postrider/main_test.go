@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"postrider/cmd/postrider/app"
 	"postrider/pgdev"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // program is the binary under test. Most tests here drive it as a user would: as a process, over HTTP, by SQL and by signals.
@@ -62,18 +63,18 @@ func migrate(ctx context.Context, url string) error {
 	if out, err := up.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	pool, err := store.OpenPool(ctx, url, 0)
+	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	sealer, err := store.NewSealer(make([]byte, 32)) // which seals nothing: nobody asks for a secret
+	sealer, err := postgres.NewSealer(make([]byte, 32)) // which seals nothing: nobody asks for a secret
 	if err != nil {
 		return err
 	}
-	s, err := store.New(ctx, store.Options{Pool: pool, Sealer: sealer})
+	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer})
 	if err != nil {
 		return err
 	}
-	return s.EnsurePartitions(ctx)
+	return s.Maintenance.EnsurePartitions(ctx)
 }

@@ -12,16 +12,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
 	"postrider/cmd/postrider/version"
 	"postrider/jobs"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server"
-	"postrider/store"
 )
 
 // metrics answers /metrics. It counts nothing itself: store, jobs and server have counted, and the database has.
 type metrics struct {
-	store  *store.Store
-	meter  *store.Meter
+	store  *app.System
+	meter  *query.Meter
 	engine *jobs.Engine // nil on a node that delivers nothing
 	server *server.Server
 	role   role
@@ -65,7 +68,7 @@ func (s series) gauge(what *prometheus.Desc, value float64, labels ...string) {
 }
 
 // histogram divides the values by what makes one of the metric's unit.
-func (s series) histogram(what *prometheus.Desc, d store.Distribution, unit float64, labels ...string) {
+func (s series) histogram(what *prometheus.Desc, d postgres.Distribution, unit float64, labels ...string) {
 	count, below := uint64(0), make(map[float64]uint64, len(d.Bounds))
 	for i, n := range d.Counts {
 		if count += uint64(n); i < len(d.Bounds) {
@@ -99,16 +102,16 @@ func (m *metrics) collectService(out series) {
 	for hold, n := range m.heldSubscriptions() {
 		out.gauge(heldSubscribers, float64(n), hold)
 	}
-	out.gauge(queuedDeliveries, float64(m.store.LatestTraffic().QueuedInAll))
+	out.gauge(queuedDeliveries, float64(m.store.Traffic.LatestTraffic().QueuedInAll))
 }
 
 // holds are all there are: a series that comes and goes is hard to alert on.
 func holds() map[string]int64 {
-	return map[string]int64{store.HoldPaused: 0, store.HoldNotValidated: 0, store.HoldProbation: 0, store.HoldAdmission: 0}
+	return map[string]int64{catalog.HoldPaused: 0, catalog.HoldNotValidated: 0, catalog.HoldProbation: 0, catalog.HoldAdmission: 0}
 }
 
 // held counts deliveries by hold.
-func held(counted []store.Counted) map[string]int64 {
+func held(counted []query.Counted) map[string]int64 {
 	counts := holds()
 	for _, c := range counted {
 		counts[c.Name] = c.Count
@@ -119,13 +122,13 @@ func held(counted []store.Counted) map[string]int64 {
 // heldSubscriptions counts by hold.
 func (m *metrics) heldSubscriptions() map[string]int64 {
 	counts := holds()
-	for _, w := range m.store.LatestTraffic().Waiting {
-		counts[cmp.Or(w.Hold, store.HoldAdmission)]++
+	for _, w := range m.store.Traffic.LatestTraffic().Waiting {
+		counts[cmp.Or(w.Hold, catalog.HoldAdmission)]++
 	}
 	return counts
 }
 
-func collectVitals(out series, v *store.Vitals) {
+func collectVitals(out series, v *query.Vitals) {
 	out.gauge(liveNodes, float64(v.Nodes))
 	out.gauge(oldestBeat, v.OldestBeatSeconds)
 	out.gauge(partitionDays, float64(v.PartitionDays))

@@ -6,10 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"postrider/cmd/postrider/app"
 	"postrider/jobs"
 	"postrider/policy"
+	"postrider/query"
 	"postrider/server"
-	"postrider/store"
 )
 
 // ends are the metrics of deliveries that ended without a success, by kind.
@@ -19,8 +20,8 @@ var ends = map[string]*prometheus.Desc{"dead_lettered": deadLettered, "dropped":
 type addressee struct{ topic, subscription string }
 
 // collectTotals adds up what several rows make one series of: deliveries that needed one attempt or more, requests of all outcomes.
-func collectTotals(out series, totals []store.Total) {
-	matched, delivered, times := map[addressee]int64{}, map[addressee]int64{}, map[addressee]*store.Latency{}
+func collectTotals(out series, totals []query.Total) {
+	matched, delivered, times := map[addressee]int64{}, map[addressee]int64{}, map[addressee]*query.Latency{}
 	for i := range totals {
 		t := &totals[i]
 		to := addressee{t.Topic, t.Subscription}
@@ -54,7 +55,7 @@ func collectTotals(out series, totals []store.Total) {
 	}
 }
 
-func collectStore(out series, s *store.Store) {
+func collectStore(out series, s *app.System) {
 	n := s.Stats()
 	out.histogram(publishGroup, n.PublishGroups, 1)
 	out.histogram(publishTime, n.PublishTime, perSecond)
@@ -71,8 +72,8 @@ func collectStore(out series, s *store.Store) {
 	out.gauge(waitingBytes, float64(n.WaitingPublishBytes))
 	out.gauge(waitingResults, float64(n.WaitingResults))
 	out.gauge(bodyBytes, float64(n.BodyBytes))
-	out.gauge(diskFull, map[bool]float64{true: 1}[s.DiskFull()])
-	pool := s.Pool().Stat()
+	out.gauge(diskFull, map[bool]float64{true: 1}[s.Disk.DiskFull()])
+	pool := s.DB.Pool.Stat()
 	out.gauge(poolConnections, float64(pool.AcquiredConns()), "acquired")
 	out.gauge(poolConnections, float64(pool.IdleConns()), "idle")
 	out.gauge(poolConnections, float64(pool.ConstructingConns()), "made")

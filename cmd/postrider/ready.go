@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"postrider/jobs"
+	"postrider/query"
 	"postrider/server"
-	"postrider/store"
 )
 
 const (
@@ -40,17 +40,17 @@ func (a *instance) isReady(ctx context.Context) error {
 }
 
 func (a *instance) look(ctx context.Context) error {
-	if err := a.store.Ping(ctx); err != nil {
+	if err := a.store.Reader.Ping(ctx); err != nil {
 		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
 	}
-	r, err := a.store.Readiness(ctx, a.keyID, a.store.Node())
+	r, err := a.store.Reader.Readiness(ctx, a.keyID, a.store.Node)
 	if err != nil {
 		if schema := requireSchema(ctx, a.pool); schema != nil {
 			return fmt.Errorf("%w: %w", server.NotReadyError("the database's schema is missing, or older than this program: run postrider migrate up"), schema)
 		}
 		return err
 	}
-	r.DiskFull = a.store.DiskFull()
+	r.DiskFull = a.store.Disk.DiskFull()
 	stalled := time.Duration(0)
 	if a.engine != nil {
 		stalled = a.engine.Stalled()
@@ -59,7 +59,7 @@ func (a *instance) look(ctx context.Context) error {
 }
 
 // missing judges what was found. A node without an engine has no heartbeat.
-func (a *instance) missing(r store.Readiness, stalled time.Duration) error {
+func (a *instance) missing(r query.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/jobs"
-	"postrider/store"
+	"postrider/query"
 )
 
 // What a node lacks is said to whoever asks, and to nobody more than that.
@@ -45,20 +45,20 @@ func TestReadyJudgesWhatWasFound(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, (&instance{}).isReady(t.Context()), "starting or stopping")
 	worker, api := &instance{engine: &jobs.Engine{}}, &instance{}
-	fit := store.Readiness{KeyKnown: true, PartitionsToday: true, Registered: true, Silent: 29 * time.Second}
+	fit := query.Readiness{KeyKnown: true, PartitionsToday: true, Registered: true, Silent: 29 * time.Second}
 	require.NoError(t, worker.missing(fit, 59*time.Second))
-	require.NoError(t, api.missing(store.Readiness{KeyKnown: true, PartitionsToday: true}, 0))
+	require.NoError(t, api.missing(query.Readiness{KeyKnown: true, PartitionsToday: true}, 0))
 	require.ErrorContains(t, worker.missing(fit, time.Minute), "deliveries are due and this node has begun no attempt for 1m0s")
 	for _, row := range []struct {
 		says   string
-		breaks func(*store.Readiness)
+		breaks func(*query.Readiness)
 		both   bool // of a node that delivers nothing, too
 	}{
-		{"another encryption key", func(r *store.Readiness) { r.KeyKnown = false }, true},
-		{"the database's disk is full", func(r *store.Readiness) { r.DiskFull = true }, true},
-		{"no partition for today's events", func(r *store.Readiness) { r.PartitionsToday = false }, true},
-		{"not registered", func(r *store.Readiness) { r.Registered = false }, false},
-		{"wrote its last heartbeat 31s ago", func(r *store.Readiness) { r.Silent = 31 * time.Second }, false},
+		{"another encryption key", func(r *query.Readiness) { r.KeyKnown = false }, true},
+		{"the database's disk is full", func(r *query.Readiness) { r.DiskFull = true }, true},
+		{"no partition for today's events", func(r *query.Readiness) { r.PartitionsToday = false }, true},
+		{"not registered", func(r *query.Readiness) { r.Registered = false }, false},
+		{"wrote its last heartbeat 31s ago", func(r *query.Readiness) { r.Silent = 31 * time.Second }, false},
 	} {
 		lacks := fit
 		row.breaks(&lacks)

@@ -24,10 +24,10 @@ func (r role) delivers() bool { return r != roleAPI }
 // keepPartitions is what a node without an engine needs of the clockwork: its publishes must find today's partitions
 // also when no worker has run since yesterday.
 func (a *instance) keepPartitions(ctx, run context.Context, o appOptions) error {
-	if err := a.store.EnsurePartitions(ctx); err != nil {
+	if err := a.store.Maintenance.EnsurePartitions(ctx); err != nil {
 		return err
 	}
-	a.running.Go(func() { jobs.KeepPartitions(run, a.store, o.log) })
+	a.running.Go(func() { jobs.KeepPartitions(run, a.store.Maintenance, o.log) })
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 const (
@@ -43,7 +43,7 @@ func checkAdminToken(token, encryptionKey string) error {
 // checkKey rejects an encryption key that can be guessed, as the key that seals. A previous key may be any.
 func (f encryptionFlags) checkKey() error {
 	const name = "--encryption-key (POSTRIDER_ENCRYPTION_KEY)"
-	key, err := store.ParseKey(f.EncryptionKey)
+	key, err := postgres.ParseKey(f.EncryptionKey)
 	switch {
 	case err != nil:
 		return nil // sealer reports it

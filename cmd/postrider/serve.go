@@ -11,10 +11,11 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"postrider/cmd/postrider/app"
 	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
 	"postrider/cmd/postrider/version"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // stopGrace is what a clean stop may take beyond the attempts in flight.
@@ -79,8 +80,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 }
 
 // warnForgetful: what a 200 promises is no more than what PostgreSQL's commit does.
-func warnForgetful(ctx context.Context, s *store.Store, log *slog.Logger) error {
-	names, err := store.Forgetful(ctx, s.Pool())
+func warnForgetful(ctx context.Context, s *app.System, log *slog.Logger) error {
+	names, err := postgres.Forgetful(ctx, s.DB.Pool)
 	if len(names) > 0 {
 		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: switch these settings on, for the cluster, the database and the role", "settings", strings.Join(names, ", "))
 	}
@@ -106,7 +107,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 
 // announce logs where the node answers, and returns it.
 func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyInfo {
-	log := o.log.With("version", version.Number(), "node", a.store.Node(), "role", c.Role)
+	log := o.log.With("version", version.Number(), "node", a.store.Node, "role", c.Role)
 	if !c.Role.answers() {
 		log.Info("ready", "health", base+"/healthz")
 		return local.ReadyInfo{Health: base}

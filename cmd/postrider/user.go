@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/term"
 
+	"postrider/access"
 	"postrider/cmd/postrider/terminal"
 	"postrider/server/api"
 	"postrider/server/management"
-	"postrider/store"
 )
 
 type userCmd struct {
@@ -34,7 +34,7 @@ type passwordFlag struct {
 // read reads a password, of 12 to 1024 bytes as the store will say.
 func (f passwordFlag) read() (string, error) {
 	if f.PasswordStdin {
-		raw, err := io.ReadAll(io.LimitReader(os.Stdin, store.MaxPassword+3))
+		raw, err := io.ReadAll(io.LimitReader(os.Stdin, access.MaxPassword+3))
 		if err != nil {
 			return "", fmt.Errorf("read the password: %w", err)
 		}
@@ -69,7 +69,7 @@ func ask(question string) (string, error) {
 }
 
 // userNow is what a user is, as the API tells it.
-func userNow(ctx context.Context, a *store.Access, name string) func() (any, error) {
+func userNow(ctx context.Context, a *access.Access, name string) func() (any, error) {
 	return func() (any, error) {
 		u, err := a.User(ctx, name)
 		if err != nil {
@@ -96,7 +96,7 @@ func (userAddCmd) Help() string {
 
 // Run executes user add.
 func (c *userAddCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		if _, err := a.User(ctx, c.Name); err == nil {
 			return fmt.Errorf("there is a user %s already: user role and user password change them", c.Name)
 		}
@@ -104,7 +104,7 @@ func (c *userAddCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role), Password: &password}); err != nil {
+		if _, err := a.PutUser(ctx, c.Name, access.UserSpec{Role: access.Role(c.Role), Password: &password}); err != nil {
 			return err
 		}
 		return c.Done(userNow(ctx, a, c.Name), "User %s was added, with the role %s.", c.Name, c.Role)
@@ -121,8 +121,8 @@ func (userListCmd) Help() string { return "Example:\n  postrider user list" }
 
 // Run executes user list.
 func (c *userListCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
-		list, err := everyPage(ctx, a.Users, func(u *store.User) string { return u.Name })
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
+		list, err := everyPage(ctx, a.Users, func(u *access.User) string { return u.Name })
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (c *userListCmd) Run(ctx context.Context) error {
 	})
 }
 
-func userState(u *store.User) string {
+func userState(u *access.User) string {
 	switch {
 	case u.Disabled:
 		return "disabled"
@@ -162,7 +162,7 @@ func (userShowCmd) Help() string { return "Example:\n  postrider user show anna"
 
 // Run executes user show.
 func (c *userShowCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		u, err := a.User(ctx, c.Name)
 		if err != nil {
 			return err
@@ -186,11 +186,11 @@ func (userRoleCmd) Help() string { return "Example:\n  postrider user role anna 
 
 // Run executes user role.
 func (c *userRoleCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		if _, err := a.User(ctx, c.Name); err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Role: store.Role(c.Role)}); err != nil {
+		if _, err := a.PutUser(ctx, c.Name, access.UserSpec{Role: access.Role(c.Role)}); err != nil {
 			return err
 		}
 		return c.Done(userNow(ctx, a, c.Name), "User %s has the role %s.", c.Name, c.Role)
@@ -211,7 +211,7 @@ func (userPasswordCmd) Help() string {
 
 // Run executes user password.
 func (c *userPasswordCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		if _, err := a.User(ctx, c.Name); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (c *userPasswordCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, c.Name, store.UserSpec{Password: &password}); err != nil {
+		if _, err := a.PutUser(ctx, c.Name, access.UserSpec{Password: &password}); err != nil {
 			return err
 		}
 		return c.Done(userNow(ctx, a, c.Name), "User %s has another password.", c.Name)
@@ -257,11 +257,11 @@ func (c *userEnableCmd) Run(ctx context.Context) error {
 }
 
 func (f databaseFlags) setDisabled(ctx context.Context, out terminal.OutputFlag, name string, disabled bool, done string) error {
-	return f.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return f.access(ctx, func(ctx context.Context, a *access.Access) error {
 		if _, err := a.User(ctx, name); err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, name, store.UserSpec{Disabled: &disabled}); err != nil {
+		if _, err := a.PutUser(ctx, name, access.UserSpec{Disabled: &disabled}); err != nil {
 			return err
 		}
 		return out.Done(userNow(ctx, a, name), done, name)
@@ -282,7 +282,7 @@ func (userRemoveCmd) Help() string {
 
 // Run executes user remove.
 func (c *userRemoveCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *store.Access) error {
+	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
 		if err := c.Confirm(func() (string, error) {
 			u, err := a.User(ctx, c.Name)
 			if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/event"
-	"postrider/store"
+	"postrider/jobs/publish"
+	"postrider/postgres"
 )
 
 func TestAnswerTo(t *testing.T) {
@@ -26,12 +27,12 @@ func TestAnswerTo(t *testing.T) {
 	}{
 		"a refusal":               {wrapped(tooLarge()), 413, "PayloadTooLarge"},
 		"what Parse answered":     {wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415, "UnsupportedMediaType"},
-		"not found":               {wrapped(store.ErrNotFound), 404, "NotFound"},
-		"a conflict":              {wrapped(store.ErrConflict), 409, "ConcurrentChange"},
-		"unauthorized":            {wrapped(store.ErrUnauthorized), 401, "Unauthorized"},
-		"data PostgreSQL refuses": {wrapped(store.ErrPoison), 400, "InvalidEvent"},
-		"unavailable":             {wrapped(store.ErrUnavailable), 503, "ServiceUnavailable"},
-		"a list too long":         {wrapped(store.ErrTooSlow), 503, "ServiceUnavailable"},
+		"not found":               {wrapped(postgres.ErrNotFound), 404, "NotFound"},
+		"a conflict":              {wrapped(postgres.ErrConflict), 409, "ConcurrentChange"},
+		"unauthorized":            {wrapped(publish.ErrUnauthorized), 401, "Unauthorized"},
+		"data PostgreSQL refuses": {wrapped(postgres.ErrPoison), 400, "InvalidEvent"},
+		"unavailable":             {wrapped(postgres.ErrUnavailable), 503, "ServiceUnavailable"},
+		"a list too long":         {wrapped(postgres.ErrTooSlow), 503, "ServiceUnavailable"},
 		"a time that ran out":     {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
 		"a caller who left":       {wrapped(context.Canceled), 503, "ServiceUnavailable"},
 		"no such route":           {echo.ErrNotFound, 404, "NotFound"},

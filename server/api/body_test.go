@@ -27,7 +27,7 @@ func TestReadBodyTrustsNoLength(t *testing.T) {
 		r.ContentLength = row.length
 		buf, err := ReadBody(r)
 		if row.status != 0 {
-			var refused *Refusal
+			var refused *RejectionError
 			require.ErrorAs(t, err, &refused, name)
 			require.Equal(t, row.status, refused.Status, name)
 			continue
@@ -47,7 +47,7 @@ func TestReadBodyThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/", broken{})
 	_, err := ReadBody(r)
-	var refused *Refusal
+	var refused *RejectionError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, http.StatusBadRequest, refused.Status)
 	require.NotContains(t, refused.Message, "EOF")

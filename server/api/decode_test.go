@@ -40,7 +40,7 @@ func TestDecodeStrictly(t *testing.T) {
 		"within an array":        {`{"filter":{"advancedFilters":[{"key":"a"},{"Key":"a"}]}}`, "filter.advancedFilters[1].Key", "is not known here; what is: key,"},
 		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {
-		var refused *Refusal
+		var refused *RejectionError
 		require.ErrorAs(t, DecodeStrictly([]byte(row.body), new(SubscriptionSettings)), &refused, name)
 		require.Equal(t, 400, refused.Status, name)
 		require.Equal(t, row.target, refused.Details[0].Target, name)
@@ -60,7 +60,7 @@ func FuzzDecodeStrictly(f *testing.F) {
 		var got, plain SubscriptionSettings
 		err := DecodeStrictly(body, &got)
 		if err != nil {
-			var refused *Refusal
+			var refused *RejectionError
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, 400, refused.Status)
 			require.NotEmpty(t, refused.Message)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -14,11 +15,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"net/url"
-
+	"postrider/access"
+	"postrider/catalog"
 	"postrider/event"
+	"postrider/jobs/publish"
 	"postrider/policy"
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // Codes of an error answer, beside those of package event.
@@ -39,8 +41,8 @@ const (
 	CodeNotReady             = "NotReady"
 )
 
-// Refusal is an error whose every word may be shown to the caller.
-type Refusal struct {
+// RejectionError is an error whose every word may be shown to the caller.
+type RejectionError struct {
 	Status        int
 	Code, Message string
 	Details       []ErrorDetail
@@ -51,11 +53,11 @@ type Refusal struct {
 }
 
 // Error returns the message.
-func (r *Refusal) Error() string { return r.Message }
+func (r *RejectionError) Error() string { return r.Message }
 
 // Refuse is an error response whose message may be shown to the client.
-func Refuse(status int, code, format string, args ...any) *Refusal {
-	return &Refusal{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
+func Refuse(status int, code, format string, args ...any) *RejectionError {
+	return &RejectionError{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // RefuseUnauthorized is the response to a wrong credential, or to none.
@@ -71,7 +73,7 @@ func RefuseForbidden(actor, format string, args ...any) error {
 }
 
 // RefuseConflict answers what contradicts the state of things; openapi.yaml lists the codes.
-func RefuseConflict(code ConflictCode, format string, args ...any) *Refusal {
+func RefuseConflict(code ConflictCode, format string, args ...any) *RejectionError {
 	return Refuse(http.StatusConflict, string(code), format, args...)
 }
 
@@ -123,7 +125,7 @@ func (p Problems) Err() error {
 	if len(p) == 0 {
 		return nil
 	}
-	return &Refusal{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: p[0].Message, Details: p}
+	return &RejectionError{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: p[0].Message, Details: p}
 }
 
 // Invalid is the response for one value that is wrong.
@@ -134,7 +136,7 @@ func Invalid(target, format string, args ...any) error {
 }
 
 // Write writes the response.
-func (r *Refusal) Write(c echo.Context) error {
+func (r *RejectionError) Write(c echo.Context) error {
 	header := c.Response().Header()
 	switch r.Status {
 	case http.StatusUnauthorized:
@@ -155,9 +157,9 @@ func (r *Refusal) Write(c echo.Context) error {
 }
 
 // AnswerTo finds what may be said of err; nil when nothing may.
-func AnswerTo(err error, c echo.Context) *Refusal {
+func AnswerTo(err error, c echo.Context) *RejectionError {
 	var (
-		refused *Refusal
+		refused *RejectionError
 		parse   *event.Error
 		router  *echo.HTTPError
 	)
@@ -173,7 +175,7 @@ func AnswerTo(err error, c echo.Context) *Refusal {
 	}
 }
 
-func parseRefusal(e *event.Error) *Refusal {
+func parseRefusal(e *event.Error) *RejectionError {
 	answer := Refuse(e.Status, e.Code, "%s", e.Message)
 	if e.Index < 0 {
 		return answer
@@ -187,7 +189,7 @@ func parseRefusal(e *event.Error) *Refusal {
 }
 
 // routerRefusal words what echo and the generated parameter reading have to say.
-func routerRefusal(e *echo.HTTPError, c echo.Context) *Refusal {
+func routerRefusal(e *echo.HTTPError, c echo.Context) *RejectionError {
 	r := c.Request()
 	switch e.Code {
 	case http.StatusNotFound:
@@ -217,7 +219,7 @@ var parameterForms = map[string]string{
 }
 
 // parameterRefusal names the parameter, its value and what is allowed, in place of the generated code's own error.
-func parameterRefusal(text string, c echo.Context) *Refusal {
+func parameterRefusal(text string, c echo.Context) *RejectionError {
 	message, _, _ := strings.Cut(text, ":") // the rest is Go's text
 	name, isParameter := strings.CutPrefix(message, "Invalid format for parameter ")
 	if !isParameter {
@@ -234,30 +236,30 @@ func parameterRefusal(text string, c echo.Context) *Refusal {
 		value := strings.Join(append(values, PathValue(c, name)), "")
 		found.Value(name, "must be %s, not %q", form, Shorten(value))
 	}
-	return &Refusal{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: found[0].Message, Details: found}
+	return &RejectionError{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: found[0].Message, Details: found}
 }
 
-func storeRefusal(err error) *Refusal {
-	var no *store.FunctionError
+func storeRefusal(err error) *RejectionError {
+	var no *postgres.FunctionError
 	if errors.As(err, &no) {
 		return functionRefusal(no)
 	}
 	switch {
-	case store.IsDiskFull(err):
+	case postgres.IsDiskFull(err):
 		return Refuse(http.StatusServiceUnavailable, CodeUnavailable, "the database's disk is full; nothing was stored; try again later")
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return Refuse(http.StatusNotFound, CodeNotFound, "what the request names does not exist")
-	case errors.Is(err, store.ErrOwnTopic):
-		return RefuseConflict(ConflictCodeSystemTopic, "topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are nobody's", store.SystemTopic)
-	case errors.Is(err, store.ErrTooSlow):
+	case errors.Is(err, catalog.ErrOwnTopic):
+		return RefuseConflict(ConflictCodeSystemTopic, "topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are nobody's", catalog.SystemTopic)
+	case errors.Is(err, postgres.ErrTooSlow):
 		return Refuse(http.StatusServiceUnavailable, CodeUnavailable, "this could not be read in time; ask for less: a shorter time, or one event subscription")
-	case errors.Is(err, store.ErrConflict):
+	case errors.Is(err, postgres.ErrConflict):
 		return RefuseConflict(ConflictCodeConcurrentChange, "what the request changes was changed meanwhile; read it again, and try again")
-	case errors.Is(err, store.ErrUnauthorized):
+	case errors.Is(err, publish.ErrUnauthorized):
 		return Refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
-	case errors.Is(err, store.ErrPoison):
+	case errors.Is(err, postgres.ErrPoison):
 		return Refuse(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
-	case errors.Is(err, store.ErrUnavailable), store.IsOutage(err), errors.Is(err, context.Canceled):
+	case errors.Is(err, postgres.ErrUnavailable), postgres.IsOutage(err), errors.Is(err, context.Canceled):
 		return Refuse(http.StatusServiceUnavailable, CodeUnavailable, "the database cannot be asked now; try again")
 	default:
 		return nil
@@ -265,11 +267,11 @@ func storeRefusal(err error) *Refusal {
 }
 
 // functionRefusal words what a function of the store refuses.
-func functionRefusal(no *store.FunctionError) *Refusal {
+func functionRefusal(no *postgres.FunctionError) *RejectionError {
 	switch {
-	case errors.Is(no, store.ErrNotFound):
+	case errors.Is(no, postgres.ErrNotFound):
 		return Refuse(http.StatusNotFound, CodeNotFound, "%s", no.Message)
-	case errors.Is(no, store.ErrInvalid):
+	case errors.Is(no, postgres.ErrInvalid):
 		r := Refuse(http.StatusBadRequest, CodeInvalidRequest, "%s", no.Message)
 		r.Details = []ErrorDetail{{Code: codeInvalidValue, Target: no.Field, Message: no.Message}}
 		return r
@@ -296,13 +298,13 @@ var conflictCodes = map[string]ConflictCode{
 	"operation":     ConflictCodeOperationRunning,
 }
 
-func conflictCode(no *store.FunctionError) ConflictCode {
+func conflictCode(no *postgres.FunctionError) ConflictCode {
 	switch {
-	case errors.Is(no, store.ErrLastAdmin):
+	case errors.Is(no, access.ErrLastAdmin):
 		return ConflictCodeLastAdmin
-	case errors.Is(no, store.ErrNameTaken):
+	case errors.Is(no, postgres.ErrNameTaken):
 		return ConflictCodeNameTaken
-	case errors.Is(no, store.ErrTopicExists):
+	case errors.Is(no, catalog.ErrTopicExists):
 		return ConflictCodeTopicExists
 	}
 	return cmp.Or(conflictCodes[no.Conflict], ConflictCodeConcurrentChange)

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // ETagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn anew each time they
@@ -19,22 +19,22 @@ var (
 )
 
 // Conditions reads If-Match and If-None-Match (RFC 9110, 13.1); nil for absent. Of the second only * has a meaning for a change.
-func Conditions(match, noneMatch *string) ([]store.Condition, error) {
-	var when []store.Condition
+func Conditions(match, noneMatch *string) ([]postgres.Condition, error) {
+	var when []postgres.Condition
 	var found Problems
 	switch {
 	case match == nil:
 	case *match == "*":
-		when = append(when, store.Condition{Present: true})
+		when = append(when, postgres.Condition{Present: true})
 	case !entityTags.MatchString(*match):
 		found.Value("If-Match", `must be * or a list of entity tags, such as "17"`)
 	default:
-		when = append(when, store.Condition{Versions: versionsOf(*match)})
+		when = append(when, postgres.Condition{Versions: versionsOf(*match)})
 	}
 	switch {
 	case noneMatch == nil:
 	case *noneMatch == "*":
-		when = append(when, store.Condition{Absent: true})
+		when = append(when, postgres.Condition{Absent: true})
 	default:
 		found.Value("If-None-Match", "must be *: only what does not exist can be asked for")
 	}
@@ -54,7 +54,7 @@ func versionsOf(list string) []int64 {
 }
 
 // ReadIfMatch is the condition of a change that somebody wants only in the version named: If-Match, or the number in it. "" asks for nothing.
-func ReadIfMatch(text string) ([]store.Condition, error) {
+func ReadIfMatch(text string) ([]postgres.Condition, error) {
 	if text == "" {
 		return nil, nil
 	}

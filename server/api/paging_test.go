@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/postgres"
 )
 
 // FuzzReadPage: a cursor is refused or leads to a name that PostgreSQL can be asked for, and the cursor of that name is the same again.
@@ -60,11 +60,11 @@ func TestConditions(t *testing.T) {
 	} {
 		when, err := Conditions(&header, nil)
 		require.NoError(t, err, header)
-		require.Equal(t, []store.Condition{{Versions: versions}}, when, header)
+		require.Equal(t, []postgres.Condition{{Versions: versions}}, when, header)
 	}
 	for _, header := range []string{"", "17", `"17`, `"17" "18"`, `*, "17"`, `"17";`, "null"} {
 		_, err := Conditions(&header, nil)
-		var refused *Refusal
+		var refused *RejectionError
 		require.ErrorAs(t, err, &refused, header)
 		require.Equal(t, "If-Match", refused.Details[0].Target)
 		_, err = Conditions(nil, &header)
@@ -74,7 +74,7 @@ func TestConditions(t *testing.T) {
 	each := "*"
 	when, err := Conditions(&each, &each)
 	require.NoError(t, err)
-	require.Equal(t, []store.Condition{{Present: true}, {Absent: true}}, when)
+	require.Equal(t, []postgres.Condition{{Present: true}, {Absent: true}}, when)
 	when, err = Conditions(nil, nil)
 	require.NoError(t, err)
 	require.Empty(t, when)

@@ -3,7 +3,7 @@ package auth
 import (
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 // What the audit calls whoever has the admin token, and whoever opens validationUrl.
@@ -13,7 +13,7 @@ const (
 )
 
 // ActAs gives the request an identity: the store writes it into the audit of whatever is done.
-func ActAs(c echo.Context, who store.Actor) {
+func ActAs(c echo.Context, who access.Actor) {
 	r := c.Request()
-	c.SetRequest(r.WithContext(store.WithActor(r.Context(), who)))
+	c.SetRequest(r.WithContext(access.WithActor(r.Context(), who)))
 }

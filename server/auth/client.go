@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/access"
 )
 
 // ForwardedHeader is the header in which the proxies before this service say whom a request came from. Only one is believed: of the
@@ -45,7 +45,7 @@ func KnowClient(header ForwardedHeader, trusted []netip.Prefix) echo.MiddlewareF
 
 func noteClient(c echo.Context, name ForwardedHeader, trusted []netip.Prefix) {
 	r := c.Request()
-	if store.ActorOf(r.Context()).Role != "" {
+	if access.ActorOf(r.Context()).Role != "" {
 		return
 	}
 	at, err := netip.ParseAddrPort(r.RemoteAddr)

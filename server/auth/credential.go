@@ -11,8 +11,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
+	"postrider/catalog"
+	"postrider/jobs/publish"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // digest is the SHA-256 of a secret. Secrets are compared by it, because a comparison of unequal lengths answers early.
@@ -87,7 +90,8 @@ type Credential struct {
 
 // Authenticator checks the credentials of requests.
 type Authenticator struct {
-	store   *store.Store
+	access  *access.Access
+	clock   *postgres.Clock
 	admin   digest // of the admin token
 	devKey  string // an access key that is rejected although a topic has it; "" for none
 	dev     digest // of devKey
@@ -95,8 +99,8 @@ type Authenticator struct {
 }
 
 // NewAuthenticator rejects devKey, the well-known access key of postrider dev, unless it is "".
-func NewAuthenticator(s *store.Store, adminToken, devKey string) *Authenticator {
-	return &Authenticator{store: s, admin: DigestOf(adminToken), devKey: devKey, dev: DigestOf(devKey), Guesses: newGuesses()}
+func NewAuthenticator(accounts *access.Access, clock *postgres.Clock, adminToken, devKey string) *Authenticator {
+	return &Authenticator{access: accounts, clock: clock, admin: DigestOf(adminToken), devKey: devKey, dev: DigestOf(devKey), Guesses: newGuesses()}
 }
 
 // Credential reads the request's credential, and judges what can be judged without the topic.
@@ -110,7 +114,7 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 	}
 	c := Credential{Digest: DigestOf(shown.text)}
 	if shown.token {
-		token, err := readToken(shown, r.URL.Path, a.store.Now())
+		token, err := readToken(shown, r.URL.Path, a.clock.Now())
 		if err != nil {
 			return Credential{}, err
 		}
@@ -120,7 +124,7 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 		return Credential{}, api.RefuseUnauthorized("this is the well-known access key of postrider dev, which works on loopback under postrider dev only")
 	}
 	c.admin = shown.bearer && c.Digest.equals(a.admin[:]) == 1
-	if c.token == nil && !c.admin && store.IsAPIKey(shown.text) {
+	if c.token == nil && !c.admin && access.IsAPIKey(shown.text) {
 		c.apiKey = shown.text
 	}
 	return c, nil
@@ -131,15 +135,15 @@ func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string)
 	if c.apiKey == "" {
 		return nil
 	}
-	key, err := a.store.Access().APIKeyOf(ctx, c.apiKey)
+	key, err := a.access.APIKeyOf(ctx, c.apiKey)
 	switch {
-	case errors.Is(err, store.ErrWrongCredentials):
-		return store.ErrUnauthorized
+	case errors.Is(err, access.ErrWrongCredentials):
+		return publish.ErrUnauthorized
 	case err != nil:
 		return err
 	case key.Publishes(topic):
 		return nil
-	case key.Scope != store.ScopePublish:
+	case key.Scope != access.ScopePublish:
 		return api.RefuseForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin", key.Name, key.Scope)
 	default:
 		return api.RefuseForbidden(key.Actor("").Name, "API key %s publishes to topic %q alone", key.Name, *key.Topic)
@@ -167,13 +171,13 @@ func (a *Authenticator) refusesDevKey(c *Credential) bool {
 		return false
 	}
 	if c.token != nil {
-		return store.SignedWith(store.SigningKey(a.devKey), c.token.signed, c.token.signature) == 1
+		return catalog.SignedWith(catalog.SigningKey(a.devKey), c.token.signed, c.token.signature) == 1
 	}
 	return c.Digest.equals(a.dev[:]) == 1
 }
 
 // Opens compares with both keys in any case: the time tells neither which key it was nor how much of it was right.
-func (c *Credential) Opens(t *store.Topic) bool {
+func (c *Credential) Opens(t *catalog.Topic) bool {
 	if c.token != nil {
 		return t.Signed(c.token.signed, c.token.signature)
 	}

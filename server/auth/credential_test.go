@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // Thousands of publishes a second come with an access key or a signature: API keys must cost them nothing, no query and no memory.
@@ -16,7 +16,7 @@ func TestAccessKeysAreNotLookedUp(t *testing.T) { //nolint:paralleltest // it co
 	require.NoError(t, err)
 	for header, shown := range map[string]string{"Aeg-Sas-Key": "aGVsbG8=", "Authorization": "Bearer aGVsbG8="} {
 		r.Header = http.Header{header: {shown}}
-		opened, topic := false, &store.Topic{Name: "orders"}
+		opened, topic := false, &catalog.Topic{Name: "orders"}
 		allocated := testing.AllocsPerRun(100, func() {
 			c, err := s.Credential(r)
 			if err == nil {

@@ -3,15 +3,14 @@ package auth
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"net/netip"
-
+	"postrider/access"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // managing is where wrong credentials for the operations under /v1 are counted, beside the topics'. No topic has a slash in its name.
@@ -20,7 +19,7 @@ const managing = "/v1"
 const noSuchAPIKey = "there is no such API key, or it was revoked or has expired"
 
 // Permit lets a request through whose credential has a role that allows what is needed. 401: it has none that is right; 403: it may less.
-func (a *Authenticator) Permit(needed store.Role) echo.MiddlewareFunc {
+func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			who, err := a.who(c)
@@ -37,26 +36,26 @@ func (a *Authenticator) Permit(needed store.Role) echo.MiddlewareFunc {
 }
 
 // isAdmin reports whether the dashboard makes this request, in the name of a person who may do all.
-func isAdmin(ctx context.Context) bool { return store.ActorOf(ctx).Role.Allows(store.RoleAdmin) }
+func isAdmin(ctx context.Context) bool { return access.ActorOf(ctx).Role.Allows(access.RoleAdmin) }
 
 // who asks. The dashboard makes requests in the name of a person, whom their context holds; nothing that comes over the network can set that.
-func (a *Authenticator) who(c echo.Context) (store.Actor, error) {
+func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
 	r := c.Request()
-	if who := store.ActorOf(r.Context()); who.Role != "" {
+	if who := access.ActorOf(r.Context()); who.Role != "" {
 		return who, nil
 	}
 	scheme, token := authorization(r)
 	if !strings.EqualFold(scheme, bearer) || token == "" {
-		return store.Actor{}, api.RefuseUnauthorized("send an API key, or the admin token, as Authorization: Bearer")
+		return access.Actor{}, api.RefuseUnauthorized("send an API key, or the admin token, as Authorization: Bearer")
 	}
 	from, shown := Sender(r.RemoteAddr), DigestOf(token)
 	if wait := a.Guesses.Wait(from, managing, shown, time.Now()); wait > 0 {
-		return store.Actor{}, api.TooManyGuesses(wait, "from your address")
+		return access.Actor{}, api.TooManyGuesses(wait, "from your address")
 	}
 	who, err := a.bearerOf(c, token, &shown)
-	if errors.Is(err, store.ErrWrongCredentials) {
+	if errors.Is(err, access.ErrWrongCredentials) {
 		refusal := "the admin token is wrong"
-		if store.IsAPIKey(token) {
+		if access.IsAPIKey(token) {
 			refusal = noSuchAPIKey
 		}
 		return who, a.Guessed(from, managing, "for this API", api.RefuseUnauthorized(refusal))
@@ -68,22 +67,22 @@ func (a *Authenticator) who(c echo.Context) (store.Actor, error) {
 }
 
 // bearerOf knows the admin token and the API keys; store.ErrWrongCredentials for any other.
-func (a *Authenticator) bearerOf(c echo.Context, token string, shown *digest) (store.Actor, error) {
+func (a *Authenticator) bearerOf(c echo.Context, token string, shown *digest) (access.Actor, error) {
 	if shown.equals(a.admin[:]) == 1 {
-		return store.Actor{Name: adminName, Address: c.RealIP(), Role: store.RoleAdmin}, nil
+		return access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}, nil
 	}
-	if !store.IsAPIKey(token) {
-		return store.Actor{}, store.ErrWrongCredentials
+	if !access.IsAPIKey(token) {
+		return access.Actor{}, access.ErrWrongCredentials
 	}
-	key, err := a.store.Access().APIKeyOf(c.Request().Context(), token)
+	key, err := a.access.APIKeyOf(c.Request().Context(), token)
 	if err != nil {
-		return store.Actor{}, err
+		return access.Actor{}, err
 	}
 	return key.Actor(c.RealIP()), nil
 }
 
 // tooLittle says what is missing.
-func tooLittle(who store.Actor, needed store.Role) error {
+func tooLittle(who access.Actor, needed access.Role) error {
 	if who.Role == "" {
 		return api.RefuseForbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // vectorKey is the bytes 0 to 31. The tokens below were made with it by Python's hmac and urllib, node's crypto and openssl, as
@@ -28,11 +28,11 @@ func TestTokensOfOthers(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, "/topics/orders/api/events", token.resource, name)
 		require.Equal(t, "2030-06-15T18:20:15Z", token.expires.UTC().Truncate(time.Second).Format(time.RFC3339), name)
-		key := store.SigningKey(vectorKey)
-		require.Equal(t, 1, store.SignedWith(key, token.signed, token.signature), name)
-		require.Equal(t, 0, store.SignedWith(key[1:], token.signed, token.signature), "%s: with another key", name)
-		require.Equal(t, 0, store.SignedWith(nil, token.signed, token.signature), "%s: without a key", name)
-		require.Equal(t, 0, store.SignedWith(key, token.signed+" ", token.signature), "%s: of another text", name)
+		key := catalog.SigningKey(vectorKey)
+		require.Equal(t, 1, catalog.SignedWith(key, token.signed, token.signature), name)
+		require.Equal(t, 0, catalog.SignedWith(key[1:], token.signed, token.signature), "%s: with another key", name)
+		require.Equal(t, 0, catalog.SignedWith(nil, token.signed, token.signature), "%s: without a key", name)
+		require.Equal(t, 0, catalog.SignedWith(key, token.signed+" ", token.signature), "%s: of another text", name)
 	}
 }
 
@@ -93,11 +93,11 @@ func TestMalformedTokens(t *testing.T) {
 
 // BenchmarkSAS reads and verifies a token by two keys.
 func BenchmarkSAS(b *testing.B) {
-	text, key := vectors["JavaScript, the client"], store.SigningKey(vectorKey)
+	text, key := vectors["JavaScript, the client"], catalog.SigningKey(vectorKey)
 	b.ReportAllocs()
 	for b.Loop() {
 		token, err := parseSAS(text)
-		if err != nil || store.SignedWith(key, token.signed, token.signature)|store.SignedWith(key[1:], token.signed, token.signature) != 1 {
+		if err != nil || catalog.SignedWith(key, token.signed, token.signature)|catalog.SignedWith(key[1:], token.signed, token.signature) != 1 {
 			b.Fatal("the token is good")
 		}
 	}
@@ -134,6 +134,6 @@ func FuzzParseSAS(f *testing.F) {
 		require.True(t, strings.HasPrefix(text, token.signed+"&s="))
 		require.True(t, strings.HasPrefix(token.signed, "r="))
 		require.Len(t, token.signature, 32)
-		require.Equal(t, 0, store.SignedWith(store.SigningKey(vectorKey), token.signed+"x", token.signature))
+		require.Equal(t, 0, catalog.SignedWith(catalog.SigningKey(vectorKey), token.signed+"x", token.signature))
 	})
 }

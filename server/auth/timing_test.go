@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/catalog"
 )
 
 // A key that is wrong from its first byte takes as long to refuse as one that is wrong in its last: digests are compared, each as a
@@ -16,7 +16,7 @@ func TestWrongKeysTakeTheSameTime(t *testing.T) {
 	t.Parallel()
 	const key = "cG9zdHJpZGVyLWEta2V5LWZvci1hLXRlc3Qtb2YtdGltZSE="
 	sum, other := DigestOf(key), DigestOf("another")
-	topic := &store.Topic{Key1Hash: sum[:], Key2Hash: other[:]}
+	topic := &catalog.Topic{Key1Hash: sum[:], Key2Hash: other[:]}
 	median := func(shown string) time.Duration {
 		took := make([]time.Duration, 501)
 		for i := range took {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // stateAfter is the state of a delivery after an attempt with this verdict.
@@ -15,7 +16,7 @@ var stateAfter = map[string]string{"deliver": "delivered", "retry": "pending", "
 func (m *Handlers) ListActivity(ctx context.Context, r api.ListActivityRequestObject) (api.ListActivityResponseObject, error) {
 	p := r.Params
 	var found problems
-	f := store.TailFilter{Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription)}
+	f := query.TailFilter{Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription)}
 	if f.Subscription != "" && f.Topic == "" {
 		found.Value("topic", "is required with subscription")
 	}
@@ -26,10 +27,10 @@ func (m *Handlers) ListActivity(ctx context.Context, r api.ListActivityRequestOb
 	if err != nil {
 		return nil, err
 	}
-	tail := m.Store.NewTail(f)
+	tail := m.Store.Reader.NewTail(f)
 	if p.Cursor != nil {
-		tail, err = m.Store.ResumeTail(f, page.After)
-		if errors.Is(err, store.ErrInvalid) {
+		tail, err = m.Store.Reader.ResumeTail(f, page.After)
+		if errors.Is(err, postgres.ErrInvalid) {
 			return nil, api.Invalid("cursor", "must be one that a nextLink had")
 		}
 	}
@@ -44,7 +45,7 @@ func (m *Handlers) ListActivity(ctx context.Context, r api.ListActivityRequestOb
 	return api.ListActivity200JSONResponse{Value: shown, NextLink: *linkTo("/v1/activity", p, 0, tail.Mark())}, nil
 }
 
-func describeActivity(l *store.TailLine) api.Activity {
+func describeActivity(l *query.TailLine) api.Activity {
 	shown := api.Activity{At: l.At.UTC(), Kind: l.Kind, Topic: l.Topic, EventId: l.EventID, EventType: l.Type, Subject: l.Subject, Place: l.Place}
 	if l.SystemID != nil {
 		shown.SystemId = new(l.SystemID.String())

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"postrider/access"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListAPIKeys answers GET /v1/apiKeys.
@@ -14,11 +14,11 @@ func (m *Handlers) ListAPIKeys(ctx context.Context, r api.ListAPIKeysRequestObje
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Access().APIKeys(ctx, page.After, page.Limit+1)
+	list, err := m.Store.Access.APIKeys(ctx, page.After, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, list, "/v1/apiKeys", func(k store.APIKey) string { return k.Name })
+	shown, next := api.Cut(page, list, "/v1/apiKeys", func(k access.APIKey) string { return k.Name })
 	answer := api.ListAPIKeys200JSONResponse{Value: []api.APIKey{}, NextLink: next}
 	for i := range shown {
 		answer.Value = append(answer.Value, DescribeAPIKey(&shown[i]))
@@ -28,11 +28,11 @@ func (m *Handlers) ListAPIKeys(ctx context.Context, r api.ListAPIKeysRequestObje
 
 // CreateAPIKey answers POST /v1/apiKeys.
 func (m *Handlers) CreateAPIKey(ctx context.Context, r api.CreateAPIKeyRequestObject) (api.CreateAPIKeyResponseObject, error) {
-	spec := store.APIKeySpec{Name: r.Body.Name, Scope: store.Scope(r.Body.Scope), Topic: optional(r.Body.Topic, ""), ExpiresInDays: r.Body.ExpiresInDays}
+	spec := access.APIKeySpec{Name: r.Body.Name, Scope: access.Scope(r.Body.Scope), Topic: optional(r.Body.Topic, ""), ExpiresInDays: r.Body.ExpiresInDays}
 	if !api.Storable(spec.Topic) {
 		return nil, api.TopicNotFound(spec.Topic)
 	}
-	key, made, err := m.Store.Access().CreateAPIKey(ctx, spec)
+	key, made, err := m.Store.Access.CreateAPIKey(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (m *Handlers) GetAPIKey(ctx context.Context, r api.GetAPIKeyRequestObject) 
 	if !api.Storable(r.ApiKey) {
 		return nil, apiKeyNotFound(r.ApiKey)
 	}
-	k, err := m.Store.Access().APIKey(ctx, r.ApiKey)
+	k, err := m.Store.Access.APIKey(ctx, r.ApiKey)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (m *Handlers) RevokeAPIKey(ctx context.Context, r api.RevokeAPIKeyRequestOb
 	if !api.Storable(r.ApiKey) {
 		return nil, apiKeyNotFound(r.ApiKey)
 	}
-	k, err := m.Store.Access().RevokeAPIKey(ctx, r.ApiKey)
+	k, err := m.Store.Access.RevokeAPIKey(ctx, r.ApiKey)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (m *Handlers) RevokeAPIKey(ctx context.Context, r api.RevokeAPIKeyRequestOb
 }
 
 // DescribeAPIKey is the key as the REST API and `apikey list -o json` write it.
-func DescribeAPIKey(k *store.APIKey) api.APIKey {
+func DescribeAPIKey(k *access.APIKey) api.APIKey {
 	return api.APIKey{
 		Name: k.Name, Scope: api.KeyScope(k.Scope), Topic: k.Topic, Hint: k.Hint, State: api.APIKeyState(k.State), CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy,
 		ExpiresAt: utcOrNull(k.ExpiresAt), LastUsedAt: utcOrNull(k.LastUsedAt), RevokedAt: utcOrNull(k.RevokedAt),

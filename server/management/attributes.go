@@ -5,9 +5,10 @@ import (
 	"errors"
 	"slices"
 
+	"postrider/catalog"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // deliveryAttributes reads and judges custom headers. A secret that is to be kept is looked for here only so that one answer
@@ -16,10 +17,10 @@ func (m *Handlers) deliveryAttributes(ctx context.Context, found *problems, topi
 	list := attributesOf(optional(given, nil))
 	var stored []policy.DeliveryAttribute
 	if api.Storable(name) && slices.ContainsFunc(list, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
-		switch sub, err := m.Store.SubscriptionOf(ctx, topic, name); {
+		switch sub, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic, name); {
 		case err == nil:
 			stored = sub.DeliveryAttributes
-		case !errors.Is(err, store.ErrNotFound):
+		case !errors.Is(err, postgres.ErrNotFound):
 			return nil, err
 		}
 	}
@@ -75,7 +76,7 @@ func attributesJSON(list []policy.DeliveryAttribute, reveal bool) []api.Delivery
 
 // RevealSubscriptionEndpoint answers POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl.
 func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r api.RevealSubscriptionEndpointRequestObject) (api.RevealSubscriptionEndpointResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.RevealEndpoint)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealEndpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -84,19 +85,19 @@ func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r api.RevealS
 
 // RevealSubscriptionHeaders answers POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes.
 func (m *Handlers) RevealSubscriptionHeaders(ctx context.Context, r api.RevealSubscriptionHeadersRequestObject) (api.RevealSubscriptionHeadersResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.RevealDeliveryAttributes)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealDeliveryAttributes)
 	if err != nil {
 		return nil, err
 	}
 	return api.RevealSubscriptionHeaders200JSONResponse{Value: attributesJSON(sub.DeliveryAttributes, true)}, nil
 }
 
-func reveal(ctx context.Context, topic, name string, ask func(ctx context.Context, topic, name string) (*store.Subscription, error)) (*store.Subscription, error) {
+func reveal(ctx context.Context, topic, name string, ask func(ctx context.Context, topic, name string) (*catalog.Subscription, error)) (*catalog.Subscription, error) {
 	if !api.Storable(topic) || !api.Storable(name) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}
 	sub, err := ask(ctx, topic, name)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}
 	return sub, err

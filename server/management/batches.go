@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"strconv"
 
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListBatches answers GET /v1/batches.
@@ -19,18 +20,18 @@ func (m *Handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObje
 		return nil, err
 	}
 	var found problems
-	f := store.BatchFilter{
-		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, store.DeliveryStates),
-		Hold: found.oneOf("hold", p.Hold, store.HoldReasons),
+	f := query.BatchFilter{
+		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, query.DeliveryStates),
+		Hold: found.oneOf("hold", p.Hold, query.HoldReasons),
 	}
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.ReadBatches(ctx, f, turn)
+	page, err := m.Store.Reader.ReadBatches(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}
-	id := func(l store.BatchLine) int64 { return l.BatchID }
+	id := func(l query.BatchLine) int64 { return l.BatchID }
 	return api.ListBatches200JSONResponse{Value: described(page.Rows, DescribeBatch), NextLink: nextOf("/v1/batches", p, turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
 }
 
@@ -59,7 +60,7 @@ func (m *Handlers) ListBatchMembers(ctx context.Context, r api.ListBatchMembersR
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, b.Listed, fmt.Sprintf("/v1/batches/%d/members", r.BatchId), func(l store.MemberLine) string { return strconv.Itoa(l.Position) })
+	shown, next := api.Cut(page, b.Listed, fmt.Sprintf("/v1/batches/%d/members", r.BatchId), func(l query.MemberLine) string { return strconv.Itoa(l.Position) })
 	return api.ListBatchMembers200JSONResponse{Value: described(shown, DescribeMember), NextLink: next}, nil
 }
 
@@ -72,16 +73,16 @@ func (m *Handlers) ListBatchAttempts(ctx context.Context, r api.ListBatchAttempt
 	return api.ListBatchAttempts200JSONResponse{Value: described(b.Course, DescribeAttempt)}, nil
 }
 
-func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*store.BatchCourse, error) {
-	b, err := m.Store.ReadBatch(ctx, id, after, members)
-	if errors.Is(err, store.ErrNotFound) {
+func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*query.BatchCourse, error) {
+	b, err := m.Store.Reader.ReadBatch(ctx, id, after, members)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "batch %d does not exist, or is not kept any more", id)
 	}
 	return b, err
 }
 
 // DescribeBatch is a batch as the REST API and `batch list -o json` write it.
-func DescribeBatch(b *store.BatchLine) api.Batch {
+func DescribeBatch(b *query.BatchLine) api.Batch {
 	return api.Batch{
 		BatchId: b.BatchID, Topic: b.Topic, Subscription: b.Subscription, State: b.State, Hold: b.Hold, Members: b.Members, Bytes: b.Bytes, Attempts: b.Attempts, Reruns: b.Reruns,
 		NextAttemptAt: utcOrNull(b.NextAttemptAt), HoldUntil: utcOrNull(b.HoldUntil), FirstAttemptAt: utcOrNull(b.FirstAttemptAt), LastAttemptAt: utcOrNull(b.LastAttemptAt), LastOutcome: b.LastOutcome, LastStatus: b.LastStatus,
@@ -90,6 +91,6 @@ func DescribeBatch(b *store.BatchLine) api.Batch {
 }
 
 // DescribeMember is a delivery of a batch as the REST API and `batch show -o json` write it.
-func DescribeMember(l *store.MemberLine) api.BatchMember {
+func DescribeMember(l *query.MemberLine) api.BatchMember {
 	return api.BatchMember{Position: l.Position, DeliveryId: l.DeliveryID, EventId: l.EventID, LeftAt: utcOrNull(l.LeftAt), LeftAfter: l.LeftAfter, LeftReason: l.LeftReason}
 }

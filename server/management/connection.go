@@ -6,8 +6,8 @@ import (
 	"net/url"
 
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // connection reads and judges how the endpoint is to be connected to. Secrets that were left out are those that are stored: a
@@ -20,10 +20,10 @@ func (m *Handlers) connection(ctx context.Context, found *problems, topic, name 
 	}
 	var stored *policy.Connection
 	if api.Storable(name) {
-		switch sub, err := m.Store.SubscriptionOf(ctx, topic, name); {
+		switch sub, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic, name); {
 		case err == nil:
 			stored = &sub.Connection
-		case !errors.Is(err, store.ErrNotFound):
+		case !errors.Is(err, postgres.ErrNotFound):
 			return given, err
 		}
 	}

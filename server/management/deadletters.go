@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/operator"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListDeadLetters answers GET /v1/deadLetters.
@@ -30,11 +32,11 @@ func (m *Handlers) ListDeadLetters(ctx context.Context, r api.ListDeadLettersReq
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	list, err := m.Store.ListDeadLetters(ctx, filter, store.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.Limit+1)
+	list, err := m.Store.Reader.ListDeadLetters(ctx, filter, query.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, list, "/v1/deadLetters", func(l store.DeadLetter) string { return placeName(l.DeadLetteredAt, l.DeadLetterID) })
+	shown, next := api.Cut(page, list, "/v1/deadLetters", func(l query.DeadLetter) string { return placeName(l.DeadLetteredAt, l.DeadLetterID) })
 	answer := api.ListDeadLetters200JSONResponse{Value: []api.DeadLetter{}, NextLink: withQuery(next, &asked)}
 	for i := range shown {
 		answer.Value = append(answer.Value, DescribeDeadLetter(&shown[i]))
@@ -48,9 +50,9 @@ func (m *Handlers) GetDeadLetter(ctx context.Context, r api.GetDeadLetterRequest
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	}
-	l, err := m.Store.GetDeadLetter(ctx, id)
+	l, err := m.Store.Reader.GetDeadLetter(ctx, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	case err != nil:
 		return nil, err
@@ -64,7 +66,7 @@ func (m *Handlers) PurgeDeadLetter(ctx context.Context, r api.PurgeDeadLetterReq
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	}
-	purged, err := m.Store.Operator().Purge(ctx, id)
+	purged, err := m.Store.Operator.Purge(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -86,7 +88,7 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r api.RedeliverDeadL
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	delivery, err := m.Store.Operator().Redeliver(ctx, id, to, optional(b.Again, false))
+	delivery, err := m.Store.Operator.Redeliver(ctx, id, to, optional(b.Again, false))
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +110,10 @@ func (m *Handlers) RedeliverDeadLetters(ctx context.Context, r api.RedeliverDead
 		if filter.Redelivered == nil {
 			filter.Redelivered = new(false)
 		}
-		n, err := m.Store.CountDeadLetters(ctx, filter)
+		n, err := m.Store.Reader.CountDeadLetters(ctx, filter)
 		return api.RedeliverDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
-	id, err := m.Store.Operator().RedeliverAll(ctx, filter, to, rate)
+	id, err := m.Store.Operator.RedeliverAll(ctx, filter, to, rate)
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +133,10 @@ func (m *Handlers) PurgeDeadLetters(ctx context.Context, r api.PurgeDeadLettersR
 		return nil, err
 	}
 	if optional(b.DryRun, false) {
-		n, err := m.Store.CountDeadLetters(ctx, filter)
+		n, err := m.Store.Reader.CountDeadLetters(ctx, filter)
 		return api.PurgeDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
-	id, err := m.Store.Operator().PurgeAll(ctx, filter, rate)
+	id, err := m.Store.Operator.PurgeAll(ctx, filter, rate)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +145,7 @@ func (m *Handlers) PurgeDeadLetters(ctx context.Context, r api.PurgeDeadLettersR
 }
 
 // DescribeMatched is a dry run's answer as the REST API and `deadletter --dry-run -o json` write it.
-func DescribeMatched(found store.Matched) api.Matched {
+func DescribeMatched(found query.Matched) api.Matched {
 	return api.Matched{Matched: found.Matched, AtLeast: found.AtLeast}
 }
 
@@ -152,8 +154,8 @@ func deadLetterNotFound(id string) error {
 }
 
 // target reads the event subscription that a redelivery names.
-func (p *problems) target(topic, subscription *string) store.Target {
-	to := store.Target{Topic: optional(topic, ""), Subscription: optional(subscription, "")}
+func (p *problems) target(topic, subscription *string) operator.Target {
+	to := operator.Target{Topic: optional(topic, ""), Subscription: optional(subscription, "")}
 	if to.Topic != "" && to.Subscription == "" {
 		p.Value("subscription", "is required with topic")
 	}
@@ -176,11 +178,11 @@ func (p *problems) rate(given *int) int {
 const maxRate = 1_000_000
 
 // deadLetterFilter reads a filter; names of its members are said with a prefix.
-func (p *problems) deadLetterFilter(f *api.DeadLetterFilter, prefix string) *store.DeadLetterFilter {
+func (p *problems) deadLetterFilter(f *api.DeadLetterFilter, prefix string) *query.DeadLetterFilter {
 	if f == nil {
-		return &store.DeadLetterFilter{}
+		return &query.DeadLetterFilter{}
 	}
-	read := &store.DeadLetterFilter{
+	read := &query.DeadLetterFilter{
 		Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus, EventID: f.EventId, EventType: f.EventType,
 		Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered,
 		DeadLetteredFrom: p.moment(prefix+"deadLetteredFrom", f.DeadLetteredFrom), DeadLetteredUntil: p.moment(prefix+"deadLetteredUntil", f.DeadLetteredUntil),
@@ -231,7 +233,7 @@ func (p *problems) moment(target string, given *string) *time.Time {
 }
 
 // DescribeDeadLetter is the dead letter as the REST API and `deadletter -o json` write it.
-func DescribeDeadLetter(l *store.DeadLetter) api.DeadLetter {
+func DescribeDeadLetter(l *query.DeadLetter) api.DeadLetter {
 	shown := api.DeadLetter{
 		DeadLetterId: l.DeadLetterID.String(), DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
 		LastOutcome: l.LastOutcome, LastStatus: l.LastStatus, LastError: l.LastError, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: l.Source,

@@ -8,8 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // maxAttemptsShown is more than any policy allows before a time to live of a day has passed.
@@ -23,20 +24,20 @@ func (m *Handlers) ListDeliveries(ctx context.Context, r api.ListDeliveriesReque
 		return nil, err
 	}
 	var found problems
-	f := store.DeliveryFilter{
-		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, store.DeliveryStates),
-		Hold: found.oneOf("hold", p.Hold, store.HoldReasons), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
+	f := query.DeliveryFilter{
+		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, query.DeliveryStates),
+		Hold: found.oneOf("hold", p.Hold, query.HoldReasons), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
 	}
 	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
 	f.Operation = found.operation("operationId", p.OperationId)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.ReadDeliveries(ctx, f, turn)
+	page, err := m.Store.Reader.ReadDeliveries(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}
-	place := func(l store.DeliveryLine) store.DeliveryPlace { return l.Place() }
+	place := func(l query.DeliveryLine) query.DeliveryPlace { return l.Place() }
 	return api.ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf("/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, place, placeText)}, nil
 }
 
@@ -54,11 +55,11 @@ func (p *problems) operation(name string, given *string) *uuid.UUID {
 }
 
 // placeText writes a place as a cursor has it: "event,id".
-func placeText(at store.DeliveryPlace) string {
+func placeText(at query.DeliveryPlace) string {
 	return idText(at.SystemID) + "," + numberText(at.DeliveryID)
 }
 
-func parsePlace(text string) (at store.DeliveryPlace, err error) {
+func parsePlace(text string) (at query.DeliveryPlace, err error) {
 	event, id, _ := strings.Cut(text, ",")
 	if at.SystemID, err = uuid.Parse(event); err != nil {
 		return at, err
@@ -81,7 +82,7 @@ func (m *Handlers) ListDeliveryAttempts(ctx context.Context, r api.ListDeliveryA
 	if _, err := m.delivery(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
-	attempts, err := m.Store.Attempts(ctx, r.DeliveryId, maxAttemptsShown)
+	attempts, err := m.Store.Reader.Attempts(ctx, r.DeliveryId, maxAttemptsShown)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (m *Handlers) ListDeliveryAttempts(ctx context.Context, r api.ListDeliveryA
 
 // CancelDelivery answers POST /v1/deliveries/{deliveryId}/cancel.
 func (m *Handlers) CancelDelivery(ctx context.Context, r api.CancelDeliveryRequestObject) (api.CancelDeliveryResponseObject, error) {
-	if err := m.Store.Operator().Cancel(ctx, r.DeliveryId); err != nil {
+	if err := m.Store.Operator.Cancel(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -102,7 +103,7 @@ func (m *Handlers) CancelDelivery(ctx context.Context, r api.CancelDeliveryReque
 
 // RetryDelivery answers POST /v1/deliveries/{deliveryId}/retryNow.
 func (m *Handlers) RetryDelivery(ctx context.Context, r api.RetryDeliveryRequestObject) (api.RetryDeliveryResponseObject, error) {
-	if err := m.Store.Operator().RetryNow(ctx, r.DeliveryId); err != nil {
+	if err := m.Store.Operator.RetryNow(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -114,7 +115,7 @@ func (m *Handlers) RetryDelivery(ctx context.Context, r api.RetryDeliveryRequest
 
 // DeadLetterDelivery answers POST /v1/deliveries/{deliveryId}/deadLetterNow.
 func (m *Handlers) DeadLetterDelivery(ctx context.Context, r api.DeadLetterDeliveryRequestObject) (api.DeadLetterDeliveryResponseObject, error) {
-	if _, err := m.Store.Operator().DeadLetterNow(ctx, r.DeliveryId); err != nil {
+	if _, err := m.Store.Operator.DeadLetterNow(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -130,7 +131,7 @@ func (m *Handlers) EraseEvent(ctx context.Context, r api.EraseEventRequestObject
 	if err != nil {
 		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
 	}
-	erased, err := m.Store.Operator().EraseEvent(ctx, id)
+	erased, err := m.Store.Operator.EraseEvent(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func (m *Handlers) EraseSubject(ctx context.Context, r api.EraseSubjectRequestOb
 	case !api.Storable(r.Body.Subject):
 		return api.EraseSubject200JSONResponse{}, nil // no event can have it
 	}
-	erased, operation, err := m.Store.Operator().EraseSubject(ctx, r.Topic, r.Body.Subject)
+	erased, operation, err := m.Store.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
 	switch {
 	case err != nil:
 		return nil, err
@@ -159,8 +160,8 @@ func (m *Handlers) EraseSubject(ctx context.Context, r api.EraseSubjectRequestOb
 }
 
 func (m *Handlers) delivery(ctx context.Context, id int64) (api.Delivery, error) {
-	found, err := m.Store.Delivery(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
+	found, err := m.Store.Reader.Delivery(ctx, id)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return api.Delivery{}, api.Refuse(http.StatusNotFound, api.CodeNotFound, "delivery %d does not exist", id)
 	}
 	if err != nil {
@@ -170,7 +171,7 @@ func (m *Handlers) delivery(ctx context.Context, id int64) (api.Delivery, error)
 }
 
 // DescribeDelivery shows a delivery as the REST API does.
-func DescribeDelivery(d *store.DeliveryLine) api.Delivery {
+func DescribeDelivery(d *query.DeliveryLine) api.Delivery {
 	return api.Delivery{
 		DeliveryId: d.DeliveryID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(), EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
 		State: d.State, Hold: d.Hold, Reason: d.Reason, Attempts: d.Attempts, Reruns: d.Reruns, NextAttemptAt: utcOrNull(d.NextAttemptAt), LastAttemptAt: utcOrNull(d.LastAttemptAt),
@@ -181,7 +182,7 @@ func DescribeDelivery(d *store.DeliveryLine) api.Delivery {
 }
 
 // DescribeAttempt shows an attempt as the REST API does.
-func DescribeAttempt(a *store.AttemptLine) api.DeliveryAttempt {
+func DescribeAttempt(a *query.AttemptLine) api.DeliveryAttempt {
 	return api.DeliveryAttempt{
 		Number: a.Number, Reruns: a.Reruns, DeliveryId: a.DeliveryID, BatchId: a.BatchID, DueAt: utcOrNull(a.DueAt), StartedAt: a.StartedAt.UTC(), DurationMs: a.DurationMs,
 		DnsMs: a.DNSMs, ConnectMs: a.ConnectMs, TlsMs: a.TLSMs, FirstByteMs: a.FirstByteMs,

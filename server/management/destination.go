@@ -1,20 +1,20 @@
 package management
 
 import (
+	"postrider/catalog"
 	"postrider/policy"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // deadLetterDestination judges the setting of that name. What is stored of a location has no query: how it is reached is the operator's to say.
-func (m *Handlers) deadLetterDestination(found *problems, b *api.DeadLetterDestination) (store.DeadLetterDestination, *policy.DeadLetterProperties) {
+func (m *Handlers) deadLetterDestination(found *problems, b *api.DeadLetterDestination) (catalog.DeadLetterDestination, *policy.DeadLetterProperties) {
 	if b == nil {
-		return store.DeadLetterUnset, nil
+		return catalog.DeadLetterUnset, nil
 	}
-	kind := store.DeadLetterDestination(b.EndpointType)
+	kind := catalog.DeadLetterDestination(b.EndpointType)
 	switch {
 	case !b.EndpointType.Valid():
-		found.Value("deadLetterDestination.endpointType", "must be %s, %s, %s or %s", store.DeadLetterRows, store.DeadLetterNone, store.DeadLetterBlob, store.DeadLetterStorageBlob)
+		found.Value("deadLetterDestination.endpointType", "must be %s, %s, %s or %s", catalog.DeadLetterRows, catalog.DeadLetterNone, catalog.DeadLetterBlob, catalog.DeadLetterStorageBlob)
 		return kind, nil
 	case !kind.Outside():
 		if b.Properties != nil {
@@ -30,10 +30,10 @@ func (m *Handlers) deadLetterDestination(found *problems, b *api.DeadLetterDesti
 		ResourceID: optional(b.Properties.ResourceId, ""), BlobContainerName: optional(b.Properties.BlobContainerName, ""),
 	}
 	switch azure, named := p.ResourceID != "" || p.BlobContainerName != "", p.URL != "" || p.Prefix != ""; {
-	case kind == store.DeadLetterBlob && (azure || p.URL == ""):
+	case kind == catalog.DeadLetterBlob && (azure || p.URL == ""):
 		found.Value("deadLetterDestination.properties", "must be url, and perhaps prefix, of %s", kind)
 		return kind, nil
-	case kind == store.DeadLetterStorageBlob && (named || p.ResourceID == ""):
+	case kind == catalog.DeadLetterStorageBlob && (named || p.ResourceID == ""):
 		found.Value("deadLetterDestination.properties", "must be resourceId and blobContainerName of %s", kind)
 		return kind, nil
 	}
@@ -48,7 +48,7 @@ func (m *Handlers) deadLetterDestination(found *problems, b *api.DeadLetterDesti
 }
 
 // destinationJSON shows where dead letters go; nothing of it is a secret.
-func destinationJSON(kind store.DeadLetterDestination, p *policy.DeadLetterProperties) api.DeadLetterDestination {
+func destinationJSON(kind catalog.DeadLetterDestination, p *policy.DeadLetterProperties) api.DeadLetterDestination {
 	shown := api.DeadLetterDestination{EndpointType: api.DeadLetterDestinationEndpointType(kind)}
 	if p != nil {
 		shown.Properties = &api.DeadLetterProperties{

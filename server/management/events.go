@@ -8,8 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListEvents answers GET /v1/events.
@@ -20,7 +21,7 @@ func (m *Handlers) ListEvents(ctx context.Context, r api.ListEventsRequestObject
 		return nil, err
 	}
 	var found problems
-	f := store.EventFilter{
+	f := query.EventFilter{
 		Topic: found.text("topic", p.Topic), Event: found.text("eventId", p.EventId), Type: found.text("eventType", p.EventType), Subject: found.text("subject", p.Subject),
 		SubjectPrefix: found.text("subjectPrefix", p.SubjectPrefix), Unmatched: optional(p.Unmatched, false),
 	}
@@ -28,11 +29,11 @@ func (m *Handlers) ListEvents(ctx context.Context, r api.ListEventsRequestObject
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.ReadEvents(ctx, f, turn)
+	page, err := m.Store.Reader.ReadEvents(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}
-	id := func(l store.EventLine) uuid.UUID { return l.SystemID }
+	id := func(l query.EventLine) uuid.UUID { return l.SystemID }
 	return api.ListEvents200JSONResponse{Value: described(page.Rows, DescribeEvent), NextLink: nextOf("/v1/events", p, turn.Limit, page.Page, page.LookedTo, id, idText)}, nil
 }
 
@@ -42,8 +43,8 @@ func (m *Handlers) GetEvent(ctx context.Context, r api.GetEventRequestObject) (a
 	if err != nil {
 		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
 	}
-	row, err := m.Store.ReadEvent(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
+	row, err := m.Store.Reader.ReadEvent(ctx, id)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "event %s does not exist, or is not kept any more", id)
 	}
 	if err != nil {
@@ -53,7 +54,7 @@ func (m *Handlers) GetEvent(ctx context.Context, r api.GetEventRequestObject) (a
 }
 
 // DescribeEvent is an event as the lists of the REST API and `event list -o json` write it.
-func DescribeEvent(l *store.EventLine) api.Event {
+func DescribeEvent(l *query.EventLine) api.Event {
 	return api.Event{
 		SystemId: l.SystemID.String(), Topic: l.Topic, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: l.Source, EventTime: utcOrNull(l.EventTime),
 		PublishedAt: l.PublishedAt.UTC(), Schema: l.Schema, Matched: l.Matched, BodyBytes: l.BodyBytes,
@@ -61,7 +62,7 @@ func DescribeEvent(l *store.EventLine) api.Event {
 }
 
 // DescribeWholeEvent is it with its body and its deliveries.
-func DescribeWholeEvent(e *store.EventRow) api.Event {
+func DescribeWholeEvent(e *query.EventRow) api.Event {
 	shown := DescribeEvent(&e.EventLine)
 	shown.Traceparent, shown.Tracestate, shown.FilterVersion, shown.BodyError, shown.ErasedAt = e.Traceparent, e.Tracestate, e.FilterVersion, e.BodyError, utcOrNull(e.ErasedAt)
 	if e.ErasedAt == nil {

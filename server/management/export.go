@@ -12,8 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"postrider/event"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // The formats of exported dead letters.
@@ -63,9 +64,9 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r api.ExportDeadLetter
 		return nil, err
 	}
 	var found problems
-	f := store.LetterFilter{
+	f := query.LetterFilter{
 		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), Reason: found.text("reason", p.Reason),
-		After: store.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id},
+		After: query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id},
 	}
 	from, until := found.span("deadLetteredFrom", p.DeadLetteredFrom, "deadLetteredUntil", p.DeadLetteredUntil)
 	found.oneOf("format", p.Format, []string{exportAsEventGrid, exportAsRows})
@@ -73,10 +74,10 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r api.ExportDeadLetter
 		return nil, err
 	}
 	f.From = optional(from, time.Time{})
-	if f.Until = optional(until, m.Store.Now()); until == nil { // for the pages that follow
+	if f.Until = optional(until, m.Store.Clock.Now()); until == nil { // for the pages that follow
 		p.DeadLetteredUntil = new(f.Until.UTC().Format(time.RFC3339Nano))
 	}
-	read, last, err := readExported(ctx, m.Store, f, optional(p.Format, exportAsEventGrid), page.Limit)
+	read, last, err := readExported(ctx, m.Store.DB, f, optional(p.Format, exportAsEventGrid), page.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +88,12 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r api.ExportDeadLetter
 }
 
 // readExported reads one page. last is the place of its last dead letter if there are more.
-func readExported(ctx context.Context, s *store.Store, f store.LetterFilter, format string, limit int) (read exportedPage, last *store.DeadLetterPlace, err error) {
+func readExported(ctx context.Context, db *postgres.DB, f query.LetterFilter, format string, limit int) (read exportedPage, last *query.DeadLetterPlace, err error) {
 	const step = 50 // a page that is full early has read no more than this for nothing
 	size := 0
 	for n := step; n == step; {
 		n = 0
-		err := store.EachLetter(ctx, s.Pool(), f, step, func(l *store.Letter) error {
+		err := query.EachLetter(ctx, db.Pool, f, step, func(l *query.Letter) error {
 			if len(read.records) == limit || size > maxExportedPage {
 				return errPageFull
 			}
@@ -101,7 +102,7 @@ func readExported(ctx context.Context, s *store.Store, f store.LetterFilter, for
 				return fmt.Errorf("dead letter %s: %w", l.ID, err)
 			}
 			n, size, read.records = n+1, size+len(record), append(read.records, record)
-			f.After = store.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
+			f.After = query.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
 			return nil
 		})
 		if errors.Is(err, errPageFull) {
@@ -115,7 +116,7 @@ func readExported(ctx context.Context, s *store.Store, f store.LetterFilter, for
 }
 
 // exportedLetter is one dead letter in one line.
-func exportedLetter(l *store.Letter, format string) (json.RawMessage, error) {
+func exportedLetter(l *query.Letter, format string) (json.RawMessage, error) {
 	var line bytes.Buffer
 	if format == exportAsRows {
 		encoder := json.NewEncoder(&line)
@@ -169,7 +170,7 @@ type letterRow struct {
 	Body            json.RawMessage `json:"body"`
 }
 
-func letterRowOf(l *store.Letter) letterRow {
+func letterRowOf(l *query.Letter) letterRow {
 	return letterRow{
 		DeadLetterID: l.ID, DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
 		LastOutcome: orNull(l.LastOutcome), LastStatus: orNull(l.LastStatus), LastError: orNull(l.LastError),

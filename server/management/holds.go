@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"postrider/catalog"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // PauseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
@@ -14,8 +15,8 @@ func (m *Handlers) PauseSubscription(ctx context.Context, r api.PauseSubscriptio
 	if r.Body != nil {
 		stopTimeToLive = r.Body.StopTimeToLive
 	}
-	shown, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context, topic, name string) (*store.Subscription, error) {
-		return m.Store.PauseSubscription(ctx, topic, name, stopTimeToLive)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context, topic, name string) (*catalog.Subscription, error) {
+		return m.Store.Holds.PauseSubscription(ctx, topic, name, stopTimeToLive)
 	})
 	if err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func (m *Handlers) PauseSubscription(ctx context.Context, r api.PauseSubscriptio
 
 // ResumeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/resume.
 func (m *Handlers) ResumeSubscription(ctx context.Context, r api.ResumeSubscriptionRequestObject) (api.ResumeSubscriptionResponseObject, error) {
-	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.ResumeSubscription)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ResumeSubscription)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func (m *Handlers) ResumeSubscription(ctx context.Context, r api.ResumeSubscript
 
 // ReleaseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/release.
 func (m *Handlers) ReleaseSubscription(ctx context.Context, r api.ReleaseSubscriptionRequestObject) (api.ReleaseSubscriptionResponseObject, error) {
-	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.ReleaseSubscription)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ReleaseSubscription)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (m *Handlers) ReleaseSubscription(ctx context.Context, r api.ReleaseSubscri
 
 // ProbeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/probe.
 func (m *Handlers) ProbeSubscription(ctx context.Context, r api.ProbeSubscriptionRequestObject) (api.ProbeSubscriptionResponseObject, error) {
-	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.ProbeSubscription)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ProbeSubscription)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +56,8 @@ func (m *Handlers) TestDelivery(ctx context.Context, r api.TestDeliveryRequestOb
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	id, err := m.Store.Operator().TestDelivery(ctx, r.Topic, r.Subscription)
-	if errors.Is(err, store.ErrNotFound) {
+	id, err := m.Store.Operator.TestDelivery(ctx, r.Topic, r.Subscription)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
 	if err != nil {
@@ -65,7 +66,7 @@ func (m *Handlers) TestDelivery(ctx context.Context, r api.TestDeliveryRequestOb
 	return api.TestDelivery200JSONResponse{DeliveryId: id}, nil
 }
 
-type holdChange func(ctx context.Context, topic, name string) (*store.Subscription, error)
+type holdChange func(ctx context.Context, topic, name string) (*catalog.Subscription, error)
 
 // change changes a hold and shows the event subscription as it then is.
 func (m *Handlers) change(ctx context.Context, topic, name string, change holdChange) (api.Subscription, error) {
@@ -74,14 +75,14 @@ func (m *Handlers) change(ctx context.Context, topic, name string, change holdCh
 	}
 	sub, err := change(ctx, topic, name)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return api.Subscription{}, api.SubscriptionNotFound(topic, name)
-	case errors.Is(err, store.ErrPaused):
+	case errors.Is(err, postgres.ErrPaused):
 		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeSubscriptionPaused, "event subscription %q of topic %q is paused: resume it first", name, topic)
-	case errors.Is(err, store.ErrNotValidated):
+	case errors.Is(err, postgres.ErrNotValidated):
 		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeEndpointNotValidated,
 			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, and endpointValidation skip does without", name, topic)
-	case errors.Is(err, store.ErrNoProbation):
+	case errors.Is(err, catalog.ErrNoProbation):
 		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeSubscriptionNotOnProbation, "event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
 	case err != nil:
 		return api.Subscription{}, err
@@ -90,7 +91,7 @@ func (m *Handlers) change(ctx context.Context, topic, name string, change holdCh
 }
 
 // counted shows one event subscription with the number of deliveries that it holds, and the handshake it goes by.
-func (m *Handlers) counted(ctx context.Context, s *store.Subscription) (shown api.Subscription, err error) {
+func (m *Handlers) counted(ctx context.Context, s *catalog.Subscription) (shown api.Subscription, err error) {
 	shown = m.subscriptionJSON(s)
 	if shown.Validation, err = m.validated(ctx, s); err != nil {
 		return api.Subscription{}, err
@@ -98,7 +99,7 @@ func (m *Handlers) counted(ctx context.Context, s *store.Subscription) (shown ap
 	if shown.Hold == nil {
 		return shown, nil
 	}
-	held, err := m.Store.HeldDeliveries(ctx, s.ID)
+	held, err := m.Store.Holds.HeldDeliveries(ctx, s.ID)
 	if err != nil {
 		return api.Subscription{}, err
 	}
@@ -107,7 +108,7 @@ func (m *Handlers) counted(ctx context.Context, s *store.Subscription) (shown ap
 }
 
 // holdJSON leaves the held deliveries uncounted: see counted.
-func holdJSON(h store.HoldStatus) *api.Hold {
+func holdJSON(h catalog.HoldStatus) *api.Hold {
 	if h.Reason == "" {
 		return nil
 	}

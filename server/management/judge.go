@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 
+	"postrider/catalog"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ReadTopic is what GET /v1/topics/{topic} would show of the settings of a topic of this name, as PUT takes them: without times, version and
@@ -24,10 +25,10 @@ func ReadTopic(name string, body []byte) (api.Topic, error) {
 		return api.Topic{}, inLines(err)
 	}
 	retention := spec.EventRetentionInDays
-	if spec.Kind == store.TopicNamespace && retention == 0 {
-		retention = store.DefaultRetentionInDays
+	if spec.Kind == catalog.TopicNamespace && retention == 0 {
+		retention = catalog.DefaultRetentionInDays
 	}
-	return topicJSON(&store.Topic{
+	return topicJSON(&catalog.Topic{
 		Name: name, Kind: spec.Kind, InputSchema: spec.InputSchema, InputSchemaMapping: spec.InputSchemaMapping, EventRetentionInDays: retention, DuplicateWindow: spec.DuplicateWindow,
 	}, nil), nil
 }
@@ -53,20 +54,20 @@ func CheckSubscription(name string, body []byte) error {
 }
 
 // whatIf shows an event subscription as it would be after a put. Nothing is stored, and no endpoint is asked.
-func (m *Handlers) whatIf(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec) (api.Subscription, error) {
-	sub := store.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
-	before, err := m.Store.SubscriptionOf(ctx, topic.Name, name)
+func (m *Handlers) whatIf(ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec) (api.Subscription, error) {
+	sub := catalog.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
+	before, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic.Name, name)
 	switch {
 	case err == nil:
 		sub = *before
-	case !errors.Is(err, store.ErrNotFound):
+	case !errors.Is(err, postgres.ErrNotFound):
 		return api.Subscription{}, err
 	default:
-		if err := m.Store.SubscriptionNameFree(ctx, topic, name); err != nil {
+		if err := m.Store.Subscriptions.SubscriptionNameFree(ctx, topic, name); err != nil {
 			return api.Subscription{}, err
 		}
-		sub.ProvisioningState = store.ProvisioningSucceeded
-		sub.CreatedAt, sub.UpdatedAt = m.Store.Now(), m.Store.Now()
+		sub.ProvisioningState = catalog.ProvisioningSucceeded
+		sub.CreatedAt, sub.UpdatedAt = m.Store.Clock.Now(), m.Store.Clock.Now()
 	}
 	sub.SubscriptionSpec = spec
 	return m.subscriptionJSON(&sub), nil

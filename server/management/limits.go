@@ -3,16 +3,16 @@ package management
 import (
 	"time"
 
+	"postrider/catalog"
 	"postrider/policy"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // limits reads the limits of attempts and of time, which have other names on namespace topics, and judges them; of an unknown
 // policy (nil) it judges no more than the names.
-func (p *problems) limits(under *policy.Policy, t *store.Topic, b *api.RetryPolicySettings, spec *store.SubscriptionSpec) {
+func (p *problems) limits(under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) {
 	spec.MaxDeliveryAttempts, spec.EventTimeToLiveInMinutes = b.MaxDeliveryAttempts, b.EventTimeToLiveInMinutes
-	if t.Kind != store.TopicNamespace {
+	if t.Kind != catalog.TopicNamespace {
 		p.namespaceOnly(b)
 	} else if !p.namespaceNames(b, spec) {
 		return
@@ -34,7 +34,7 @@ func (p *problems) namespaceOnly(b *api.RetryPolicySettings) {
 }
 
 // namespaceNames reports false where a limit cannot be read.
-func (p *problems) namespaceNames(b *api.RetryPolicySettings, spec *store.SubscriptionSpec) (readable bool) {
+func (p *problems) namespaceNames(b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) (readable bool) {
 	before := len(p.Problems)
 	switch {
 	case b.MaxDeliveryCount == nil:
@@ -57,7 +57,7 @@ func (p *problems) namespaceNames(b *api.RetryPolicySettings, spec *store.Subscr
 	return len(p.Problems) == before
 }
 
-func (p *problems) attempts(under *policy.Policy, b *api.RetryPolicySettings, spec *store.SubscriptionSpec) {
+func (p *problems) attempts(under *policy.Policy, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) {
 	_, err := under.Limits(spec.MaxDeliveryAttempts, nil)
 	if err != nil && b.MaxDeliveryCount != nil {
 		p.Value("retryPolicy.maxDeliveryCount", "must be between %d and %d under retry policy %s, not %d",
@@ -68,7 +68,7 @@ func (p *problems) attempts(under *policy.Policy, b *api.RetryPolicySettings, sp
 }
 
 // timeToLive judges by the policy's range and, of a namespace topic, by its retention.
-func (p *problems) timeToLive(under *policy.Policy, t *store.Topic, b *api.RetryPolicySettings, spec *store.SubscriptionSpec) {
+func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) {
 	ttl := spec.EventTimeToLiveInMinutes
 	if ttl == nil {
 		return
@@ -83,7 +83,7 @@ func (p *problems) timeToLive(under *policy.Policy, t *store.Topic, b *api.Retry
 		p.Value(member, "must be between %s and %s under retry policy %s, not %s", span(under.MinTTL), span(under.MaxTTL), under.Name, api.Shorten(*b.EventTimeToLive))
 	case err != nil:
 		p.Check(err)
-	case t.Kind == store.TopicNamespace && *ttl > retention*24*60:
+	case t.Kind == catalog.TopicNamespace && *ttl > retention*24*60:
 		p.Value(member, "must be no longer than the topic's eventRetentionInDays, which is %d (%d minutes, P%dD)", retention, retention*24*60, retention)
 	}
 }

@@ -11,21 +11,21 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // readTurn reads the parameters of a list that runs from the newest to the oldest. A cursor is the key of the row that it goes on after.
-func readTurn[K any](limit *int, cursor *string, parse func(string) (K, error)) (store.Turn[K], error) {
+func readTurn[K any](limit *int, cursor *string, parse func(string) (K, error)) (query.Turn[K], error) {
 	p, err := api.ReadPage(limit, cursor)
 	if err != nil || cursor == nil {
-		return store.Turn[K]{Limit: p.Limit}, err
+		return query.Turn[K]{Limit: p.Limit}, err
 	}
 	key, err := parse(p.After)
 	if err != nil {
-		return store.Turn[K]{}, api.Invalid("cursor", "must be one that a nextLink had")
+		return query.Turn[K]{}, api.Invalid("cursor", "must be one that a nextLink had")
 	}
-	return store.Turn[K]{Limit: p.Limit, Before: &key}, nil
+	return query.Turn[K]{Limit: p.Limit, Before: &key}, nil
 }
 
 func parseNumber(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
@@ -34,7 +34,7 @@ func numberText(n int64) string { return strconv.FormatInt(n, 10) }
 
 // nextOf links to the page after one that was read: behind its last row, or where its look ended. asked are the parameters of this page, which it
 // keeps; null on the last page.
-func nextOf[T, K any](path string, asked any, limit int, page store.Page[T], lookedTo *K, key func(T) K, text func(K) string) *string {
+func nextOf[T, K any](path string, asked any, limit int, page query.Page[T], lookedTo *K, key func(T) K, text func(K) string) *string {
 	switch {
 	case lookedTo != nil:
 		return linkTo(path, asked, limit, text(*lookedTo))

@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"time"
 
+	"postrider/access"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 const (
@@ -21,8 +21,8 @@ func (m *Handlers) BeginLogin(ctx context.Context, r api.BeginLoginRequestObject
 		return nil, api.RefuseConflict(api.ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
 			"a login; postrider dev on this machine needs no personal key")
 	}
-	spec := store.PersonalKeySpec{Machine: r.Body.Machine, Role: store.Role(optional(r.Body.Role, ""))}
-	secret, l, err := m.Store.Access().BeginLogin(ctx, spec)
+	spec := access.PersonalKeySpec{Machine: r.Body.Machine, Role: access.Role(optional(r.Body.Role, ""))}
+	secret, l, err := m.Store.Access.BeginLogin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +36,10 @@ func (m *Handlers) BeginLogin(ctx context.Context, r api.BeginLoginRequestObject
 
 // PollLogin answers POST /v1/logins/poll.
 func (m *Handlers) PollLogin(ctx context.Context, r api.PollLoginRequestObject) (api.PollLoginResponseObject, error) {
-	if !store.IsAPIKey(r.Body.DeviceCode) {
+	if !access.IsAPIKey(r.Body.DeviceCode) {
 		return nil, api.Invalid("deviceCode", "is required: what POST /v1/logins answered")
 	}
-	l, key, err := m.Store.Access().LoginOf(ctx, r.Body.DeviceCode)
+	l, key, err := m.Store.Access.LoginOf(ctx, r.Body.DeviceCode)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +54,10 @@ func (m *Handlers) PollLogin(ctx context.Context, r api.PollLoginRequestObject) 
 
 // WhoAmI answers GET /v1/me.
 func (m *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.WhoAmIResponseObject, error) {
-	who := store.ActorOf(ctx)
+	who := access.ActorOf(ctx)
 	me := api.Me{Name: who.Name, Role: api.UserRole(who.Role)}
 	if name := who.APIKey(); name != "" {
-		k, err := m.Store.Access().APIKey(ctx, name)
+		k, err := m.Store.Access.APIKey(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -68,12 +68,12 @@ func (m *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.W
 
 // RevokeMyKey answers DELETE /v1/me/key.
 func (m *Handlers) RevokeMyKey(ctx context.Context, _ api.RevokeMyKeyRequestObject) (api.RevokeMyKeyResponseObject, error) {
-	who := store.ActorOf(ctx)
+	who := access.ActorOf(ctx)
 	if who.PersonalKey == "" {
 		return nil, api.RefuseConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
 			"an administrator revokes other API keys by DELETE /v1/apiKeys/{apiKey}", who.Name)
 	}
-	if _, err := m.Store.Access().RevokeAPIKey(ctx, who.PersonalKey); err != nil {
+	if _, err := m.Store.Access.RevokeAPIKey(ctx, who.PersonalKey); err != nil {
 		return nil, err
 	}
 	return api.RevokeMyKey204Response{}, nil

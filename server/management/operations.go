@@ -9,8 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListOperations answers GET /v1/operations.
@@ -19,15 +20,15 @@ func (m *Handlers) ListOperations(ctx context.Context, r api.ListOperationsReque
 	if err != nil {
 		return nil, err
 	}
-	var after *store.Operation
+	var after *query.Operation
 	if place.id != uuid.Nil {
-		after = &store.Operation{OperationID: place.id, CreatedAt: place.at}
+		after = &query.Operation{OperationID: place.id, CreatedAt: place.at}
 	}
-	list, err := m.Store.Operations(ctx, after, page.Limit+1)
+	list, err := m.Store.Reader.Operations(ctx, after, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, list, "/v1/operations", func(o store.Operation) string { return placeName(o.CreatedAt, o.OperationID) })
+	shown, next := api.Cut(page, list, "/v1/operations", func(o query.Operation) string { return placeName(o.CreatedAt, o.OperationID) })
 	answer := api.ListOperations200JSONResponse{Value: []api.Operation{}, NextLink: next}
 	for i := range shown {
 		answer.Value = append(answer.Value, DescribeOperation(&shown[i]))
@@ -51,7 +52,7 @@ func (m *Handlers) CancelOperation(ctx context.Context, r api.CancelOperationReq
 	if err != nil {
 		return nil, operationNotFound(r.OperationId)
 	}
-	if _, err := m.Store.Operator().CancelOperation(ctx, id); err != nil {
+	if _, err := m.Store.Operator.CancelOperation(ctx, id); err != nil {
 		return nil, err
 	}
 	o, err := m.operation(ctx, id)
@@ -72,14 +73,14 @@ func (m *Handlers) RedeliverEvents(ctx context.Context, r api.RedeliverEventsReq
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	if !from.Before(m.Store.Now()) {
+	if !from.Before(m.Store.Clock.Now()) {
 		return nil, api.Invalid("from", "must be in the past")
 	}
 	if optional(b.DryRun, false) {
-		found, err := m.Store.CountEvents(ctx, r.Topic, r.Subscription, *from, until)
+		found, err := m.Store.Reader.CountEvents(ctx, r.Topic, r.Subscription, *from, until)
 		return api.RedeliverEvents200JSONResponse(DescribeMatched(found)), noSubscription(err, r.Topic, r.Subscription)
 	}
-	id, err := m.Store.Operator().RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
+	id, err := m.Store.Operator.RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
 	if err != nil {
 		return nil, noSubscription(err, r.Topic, r.Subscription)
 	}
@@ -89,17 +90,17 @@ func (m *Handlers) RedeliverEvents(ctx context.Context, r api.RedeliverEventsReq
 
 // noSubscription says that what the path names is not there, where a function refused it as an argument.
 func noSubscription(err error, topic, subscription string) error {
-	var refusal *store.FunctionError
-	if errors.As(err, &refusal) && errors.Is(err, store.ErrInvalid) && refusal.Field == "subscription" {
+	var refusal *postgres.FunctionError
+	if errors.As(err, &refusal) && errors.Is(err, postgres.ErrInvalid) && refusal.Field == "subscription" {
 		return api.SubscriptionNotFound(topic, subscription)
 	}
 	return err
 }
 
 func (m *Handlers) operation(ctx context.Context, id uuid.UUID) (api.Operation, error) {
-	o, err := m.Store.Operation(ctx, id)
+	o, err := m.Store.Reader.Operation(ctx, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return api.Operation{}, operationNotFound(id.String())
 	case err != nil:
 		return api.Operation{}, err
@@ -112,7 +113,7 @@ func operationNotFound(id string) error {
 }
 
 // DescribeOperation is the operation as the REST API and `deadletter -o json` write it.
-func DescribeOperation(o *store.Operation) api.Operation {
+func DescribeOperation(o *query.Operation) api.Operation {
 	f := o.Filter
 	shown := api.Operation{
 		OperationId: o.OperationID.String(), Kind: api.OperationKind(o.Kind), State: api.OperationState(o.State), Topic: o.Topic, Subscription: o.Subscription,

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"postrider/catalog"
 	"postrider/policy/filter"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // patchTries is how often a patch is made anew because others changed the event subscription meanwhile. Whenever one comes too late
@@ -37,7 +38,7 @@ func (m *Handlers) PatchSubscription(ctx context.Context, r api.PatchSubscriptio
 	}
 	for tries, handshakes := 0, 0; tries < patchTries && handshakes < patchHandshakes; tries++ {
 		before, after, shook, err := m.patch(ctx, r.Topic, r.Subscription, patch, when)
-		switch late := errors.Is(err, store.ErrPrecondition); {
+		switch late := errors.Is(err, postgres.ErrPrecondition); {
 		case late && !named(when, before.Version):
 			return nil, api.RefusePrecondition("event subscription", r.Subscription, r.Params.IfMatch)
 		case late && shook:
@@ -58,13 +59,13 @@ func (m *Handlers) PatchSubscription(ctx context.Context, r api.PatchSubscriptio
 }
 
 // named reports whether what If-Match asks for holds in this version.
-func named(when []store.Condition, version int64) bool {
-	return !slices.ContainsFunc(when, func(c store.Condition) bool { return c.Versions != nil && !slices.Contains(c.Versions, version) })
+func named(when []postgres.Condition, version int64) bool {
+	return !slices.ContainsFunc(when, func(c postgres.Condition) bool { return c.Versions != nil && !slices.Contains(c.Versions, version) })
 }
 
 // patch changes an event subscription as it is now. ErrPrecondition: somebody else did meanwhile, or it is in no version that is
 // asked for. shook: a handshake was made for it.
-func (m *Handlers) patch(ctx context.Context, topic, name string, patch json.RawMessage, when []store.Condition) (before, after *store.Subscription, shook bool, err error) {
+func (m *Handlers) patch(ctx context.Context, topic, name string, patch json.RawMessage, when []postgres.Condition) (before, after *catalog.Subscription, shook bool, err error) {
 	if before, err = m.subscription(ctx, topic, name); err != nil {
 		return nil, nil, false, err
 	}
@@ -80,9 +81,9 @@ func (m *Handlers) patch(ctx context.Context, topic, name string, patch json.Raw
 	if err != nil {
 		return nil, nil, false, err
 	}
-	when = append(slices.Clone(when), store.Condition{Versions: []int64{before.Version}})
-	after, err = m.Store.PatchSubscription(ctx, topic, name, spec, when...)
-	if shook = errors.Is(err, store.ErrNotValidated); shook {
+	when = append(slices.Clone(when), postgres.Condition{Versions: []int64{before.Version}})
+	after, err = m.Store.Subscriptions.PatchSubscription(ctx, topic, name, spec, when...)
+	if shook = errors.Is(err, postgres.ErrNotValidated); shook {
 		after, _, err = m.putValidated(ctx, parent, name, spec, when...)
 	}
 	return before, after, shook, m.putRefused(topic, err)
@@ -90,7 +91,7 @@ func (m *Handlers) patch(ctx context.Context, topic, name string, patch json.Raw
 
 // patched are the settings that a patch makes of those stated. Whether an endpoint is validated is judged anew with another endpoint,
 // as of a put: nobody has vouched for that one.
-func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*api.SubscriptionSettings, error) {
+func patched(spec *catalog.SubscriptionSpec, patch json.RawMessage) (*api.SubscriptionSettings, error) {
 	stated := statedSettings(spec)
 	var named struct {
 		RetryPolicy map[string]json.RawMessage
@@ -128,7 +129,7 @@ func patched(spec *store.SubscriptionSpec, patch json.RawMessage) (*api.Subscrip
 
 // statedSettings are an event subscription's settings as they were put. What was left out and has a default of its own by now, such as
 // the delivery schema, is stated.
-func statedSettings(s *store.SubscriptionSpec) *api.SubscriptionSettings {
+func statedSettings(s *catalog.SubscriptionSpec) *api.SubscriptionSettings {
 	kind, schema, behavior, validation := api.EndpointKind(s.EndpointKind), api.DeliverySchema(s.EventDeliverySchema), api.Behavior(s.Behavior), api.EndpointValidation(s.EndpointValidation)
 	stated := &api.SubscriptionSettings{
 		EndpointUrl: s.EndpointURL, EndpointKind: &kind, EventDeliverySchema: &schema, Filter: statedFilter(&s.Filter),
@@ -138,7 +139,7 @@ func statedSettings(s *store.SubscriptionSpec) *api.SubscriptionSettings {
 		Labels: &s.Labels, Signing: &api.SigningSettings{Enabled: &s.Signed}, DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
 	}
 	stateConnection(stated, &s.Connection)
-	if s.DeadLetter != store.DeadLetterUnset {
+	if s.DeadLetter != catalog.DeadLetterUnset {
 		destination := destinationJSON(s.DeadLetter, s.DeadLetterProperties)
 		stated.DeadLetterDestination = &destination
 	}

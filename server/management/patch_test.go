@@ -5,17 +5,16 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"strings"
-
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/store"
 )
 
 // The cases of RFC 7396, appendix A, and numbers that no float can hold.
@@ -57,9 +56,9 @@ func TestMerge(t *testing.T) {
 func TestStatedSettingsAreComplete(t *testing.T) {
 	t.Parallel()
 	action, at := policy.ProbationDocumented, time.Date(2099, 1, 2, 3, 4, 5, 6000, time.UTC)
-	stated := statedSettings(&store.SubscriptionSpec{
+	stated := statedSettings(&catalog.SubscriptionSpec{
 		EndpointURL: "https://example.com/?code=x", EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
-		MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), DeadLetter: store.DeadLetterBlob,
+		MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), DeadLetter: catalog.DeadLetterBlob,
 		DeadLetterProperties: &policy.DeadLetterProperties{URL: "file:///d", Prefix: "p"},
 		Filter: filter.Filter{
 			IncludedEventTypes: []string{"a"}, SubjectBeginsWith: "b", SubjectEndsWith: "c", IsSubjectCaseSensitive: true,

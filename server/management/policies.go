@@ -13,7 +13,7 @@ import (
 // ListPolicies answers GET /v1/policies.
 func (m *Handlers) ListPolicies(context.Context, api.ListPoliciesRequestObject) (api.ListPoliciesResponseObject, error) {
 	answer := api.ListPolicies200JSONResponse{Value: []api.Policy{}}
-	catalogue := m.Store.Catalogue()
+	catalogue := m.Store.Cache.Catalogue()
 	for _, p := range catalogue.Policies() {
 		answer.Value = append(answer.Value, DescribePolicy(p, catalogue.PolicyVersion(p.Name)))
 	}
@@ -35,7 +35,7 @@ func (m *Handlers) GetPolicy(ctx context.Context, r api.GetPolicyRequestObject) 
 // policyNames are those of all policies, the built-in ones first.
 func (m *Handlers) policyNames() []string {
 	var names []string
-	for _, p := range m.Store.Catalogue().Policies() {
+	for _, p := range m.Store.Cache.Catalogue().Policies() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -50,12 +50,12 @@ func (m *Handlers) policy(ctx context.Context, name string) (*policy.Policy, err
 
 // policyVersion is policy with the version of what it found: both from one catalogue, so that they belong together.
 func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Policy, int64, error) {
-	catalogue := m.Store.Catalogue()
+	catalogue := m.Store.Cache.Catalogue()
 	if _, ok := catalogue.Policy(name); !ok {
-		if err := m.Store.Reload(ctx); err != nil {
+		if err := m.Store.Cache.Reload(ctx); err != nil {
 			return nil, 0, err
 		}
-		catalogue = m.Store.Catalogue()
+		catalogue = m.Store.Cache.Catalogue()
 	}
 	p, _ := catalogue.Policy(name)
 	return p, catalogue.PolicyVersion(name), nil

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"postrider/catalog"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // PutPolicy answers PUT /v1/policies/{policy}.
@@ -28,7 +29,7 @@ func (m *Handlers) PutPolicy(ctx context.Context, r api.PutPolicyRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	version, made, err := m.Store.PutPolicy(ctx, p, when...)
+	version, made, err := m.Store.Policies.PutPolicy(ctx, p, when...)
 	shown := DescribePolicy(p, version)
 	switch {
 	case err != nil:
@@ -48,7 +49,7 @@ func (m *Handlers) DeletePolicy(ctx context.Context, r api.DeletePolicyRequestOb
 	if !api.Storable(r.Policy) {
 		return nil, policyNotFound(r.Policy)
 	}
-	if err := m.Store.DeletePolicy(ctx, r.Policy, when...); err != nil {
+	if err := m.Store.Policies.DeletePolicy(ctx, r.Policy, when...); err != nil {
 		return nil, policyRefusal(r.Policy, "", r.Params.IfMatch, err)
 	}
 	return api.DeletePolicy204Response{}, nil
@@ -64,15 +65,15 @@ func builtInRefusal(name string) error {
 
 // policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way, match is If-Match.
 func policyRefusal(name, used string, match *string, err error) error {
-	var inUse *store.PolicyInUseError
+	var inUse *catalog.PolicyInUseError
 	switch {
 	case errors.As(err, &inUse):
 		return api.RefuseConflict(api.ConflictCodePolicyInUse, "%s%s", used, inUse.Error())
-	case errors.Is(err, store.ErrBuiltIn):
+	case errors.Is(err, catalog.ErrBuiltIn):
 		return builtInRefusal(name)
-	case errors.Is(err, store.ErrPrecondition):
+	case errors.Is(err, postgres.ErrPrecondition):
 		return api.RefusePrecondition("retry policy", name, match)
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return policyNotFound(name)
 	default:
 		return err
@@ -100,7 +101,7 @@ var errNoObject = errors.New("there is no JSON object")
 
 // inLines is an error for a terminal: every mistake, one a line.
 func inLines(err error) error {
-	var refused *api.Refusal
+	var refused *api.RejectionError
 	if !errors.As(err, &refused) || len(refused.Details) == 0 {
 		return err
 	}

@@ -9,11 +9,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // namespacePolicy is the default of event subscriptions on namespace topics: the only documented behaviour they have.
@@ -21,13 +21,13 @@ import (
 const namespacePolicy = "namespace-2023"
 
 // subscriptionSpec fills in the defaults and judges every setting, so that one answer names all mistakes.
-func (m *Handlers) subscriptionSpec(ctx context.Context, t *store.Topic, name string, b *api.SubscriptionSettings) (store.SubscriptionSpec, error) {
+func (m *Handlers) subscriptionSpec(ctx context.Context, t *catalog.Topic, name string, b *api.SubscriptionSettings) (catalog.SubscriptionSpec, error) {
 	var found problems
 	if b == nil {
 		b = &api.SubscriptionSettings{}
 	}
 	found.Check(policy.ValidName("subscription", name))
-	spec := store.SubscriptionSpec{
+	spec := catalog.SubscriptionSpec{
 		EndpointURL:         b.EndpointUrl,
 		EndpointKind:        policy.EndpointKind(optional(b.EndpointKind, api.EndpointKindWebhook)),
 		EventDeliverySchema: event.Schema(optional(b.EventDeliverySchema, asPublished(t.InputSchema))),
@@ -56,13 +56,13 @@ func (m *Handlers) subscriptionSpec(ctx context.Context, t *store.Topic, name st
 	spec.DeadLetter, spec.DeadLetterProperties = m.deadLetterDestination(&found, b.DeadLetterDestination)
 	found.behavior(b)
 	found.labels(spec.Labels)
-	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.Store.Now())
+	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.Store.Clock.Now())
 	spec.EndpointValidation = m.endpointValidation(&found, b.EndpointValidation, spec.EndpointBaseURL)
 	return spec, found.Err()
 }
 
 // endpoint judges the endpoint and returns what of it may be shown.
-func (m *Handlers) endpoint(found *problems, spec store.SubscriptionSpec) (base string) {
+func (m *Handlers) endpoint(found *problems, spec catalog.SubscriptionSpec) (base string) {
 	if !api.EndpointKind(spec.EndpointKind).Valid() {
 		found.Value("endpointKind", "must be %s or %s", policy.KindWebhook, policy.KindAzureResource)
 	}
@@ -106,12 +106,12 @@ func advancedFiltersOf(given []api.AdvancedFilter) []filter.AdvancedFilter {
 }
 
 // retryPolicy sets the policy's name and the two limits. Its error is the database's.
-func (m *Handlers) retryPolicy(ctx context.Context, found *problems, spec *store.SubscriptionSpec, t *store.Topic, b *api.RetryPolicySettings) error {
+func (m *Handlers) retryPolicy(ctx context.Context, found *problems, spec *catalog.SubscriptionSpec, t *catalog.Topic, b *api.RetryPolicySettings) error {
 	if b == nil {
 		b = &api.RetryPolicySettings{}
 	}
 	name := policy.DefaultName
-	if t.Kind == store.TopicNamespace {
+	if t.Kind == catalog.TopicNamespace {
 		name = namespacePolicy
 	}
 	spec.RetryPolicy = optional(b.Policy, name)
@@ -185,7 +185,7 @@ func oneOf(schemas []event.Schema) string {
 	return list.String()
 }
 
-func (p *problems) deliverySchema(spec store.SubscriptionSpec, t *store.Topic) {
+func (p *problems) deliverySchema(spec catalog.SubscriptionSpec, t *catalog.Topic) {
 	switch schema := spec.EventDeliverySchema; {
 	case !api.DeliverySchema(schema).Valid():
 		p.Value("eventDeliverySchema", "must be %s", oneOf(event.Deliveries(t.InputSchema)))

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"postrider/catalog"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // previousSecretByDefault is how long a replaced secret goes on signing where nothing else is asked for.
@@ -18,7 +19,7 @@ func signed(b *api.SigningSettings) bool { return b != nil && optional(b.Enabled
 
 // GetSigningSecrets answers POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
 func (m *Handlers) GetSigningSecrets(ctx context.Context, r api.GetSigningSecretsRequestObject) (api.GetSigningSecretsResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.RevealSigningSecrets)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealSigningSecrets)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +35,12 @@ func (m *Handlers) RotateSigningSecret(ctx context.Context, r api.RotateSigningS
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	sub, err := m.Store.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
+	sub, err := m.Store.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
 	var refused *policy.ValidationError
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	case errors.Is(err, store.ErrNotSigned):
+	case errors.Is(err, catalog.ErrNotSigned):
 		return nil, api.RefuseConflict(api.ConflictCodeSubscriptionNotSigned,
 			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first", r.Subscription, r.Topic)
 	case errors.As(err, &refused):
@@ -69,14 +70,14 @@ func newSecret(b *api.RotateSigningSecretSettings) (key []byte, previous time.Du
 }
 
 // liveSecrets are those that sign now, by the database's clock.
-func (m *Handlers) liveSecrets(s *store.Subscription) []policy.SigningSecret {
+func (m *Handlers) liveSecrets(s *catalog.Subscription) []policy.SigningSecret {
 	if s.Signing == nil {
 		return nil
 	}
-	return s.Signing.Live(m.Store.Now())
+	return s.Signing.Live(m.Store.Clock.Now())
 }
 
-func (m *Handlers) signingSecrets(s *store.Subscription) api.SigningSecrets {
+func (m *Handlers) signingSecrets(s *catalog.Subscription) api.SigningSecrets {
 	shown := api.SigningSecrets{Value: []api.SigningSecret{}}
 	for _, secret := range m.liveSecrets(s) {
 		shown.Value = append(shown.Value, api.SigningSecret{Secret: secret.Text(), CreatedAt: secret.CreatedAt.UTC(), ValidUntil: utcOrNull(secret.ValidUntil)})
@@ -85,7 +86,7 @@ func (m *Handlers) signingSecrets(s *store.Subscription) api.SigningSecrets {
 }
 
 // signingJSON shows no secret.
-func (m *Handlers) signingJSON(s *store.Subscription) api.Signing {
+func (m *Handlers) signingJSON(s *catalog.Subscription) api.Signing {
 	live := m.liveSecrets(s)
 	shown := api.Signing{Enabled: s.Signed, Secrets: len(live)}
 	if len(live) > 0 {

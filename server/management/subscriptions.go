@@ -6,10 +6,11 @@ import (
 	"math"
 	"time"
 
+	"postrider/catalog"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListSubscriptions answers GET /v1/topics/{topic}/subscriptions.
@@ -21,15 +22,15 @@ func (m *Handlers) ListSubscriptions(ctx context.Context, r api.ListSubscription
 	if !api.Storable(r.Topic) {
 		return nil, api.TopicNotFound(r.Topic)
 	}
-	list, err := m.Store.ListSubscriptions(ctx, r.Topic, page.After, page.Limit+1)
-	if errors.Is(err, store.ErrNotFound) {
+	list, err := m.Store.Subscriptions.ListSubscriptions(ctx, r.Topic, page.After, page.Limit+1)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.TopicNotFound(r.Topic)
 	}
 	if err != nil {
 		return nil, err
 	}
 	answer := api.ListSubscriptions200JSONResponse{Value: []api.Subscription{}}
-	shown, next := api.Cut(page, list, "/v1"+topicPath(r.Topic)+"/subscriptions", func(s *store.Subscription) string { return s.Name })
+	shown, next := api.Cut(page, list, "/v1"+topicPath(r.Topic)+"/subscriptions", func(s *catalog.Subscription) string { return s.Name })
 	for _, sub := range shown {
 		answer.Value = append(answer.Value, m.subscriptionJSON(sub))
 	}
@@ -59,7 +60,7 @@ func (m *Handlers) PutSubscription(ctx context.Context, r api.PutSubscriptionReq
 		return api.PutSubscription200JSONResponse{Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
 	}
 	sub, made, err := m.put(ctx, topic, r.Subscription, spec, when...)
-	if errors.Is(err, store.ErrPrecondition) {
+	if errors.Is(err, postgres.ErrPrecondition) {
 		return nil, api.RefusePrecondition("event subscription", r.Subscription, r.Params.IfMatch)
 	}
 	if err := m.putRefused(r.Topic, err); err != nil {
@@ -81,21 +82,21 @@ func (m *Handlers) putRefused(topic string, err error) error {
 	switch {
 	case errors.As(err, &mistake): // a secret header that was to be kept was removed since it was looked at
 		return api.Invalid(mistake.Field, "%s", mistake.Message)
-	case errors.Is(err, store.ErrNoPolicy): // deleted since it was looked at
+	case errors.Is(err, catalog.ErrNoPolicy): // deleted since it was looked at
 		return m.unknownPolicy()
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return api.TopicNotFound(topic)
 	}
 	return err
 }
 
 // subscription reads one; what there cannot be is not asked for.
-func (m *Handlers) subscription(ctx context.Context, topic, name string) (*store.Subscription, error) {
+func (m *Handlers) subscription(ctx context.Context, topic, name string) (*catalog.Subscription, error) {
 	if !api.Storable(topic) || !api.Storable(name) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}
-	sub, err := m.Store.SubscriptionOf(ctx, topic, name)
-	if errors.Is(err, store.ErrNotFound) {
+	sub, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic, name)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}
 	return sub, err
@@ -123,11 +124,11 @@ func (m *Handlers) DeleteSubscription(ctx context.Context, r api.DeleteSubscript
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	err = m.Store.DeleteSubscription(ctx, r.Topic, r.Subscription, when...)
+	err = m.Store.Subscriptions.DeleteSubscription(ctx, r.Topic, r.Subscription, when...)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	case errors.Is(err, store.ErrPrecondition):
+	case errors.Is(err, postgres.ErrPrecondition):
 		return nil, api.RefusePrecondition("event subscription", r.Subscription, r.Params.IfMatch)
 	case err != nil:
 		return nil, err
@@ -136,14 +137,14 @@ func (m *Handlers) DeleteSubscription(ctx context.Context, r api.DeleteSubscript
 }
 
 // subscriptionJSON shows an event subscription with its effective settings and without its endpoint's secrets.
-func (m *Handlers) subscriptionJSON(s *store.Subscription) api.Subscription {
+func (m *Handlers) subscriptionJSON(s *catalog.Subscription) api.Subscription {
 	rules := m.rules(s)
 	destination := s.DeadLetter
 	switch {
 	case !rules.DeadLetter:
-		destination = store.DeadLetterNone
+		destination = catalog.DeadLetterNone
 	case !destination.Outside():
-		destination = store.DeadLetterRows
+		destination = catalog.DeadLetterRows
 	}
 	batch := s.Batch()
 	shown := api.Subscription{
@@ -163,15 +164,15 @@ func (m *Handlers) subscriptionJSON(s *store.Subscription) api.Subscription {
 }
 
 // rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its limits were set.
-func (m *Handlers) rules(s *store.Subscription) policy.Rules {
-	p, known := m.Store.Catalogue().Policy(s.RetryPolicy)
+func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
+	p, known := m.Store.Cache.Catalogue().Policy(s.RetryPolicy)
 	if !known { // made on another node within the last second
 		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
 	}
 	return p.Resolve(s.Wishes())
 }
 
-func retryPolicyJSON(s *store.Subscription, limits policy.Limits) api.RetryPolicy {
+func retryPolicyJSON(s *catalog.Subscription, limits policy.Limits) api.RetryPolicy {
 	shown := api.RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts), EventTimeToLiveInMinutes: minutes(limits.TTL)}
 	if s.EventRetentionInDays > 0 { // of a namespace topic
 		ttl := span(limits.TTL)

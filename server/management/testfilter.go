@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"strings"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy/filter"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // MaxTestedEvents is how many of a topic's last events a filter is tested with at most, and when nothing is said.
@@ -21,8 +23,8 @@ func (m *Handlers) TestSubscriptionFilter(ctx context.Context, r api.TestSubscri
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	f, err := store.ReadFilter(ctx, m.Store.Pool(), r.Topic, r.Subscription)
-	if errors.Is(err, store.ErrNotFound) {
+	f, err := query.ReadFilter(ctx, m.Store.DB.Pool, r.Topic, r.Subscription)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
 	if err != nil {
@@ -59,7 +61,7 @@ func (m *Handlers) TestFilter(ctx context.Context, r api.TestFilterRequestObject
 }
 
 // testedEvents are the event that the request brings, or the topic's last ones.
-func (m *Handlers) testedEvents(ctx context.Context, topic *store.Topic, b *api.FilterTest) ([]event.Event, error) {
+func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, b *api.FilterTest) ([]event.Event, error) {
 	if b == nil {
 		b = &api.FilterTest{}
 	}
@@ -73,12 +75,12 @@ func (m *Handlers) testedEvents(ctx context.Context, topic *store.Topic, b *api.
 	case brought:
 		return readTestedEvent(topic, b.Event)
 	}
-	events, err := store.LastEvents(ctx, m.Store.Pool(), topic.ID, last)
+	events, err := query.LastEvents(ctx, m.Store.DB.Pool, topic.ID, last)
 	return events, lastEventsRefusal(err)
 }
 
 func lastEventsRefusal(err error) error {
-	if errors.Is(err, store.ErrTooSlow) {
+	if errors.Is(err, postgres.ErrTooSlow) {
 		return api.Refuse(http.StatusServiceUnavailable, api.CodeUnavailable,
 			"the topic's last events were not found in time: very many events of other topics are newer; bring one in event")
 	}
@@ -86,7 +88,7 @@ func lastEventsRefusal(err error) error {
 }
 
 // readTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the event.
-func readTestedEvent(topic *store.Topic, text []byte) ([]event.Event, error) {
+func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return nil, api.Invalid("event", "must be an object: one event in schema %s", topic.InputSchema)
 	}
@@ -118,7 +120,7 @@ func eventRefusal(e *event.Error) error {
 func testFilter(topic string, f *filter.Filter, events []event.Event) api.FilterResults {
 	tested := api.FilterResults{Value: make([]api.FilterResult, len(events))}
 	for i := range events {
-		view := store.EventView(topic, &events[i])
+		view := catalog.EventView(topic, &events[i])
 		shown := api.FilterResult{Id: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true, Clauses: []api.FilterClause{}}
 		for _, c := range f.Explain(&view) {
 			shown.Matched = shown.Matched && c.Passed

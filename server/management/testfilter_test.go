@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 func TestLastEventsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{store.ErrTooSlow, fmt.Errorf("do the thing with secrets: %w", store.ErrTooSlow)} {
-		var no *api.Refusal
+	for _, err := range []error{postgres.ErrTooSlow, fmt.Errorf("do the thing with secrets: %w", postgres.ErrTooSlow)} {
+		var no *api.RejectionError
 		require.ErrorAs(t, lastEventsRefusal(err), &no)
 		require.Equal(t, http.StatusServiceUnavailable, no.Status)
 		require.Equal(t, "ServiceUnavailable", no.Code)

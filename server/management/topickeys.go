@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 
+	"postrider/catalog"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListTopicKeys answers POST /v1/topics/{topic}/listKeys.
 func (m *Handlers) ListTopicKeys(ctx context.Context, r api.ListTopicKeysRequestObject) (api.ListTopicKeysResponseObject, error) {
-	keys, err := accessKeys(r.Topic, func() (*store.AccessKeys, error) { return m.Store.TopicKeys(ctx, r.Topic) })
+	keys, err := accessKeys(r.Topic, func() (*catalog.AccessKeys, error) { return m.Store.Topics.TopicKeys(ctx, r.Topic) })
 	if err != nil {
 		return nil, err
 	}
@@ -20,22 +21,22 @@ func (m *Handlers) ListTopicKeys(ctx context.Context, r api.ListTopicKeysRequest
 // RegenerateTopicKey answers POST /v1/topics/{topic}/regenerateKey.
 func (m *Handlers) RegenerateTopicKey(ctx context.Context, r api.RegenerateTopicKeyRequestObject) (api.RegenerateTopicKeyResponseObject, error) {
 	if r.Body == nil || !r.Body.KeyName.Valid() {
-		return nil, api.Invalid("keyName", "must be %s or %s", store.Key1, store.Key2)
+		return nil, api.Invalid("keyName", "must be %s or %s", catalog.Key1, catalog.Key2)
 	}
-	name := store.KeyName(r.Body.KeyName)
-	keys, err := accessKeys(r.Topic, func() (*store.AccessKeys, error) { return m.Store.RegenerateTopicKey(ctx, r.Topic, name) })
+	name := catalog.KeyName(r.Body.KeyName)
+	keys, err := accessKeys(r.Topic, func() (*catalog.AccessKeys, error) { return m.Store.Topics.RegenerateTopicKey(ctx, r.Topic, name) })
 	if err != nil {
 		return nil, err
 	}
 	return api.RegenerateTopicKey200JSONResponse(keys), nil
 }
 
-func accessKeys(topic string, ask func() (*store.AccessKeys, error)) (api.AccessKeys, error) {
+func accessKeys(topic string, ask func() (*catalog.AccessKeys, error)) (api.AccessKeys, error) {
 	if !api.Storable(topic) {
 		return api.AccessKeys{}, api.TopicNotFound(topic)
 	}
 	keys, err := ask()
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, postgres.ErrNotFound) {
 		return api.AccessKeys{}, api.TopicNotFound(topic)
 	}
 	if err != nil {

@@ -8,23 +8,24 @@ import (
 	"net/url"
 	"time"
 
+	"postrider/catalog"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // Handlers answer the routes under /v1. The generated handlers read parameters and write answers around it.
 type Handlers struct {
-	Store        *store.Store
+	Store        Parts
 	Allow        []netip.Prefix
 	AllowHTTP    bool
 	FilterLimits filter.Limits
 	HeaderLimits policy.HeaderLimits
 	Locations    policy.ExportLocations
 	// The rest is as in Options of package server.
-	DefaultValidation func(host string) store.EndpointValidation
+	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
 	NoSignIn          bool
 }
@@ -37,12 +38,12 @@ func (m *Handlers) ListTopics(ctx context.Context, r api.ListTopicsRequestObject
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.Store.ListTopics(ctx, page.After, page.Limit+1)
+	list, err := m.Store.Topics.ListTopics(ctx, page.After, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
 	answer := api.ListTopics200JSONResponse{Value: []api.Topic{}}
-	shown, next := api.Cut(page, list, "/v1/topics", func(t *store.Topic) string { return t.Name })
+	shown, next := api.Cut(page, list, "/v1/topics", func(t *catalog.Topic) string { return t.Name })
 	for _, t := range shown {
 		answer.Value = append(answer.Value, topicJSON(t, nil))
 	}
@@ -60,9 +61,9 @@ func (m *Handlers) PutTopic(ctx context.Context, r api.PutTopicRequestObject) (a
 	if err != nil {
 		return nil, err
 	}
-	topic, keys, err := m.Store.PutTopic(ctx, r.Topic, spec, when...)
+	topic, keys, err := m.Store.Topics.PutTopic(ctx, r.Topic, spec, when...)
 	switch {
-	case errors.Is(err, store.ErrPrecondition):
+	case errors.Is(err, postgres.ErrPrecondition):
 		return nil, api.RefusePrecondition("topic", r.Topic, r.Params.IfMatch)
 	case err != nil:
 		return nil, err
@@ -74,7 +75,7 @@ func (m *Handlers) PutTopic(ctx context.Context, r api.PutTopicRequestObject) (a
 
 // topicSpec fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
 // 2023-11).
-func topicSpec(name string, b *api.TopicSettings) (store.TopicSpec, error) {
+func topicSpec(name string, b *api.TopicSettings) (catalog.TopicSpec, error) {
 	if b == nil {
 		b = &api.TopicSettings{}
 	}
@@ -98,14 +99,14 @@ func topicSpec(name string, b *api.TopicSettings) (store.TopicSpec, error) {
 	mapping := found.mapping(schema, b.InputSchemaMapping)
 	retention := found.retention(kind, b.EventRetentionInDays)
 	window := found.duplicateWindow(mapping, b.DuplicateDetectionWindowInMinutes)
-	return store.TopicSpec{
-		Kind: store.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping, EventRetentionInDays: retention, DuplicateWindow: window,
+	return catalog.TopicSpec{
+		Kind: catalog.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping, EventRetentionInDays: retention, DuplicateWindow: window,
 	}, found.Err()
 }
 
 // duplicateWindow reads duplicateDetectionWindowInMinutes; 0 for none.
 func (p *problems) duplicateWindow(mapping *event.Mapping, given *int) time.Duration {
-	const member, most = "duplicateDetectionWindowInMinutes", int(store.MaxDuplicateWindow / time.Minute)
+	const member, most = "duplicateDetectionWindowInMinutes", int(catalog.MaxDuplicateWindow / time.Minute)
 	switch {
 	case given == nil:
 		return 0
@@ -125,8 +126,8 @@ func (p *problems) retention(kind api.TopicKind, given *int) int {
 		return 0
 	case kind != api.TopicKindNamespace:
 		p.Value("eventRetentionInDays", "must be absent: it belongs to namespace topics")
-	case *given < 1 || *given > store.DefaultRetentionInDays:
-		p.Value("eventRetentionInDays", "must be between 1 and %d, not %d", store.DefaultRetentionInDays, *given)
+	case *given < 1 || *given > catalog.DefaultRetentionInDays:
+		p.Value("eventRetentionInDays", "must be between 1 and %d, not %d", catalog.DefaultRetentionInDays, *given)
 	}
 	return *given
 }
@@ -175,12 +176,12 @@ func (m *Handlers) GetTopic(ctx context.Context, r api.GetTopicRequestObject) (a
 	return api.GetTopic200JSONResponse{Body: topicJSON(topic, nil), Headers: api.GetTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)}}, nil
 }
 
-func (m *Handlers) topic(ctx context.Context, name string) (*store.Topic, error) {
+func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
 	if !api.Storable(name) {
 		return nil, api.TopicNotFound(name)
 	}
-	topic, err := m.Store.Topic(ctx, name)
-	if errors.Is(err, store.ErrNotFound) {
+	topic, err := m.Store.Topics.Topic(ctx, name)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.TopicNotFound(name)
 	}
 	return topic, err
@@ -195,13 +196,13 @@ func (m *Handlers) DeleteTopic(ctx context.Context, r api.DeleteTopicRequestObje
 	if !api.Storable(r.Topic) {
 		return nil, api.TopicNotFound(r.Topic)
 	}
-	err = m.Store.DeleteTopic(ctx, r.Topic, when...)
+	err = m.Store.Topics.DeleteTopic(ctx, r.Topic, when...)
 	switch {
-	case errors.Is(err, store.ErrPrecondition):
+	case errors.Is(err, postgres.ErrPrecondition):
 		return nil, api.RefusePrecondition("topic", r.Topic, r.Params.IfMatch)
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.TopicNotFound(r.Topic)
-	case errors.Is(err, store.ErrConflict):
+	case errors.Is(err, postgres.ErrConflict):
 		return nil, api.RefuseConflict(api.ConflictCodeTopicHasSubscriptions, "topic %q has event subscriptions: delete them first", r.Topic)
 	case err != nil:
 		return nil, err
@@ -209,7 +210,7 @@ func (m *Handlers) DeleteTopic(ctx context.Context, r api.DeleteTopicRequestObje
 	return api.DeleteTopic204Response{}, nil
 }
 
-func topicJSON(t *store.Topic, keys *store.AccessKeys) api.Topic {
+func topicJSON(t *catalog.Topic, keys *catalog.AccessKeys) api.Topic {
 	shown := api.Topic{
 		Name: t.Name, Kind: api.TopicKind(t.Kind), InputSchema: api.InputSchema(t.InputSchema), InputSchemaMapping: mappingJSON(t.InputSchemaMapping),
 		EventRetentionInDays: limitOf(t.EventRetentionInDays), DuplicateDetectionWindowInMinutes: limitOf(int(t.DuplicateWindow / time.Minute)), Etag: api.ETagOf(t.Version),

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"postrider/access"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 // ListUsers answers GET /v1/users.
@@ -15,11 +16,11 @@ func (m *Handlers) ListUsers(ctx context.Context, r api.ListUsersRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Access().Users(ctx, page.After, page.Limit+1)
+	list, err := m.Store.Access.Users(ctx, page.After, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, list, "/v1/users", func(u store.User) string { return u.Name })
+	shown, next := api.Cut(page, list, "/v1/users", func(u access.User) string { return u.Name })
 	answer := api.ListUsers200JSONResponse{Value: []api.User{}, NextLink: next}
 	for i := range shown {
 		answer.Value = append(answer.Value, DescribeUser(&shown[i]))
@@ -32,19 +33,19 @@ func (m *Handlers) PutUser(ctx context.Context, r api.PutUserRequestObject) (api
 	if r.Body.Role == "" {
 		return nil, api.Invalid("role", "is required: viewer, operator or admin")
 	}
-	spec := store.UserSpec{Role: store.Role(r.Body.Role), Password: r.Body.Password, Disabled: r.Body.Disabled}
+	spec := access.UserSpec{Role: access.Role(r.Body.Role), Password: r.Body.Password, Disabled: r.Body.Disabled}
 	when, err := api.Conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
 	if err != nil {
 		return nil, err
 	}
-	made, err := m.Store.Access().PutUser(ctx, r.User, spec, when...)
-	if errors.Is(err, store.ErrPrecondition) {
+	made, err := m.Store.Access.PutUser(ctx, r.User, spec, when...)
+	if errors.Is(err, postgres.ErrPrecondition) {
 		return nil, api.RefusePrecondition("user", r.User, r.Params.IfMatch)
 	}
 	if err != nil {
 		return nil, err
 	}
-	u, err := m.Store.Access().User(ctx, r.User)
+	u, err := m.Store.Access.User(ctx, r.User)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (m *Handlers) GetUser(ctx context.Context, r api.GetUserRequestObject) (api
 	if !api.Storable(r.User) {
 		return nil, userNotFound(r.User)
 	}
-	u, err := m.Store.Access().User(ctx, r.User)
+	u, err := m.Store.Access.User(ctx, r.User)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func (m *Handlers) DeleteUser(ctx context.Context, r api.DeleteUserRequestObject
 	if err != nil {
 		return nil, err
 	}
-	err = m.Store.Access().DeleteUser(ctx, r.User, when...)
-	if errors.Is(err, store.ErrPrecondition) {
+	err = m.Store.Access.DeleteUser(ctx, r.User, when...)
+	if errors.Is(err, postgres.ErrPrecondition) {
 		return nil, api.RefusePrecondition("user", r.User, r.Params.IfMatch)
 	}
 	if err != nil {
@@ -86,7 +87,7 @@ func (m *Handlers) DeleteUser(ctx context.Context, r api.DeleteUserRequestObject
 }
 
 // DescribeUser is the user as the REST API and `user list -o json` write them.
-func DescribeUser(u *store.User) api.User {
+func DescribeUser(u *access.User) api.User {
 	return api.User{
 		Name: u.Name, Role: api.UserRole(u.Role), Disabled: u.Disabled, Etag: api.ETagOf(u.Version()), CreatedAt: u.CreatedAt.UTC(), CreatedBy: u.CreatedBy, ChangedAt: u.ChangedAt.UTC(),
 		LastSignInAt: utcOrNull(u.LastSignInAt), FailedSignIns: u.FailedSignIns, LockedUntil: utcOrNull(u.LockedUntil), Sessions: u.Sessions,

@@ -11,8 +11,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
+	"postrider/catalog"
+	"postrider/postgres"
 	"postrider/server/api"
-	"postrider/store"
 )
 
 const (
@@ -48,47 +50,47 @@ func baseOf(ctx context.Context) string {
 }
 
 // endpointValidation is the setting as stated, or its default for this endpoint.
-func (m *Handlers) endpointValidation(found *problems, stated *api.EndpointValidation, endpoint string) store.EndpointValidation {
+func (m *Handlers) endpointValidation(found *problems, stated *api.EndpointValidation, endpoint string) catalog.EndpointValidation {
 	if stated != nil {
 		if !stated.Valid() {
-			found.Value("endpointValidation", "must be %s or %s", store.ValidationRequired, store.ValidationSkip)
+			found.Value("endpointValidation", "must be %s or %s", catalog.ValidationRequired, catalog.ValidationSkip)
 		}
-		return store.EndpointValidation(*stated)
+		return catalog.EndpointValidation(*stated)
 	}
 	if u, err := url.Parse(endpoint); err == nil && m.DefaultValidation != nil {
 		return m.DefaultValidation(u.Hostname())
 	}
-	return store.ValidationRequired
+	return catalog.ValidationRequired
 }
 
 // SkipOnLoopback is the default of endpointValidation under dev: what is on this machine is the developer's own.
-func SkipOnLoopback(host string) store.EndpointValidation {
+func SkipOnLoopback(host string) catalog.EndpointValidation {
 	address, err := netip.ParseAddr(host)
 	if err == nil && address.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
-		return store.ValidationSkip
+		return catalog.ValidationSkip
 	}
-	return store.ValidationRequired
+	return catalog.ValidationRequired
 }
 
 // put stores an event subscription, after a handshake with its endpoint where that is needed.
-func (m *Handlers) put(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
-	sub, made, err := m.Store.PutSubscription(ctx, topic.Name, name, spec, when...)
-	if errors.Is(err, store.ErrNotValidated) {
+func (m *Handlers) put(ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition) (*catalog.Subscription, bool, error) {
+	sub, made, err := m.Store.Subscriptions.PutSubscription(ctx, topic.Name, name, spec, when...)
+	if errors.Is(err, postgres.ErrNotValidated) {
 		return m.putValidated(ctx, topic, name, spec, when...)
 	}
 	return sub, made, err
 }
 
-func (m *Handlers) putValidated(ctx context.Context, topic *store.Topic, name string, spec store.SubscriptionSpec, when ...store.Condition) (*store.Subscription, bool, error) {
-	handshake, err := m.Store.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
+func (m *Handlers) putValidated(ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition) (*catalog.Subscription, bool, error) {
+	handshake, err := m.Store.Handshakes.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
 	if err != nil {
 		return nil, false, err
 	}
-	if err := m.Store.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
+	if err := m.Store.Handshakes.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
 		return nil, false, err
 	}
-	sub, made, err := m.Store.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
-	if errors.Is(err, store.ErrNoAnswerYet) {
+	sub, made, err := m.Store.Subscriptions.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
+	if errors.Is(err, catalog.ErrNoAnswerYet) {
 		return nil, false, api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
 			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that there was is kept. Try again, or set endpointValidation to skip.",
 			spec.EndpointBaseURL, m.ValidationWait)
@@ -99,7 +101,7 @@ func (m *Handlers) putValidated(ctx context.Context, topic *store.Topic, name st
 // validationRefusal words a failed handshake, in Event Grid's own sentence.
 // Source: Microsoft, Troubleshoot Azure Event Grid subscription validations, 2024.
 func validationRefusal(err error) error {
-	var failed *store.ValidationFailedError
+	var failed *catalog.ValidationFailedError
 	if !errors.As(err, &failed) {
 		return err
 	}
@@ -124,18 +126,18 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r api.ValidateSubsc
 	if err != nil {
 		return nil, err
 	}
-	handshake, err := m.Store.RepeatValidation(ctx, topic, sub, baseOf(ctx))
+	handshake, err := m.Store.Handshakes.RepeatValidation(ctx, topic, sub, baseOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Store.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
+	if err := m.Store.Handshakes.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
 		return nil, err
 	}
-	sub, err = m.Store.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
+	sub, err = m.Store.Subscriptions.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	case errors.Is(err, store.ErrConflict):
+	case errors.Is(err, postgres.ErrConflict):
 		return nil, api.RefuseConflict(api.ConflictCodeEndpointChanged, "event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
 	case err != nil:
 		return nil, validationRefusal(err)
@@ -148,22 +150,22 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r api.ValidateSubsc
 }
 
 // validated shows the handshake that an event subscription goes by; nil where there was none.
-func (m *Handlers) validated(ctx context.Context, s *store.Subscription) (*api.Validation, error) {
+func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*api.Validation, error) {
 	if s.HandshakeID == 0 {
 		return nil, nil
 	}
-	h, err := m.Store.HandshakeOf(ctx, s.HandshakeID)
-	if errors.Is(err, store.ErrNotFound) {
+	h, err := m.Store.Handshakes.HandshakeOf(ctx, s.HandshakeID)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	shown := &api.Validation{State: api.ValidationState(h.State), Message: h.Message, StartedAt: h.CreatedAt.UTC(), ConcludedAt: utcOrNull(h.ConcludedAt), Steps: []api.ValidationStep{}}
-	if h.State == store.HandshakeAwaiting {
+	if h.State == catalog.HandshakeAwaiting {
 		shown.ExpiresAt = utcOrNull(h.CallbackExpiresAt)
 		// Whoever has the URL vouches for the endpoint by opening it.
-		if store.ActorOf(ctx).Role.Allows(store.RoleAdmin) {
+		if access.ActorOf(ctx).Role.Allows(access.RoleAdmin) {
 			shown.ValidationUrl = new(h.ValidationURL())
 		}
 	}
@@ -173,7 +175,7 @@ func (m *Handlers) validated(ctx context.Context, s *store.Subscription) (*api.V
 	return shown, nil
 }
 
-func stepJSON(s *store.HandshakeStep) api.ValidationStep {
+func stepJSON(s *catalog.HandshakeStep) api.ValidationStep {
 	shown := api.ValidationStep{
 		At: s.At.UTC(), Sent: s.Sent, Error: textOrNull(s.Error), Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")), Verdict: s.Verdict,
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/policy"
-	"postrider/store"
+	"postrider/query"
 )
 
 // Chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table is what is there.
@@ -85,7 +85,7 @@ const (
 )
 
 // rowsOf makes a row of each step but the last, which is not over: it would show a fall that is none.
-func (r *chartRange) rowsOf(steps []store.Minute, values func(m *store.Minute) []string) (rows []chartRow) {
+func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) []string) (rows []chartRow) {
 	for i := range steps[:max(0, len(steps)-1)] {
 		at := steps[i].At.UTC()
 		rows = append(rows, chartRow{Unix: at.Unix(), Machine: at.Format(time.RFC3339), Label: at.Format(r.Label), Values: values(&steps[i])})
@@ -94,11 +94,11 @@ func (r *chartRange) rowsOf(steps []store.Minute, values func(m *store.Minute) [
 }
 
 // TrafficChart shows what came, what was delivered and what failed.
-func TrafficChart(r *chartRange, first string, steps []store.Minute) Chart {
+func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
 		Title: "Per " + r.step(), Form: "lines",
 		Series: []series{{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"}},
-		Rows: r.rowsOf(steps, func(m *store.Minute) []string {
+		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			count := m.Published
 			if first == OwedSeries {
 				count = m.Owed
@@ -120,7 +120,7 @@ func numbers(list ...int64) []string {
 var outcomeColours = []string{"bad-mark", "waiting-mark", "series-violet", "series-blue", "calm-mark"}
 
 // OutcomeChart shows what the attempts met: successes at the bottom, upon them each kind of failure.
-func OutcomeChart(r *chartRange, counts *store.Counts) Chart {
+func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	ch := Chart{Title: "Attempts by outcome, per " + r.step(), Form: "bars", Series: []series{{"Delivered", "accent"}}}
 	var failures []string
 	for _, outcome := range counts.Outcomes {
@@ -138,7 +138,7 @@ func OutcomeChart(r *chartRange, counts *store.Counts) Chart {
 	if len(own) < len(failures) {
 		ch.Series = append(ch.Series, series{"other failures", outcomeColours[len(outcomeColours)-1]})
 	}
-	ch.Rows = r.rowsOf(counts.Minutes, func(m *store.Minute) []string {
+	ch.Rows = r.rowsOf(counts.Minutes, func(m *query.Minute) []string {
 		list := []int64{m.Outcomes[string(policy.OutcomeDelivered)]}
 		rest := m.Failures
 		for _, name := range own {
@@ -153,10 +153,10 @@ func OutcomeChart(r *chartRange, counts *store.Counts) Chart {
 }
 
 // LatencyChart shows how long attempts took, where there were any.
-func LatencyChart(r *chartRange, steps []store.Minute) Chart {
+func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	return Chart{
 		Title: "How long an attempt takes, per " + r.step(), Form: "lines", Unit: "ms", Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
-		Rows: r.rowsOf(steps, func(m *store.Minute) []string {
+		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			half, ok := m.Latency.Quantile(0.5)
 			most, _ := m.Latency.Quantile(0.95)
 			if !ok {
@@ -224,7 +224,7 @@ type Phase struct {
 }
 
 // PhasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect, no TLS.
-func PhasesOf(a *store.AttemptLine, longest float64) []Phase {
+func PhasesOf(a *query.AttemptLine, longest float64) []Phase {
 	if longest <= 0 {
 		return nil
 	}

@@ -7,16 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/store"
+	"postrider/query"
 )
 
 func TestOutcomeChartSharesTheLastColour(t *testing.T) {
 	t.Parallel()
 	names := []string{"Busy", "TimedOut", "NotFound", "BadRequest", "SocketError", "Forbidden"}
-	counts := &store.Counts{Outcomes: []store.Counted{{Name: "Delivered", Count: 50}}, Minutes: []store.Minute{{Outcomes: map[string]int64{"Delivered": 50}}, {}}}
+	counts := &query.Counts{Outcomes: []query.Counted{{Name: "Delivered", Count: 50}}, Minutes: []query.Minute{{Outcomes: map[string]int64{"Delivered": 50}}, {}}}
 	for i, name := range names {
 		n := int64(10 - i)
-		counts.Outcomes = append(counts.Outcomes, store.Counted{Name: name, Count: n})
+		counts.Outcomes = append(counts.Outcomes, query.Counted{Name: name, Count: n})
 		counts.Minutes[0].Outcomes[name], counts.Minutes[0].Failures = n, counts.Minutes[0].Failures+n
 	}
 	chart := OutcomeChart(&chartRanges[0], counts)
@@ -31,7 +31,7 @@ func TestOutcomeChartSharesTheLastColour(t *testing.T) {
 func TestLatencyChartHasGaps(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
-	steps := []store.Minute{{At: at, Latency: store.Latency{100}}, {At: at.Add(time.Minute)}, {}}
+	steps := []query.Minute{{At: at, Latency: query.Latency{100}}, {At: at.Add(time.Minute)}, {}}
 	chart := LatencyChart(&chartRanges[0], steps)
 	require.Equal(t, []string{"2.5", "4.8"}, chart.Rows[0].Values)
 	require.Equal(t, []string{"", ""}, chart.Rows[1].Values, "nothing was measured, which is not 0 ms")
@@ -56,15 +56,15 @@ func TestRangeIsOneOfThem(t *testing.T) {
 
 func TestPhasesFillTheAttempt(t *testing.T) {
 	t.Parallel()
-	phases := PhasesOf(&store.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)}, 100)
+	phases := PhasesOf(&query.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)}, 100)
 	require.Equal(t, []Phase{
 		{"DNS", "phase-dns", "5.0 ms", "0.000%", "5.000%"},
 		{"connect", "phase-connect", "10 ms", "5.000%", "10.000%"},
 		{"first byte", "phase-wait", "25 ms", "15.000%", "25.000%"},
 		{"answer", "phase-read", "10 ms", "40.000%", "10.000%"},
 	}, phases)
-	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}}, PhasesOf(&store.AttemptLine{DurationMs: 30_000}, 30_000))
-	require.Empty(t, PhasesOf(&store.AttemptLine{}, 0))
+	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}}, PhasesOf(&query.AttemptLine{DurationMs: 30_000}, 30_000))
+	require.Empty(t, PhasesOf(&query.AttemptLine{}, 0))
 }
 
 func TestSparkShowsASingleFailure(t *testing.T) {

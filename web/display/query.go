@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/store"
+	"postrider/query"
 )
 
 // ErrQuery is the error of a filter in the address that the page does not know.
@@ -105,8 +105,8 @@ const lastYear = 9999
 const PageSize = 50
 
 // TurnOf reads which page of the list is asked for.
-func TurnOf[K any](q *Params, parse func(text string) (K, bool)) store.Turn[K] {
-	t := store.Turn[K]{Limit: PageSize}
+func TurnOf[K any](q *Params, parse func(text string) (K, bool)) query.Turn[K] {
+	t := query.Turn[K]{Limit: PageSize}
 	read := func(name string) *K {
 		text := q.Values.Get(name)
 		if text == "" {
@@ -141,9 +141,9 @@ func ParseUUID(text string) (uuid.UUID, bool) {
 func ParseName(text string) (string, bool) { return text, len(text) <= 64 && utf8.ValidString(text) }
 
 // ParsePair reads the key of an event subscription.
-func ParsePair(text string) (store.SubscriptionKey, bool) {
+func ParsePair(text string) (query.SubscriptionKey, bool) {
 	topic, name, ok := strings.Cut(text, "/")
-	return store.SubscriptionKey{Topic: topic, Subscription: name}, ok && len(text) <= 129 && utf8.ValidString(text)
+	return query.SubscriptionKey{Topic: topic, Subscription: name}, ok && len(text) <= 129 && utf8.ValidString(text)
 }
 
 const (
@@ -153,18 +153,18 @@ const (
 
 // DeadLetterPlace writes a dead letter's place as an address carries it: microseconds, as PostgreSQL keeps them, and the id that
 // decides between rows of one microsecond.
-func DeadLetterPlace(key store.DeadLetterPlace) string {
+func DeadLetterPlace(key query.DeadLetterPlace) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(key.DeadLetteredAt.UnixMicro()))
 	return base64.RawURLEncoding.EncodeToString(append(b, key.DeadLetterID[:]...))
 }
 
 // ParseDeadLetterPlace reads what DeadLetterPlace wrote.
-func ParseDeadLetterPlace(text string) (key store.DeadLetterPlace, ok bool) {
+func ParseDeadLetterPlace(text string) (key query.DeadLetterPlace, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != keyBytes {
 		return key, false
 	}
-	key = store.DeadLetterPlace{DeadLetteredAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(), DeadLetterID: uuid.UUID(b[timeBytes:])}
+	key = query.DeadLetterPlace{DeadLetteredAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(), DeadLetterID: uuid.UUID(b[timeBytes:])}
 	return key, key.DeadLetteredAt.Year() >= 1970 && key.DeadLetteredAt.Year() <= lastYear
 }
 
@@ -188,7 +188,7 @@ func (l Paging) WithFurther(c echo.Context, place string) Paging {
 }
 
 // PagingOf makes them from the page's own address: the filters stay.
-func PagingOf[T any](c echo.Context, page store.Page[T], place func(T) string) Paging {
+func PagingOf[T any](c echo.Context, page query.Page[T], place func(T) string) Paging {
 	at := func(name, value string) string { return With(c, "before", "", "after", "", name, value) }
 	links := Paging{}
 	if len(page.Rows) > 0 && page.Newer {

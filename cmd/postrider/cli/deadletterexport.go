@@ -14,7 +14,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/jobs"
+	"postrider/jobs/export"
 	"postrider/policy"
 )
 
@@ -92,15 +92,15 @@ func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, o
 	return nil
 }
 
-func (c *deadletterExportCmd) open(ctx context.Context) (*jobs.File, error) {
+func (c *deadletterExportCmd) open(ctx context.Context) (*export.File, error) {
 	if c.Output == "-" {
-		return &jobs.File{Writer: os.Stdout, Commit: func() error { return nil }, Abort: func() {}}, nil
+		return &export.File{Writer: os.Stdout, Commit: func() error { return nil }, Abort: func() {}}, nil
 	}
 	directory, name, err := c.place()
 	if err != nil {
 		return nil, err
 	}
-	out, err := jobs.CreateFile(ctx, policy.ExportTarget{Location: directory}, name)
+	out, err := export.CreateFile(ctx, policy.ExportTarget{Location: directory}, name)
 	if err != nil {
 		return nil, fmt.Errorf("write to %s: %w", c.Output, err)
 	}

@@ -1,8 +1,8 @@
 package management
 
-import "strings"
-
 import (
+	"strings"
+
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )

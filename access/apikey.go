@@ -1,0 +1,257 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+// APIKeyPrefix is what every API key begins with, so that it is known for one wherever it turns up.
+const APIKeyPrefix = "prk_"
+
+// hintLength is as much of a key as stays readable: 8 of its 43 random characters.
+const hintLength = len(APIKeyPrefix) + 8
+
+// Scope is what an API key opens.
+type Scope string
+
+// The scopes.
+const (
+	ScopePublish Scope = "publish" // publishes, and nothing else
+	ScopeRead    Scope = "read"    // does what RoleViewer may
+	ScopeOperate Scope = "operate" // does what RoleOperator may
+	ScopeAdmin   Scope = "admin"   // does what RoleAdmin may, and publishes to every topic, as the admin token does
+)
+
+// Scopes are all there are, the least first.
+var Scopes = []Scope{ScopePublish, ScopeRead, ScopeOperate, ScopeAdmin}
+
+// Role is the role that the scope stands for; "" for ScopePublish, which has none.
+func (s Scope) Role() Role {
+	return map[Scope]Role{ScopeRead: RoleViewer, ScopeOperate: RoleOperator, ScopeAdmin: RoleAdmin}[s]
+}
+
+// APIKey is what is known of a key; see the view postrider.api_keys. Nobody knows the key itself but who was shown it.
+type APIKey struct {
+	Name  string
+	Scope Scope
+	// Topic is the one that a key of ScopePublish publishes to; nil for every topic.
+	Topic *string
+	Hint  string
+	// State is active, expired or revoked.
+	State      string
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  *time.Time
+	LastUsedAt *time.Time
+	RevokedAt  *time.Time
+	// Owner is the user whose personal key it is, and Machine the computer that it was made for; nil of a program's key.
+	Owner, Machine *string
+}
+
+// Actor is whoever sends the key from the address given, for WithActor. A personal key acts in its owner's name.
+func (k *APIKey) Actor(address string) Actor {
+	if k.Owner != nil {
+		return Actor{Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), PersonalKey: k.Name}
+	}
+	return Actor{Name: keyActor + k.Name, Address: address, Role: k.Scope.Role()}
+}
+
+// Publishes reports whether the key opens a topic to publishers.
+func (k *APIKey) Publishes(topic string) bool {
+	return k.Scope == ScopeAdmin || k.Scope == ScopePublish && (k.Topic == nil || *k.Topic == topic)
+}
+
+// APIKeySpec is what is set of a new key.
+type APIKeySpec struct {
+	Name  string
+	Scope Scope
+	// Topic must exist, and is for ScopePublish alone; "" for every topic.
+	Topic string
+	// ExpiresInDays is how long it works, by the database's clock, from 1 to 3650 days; nil for ever.
+	ExpiresInDays *int
+}
+
+// maxKeyDays is the longest time after which a key can expire.
+const maxKeyDays = 3650
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// KeyNameRule is what the name of an API key may be, in words.
+const KeyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
+
+func (s *APIKeySpec) judge() error {
+	switch {
+	case !keyName.MatchString(s.Name):
+		return postgres.Refusal(postgres.ErrInvalid, "name", "name must be %s", KeyNameRule)
+	case s.Scope != ScopePublish && s.Scope.Role() == "":
+		return postgres.Refusal(postgres.ErrInvalid, "scope", "scope must be publish, read, operate or admin")
+	case !utf8.ValidString(s.Topic) || strings.ContainsRune(s.Topic, 0):
+		return postgres.Refusal(postgres.ErrInvalid, "topic", "topic must be UTF-8 without the character 0")
+	case s.Topic != "" && s.Scope != ScopePublish:
+		return postgres.Refusal(postgres.ErrInvalid, "topic", "topic must be absent: it is for scope publish")
+	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
+		return postgres.Refusal(postgres.ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d, not %d", maxKeyDays, *s.ExpiresInDays)
+	default:
+		return nil
+	}
+}
+
+const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, revoked_at, " +
+	"owner, machine FROM postrider.api_keys "
+
+// CreateAPIKey makes a key, which is answered here and never again. *FunctionError: ErrInvalid; ErrConflict where the name is taken, be it by a key that was revoked, for
+// the audit has its name; ErrNotFound where there is no such topic. ErrUnavailable.
+func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string, made *APIKey, err error) {
+	if err := spec.judge(); err != nil {
+		return "", nil, err
+	}
+	key = APIKeyPrefix + newSecret()
+	err = a.change(ctx, "make an API key", func(tx pgx.Tx) error {
+		if err := insertKey(ctx, tx, &spec, key); err != nil {
+			return err
+		}
+		if made, err = readKey(ctx, tx, spec.Name); err != nil {
+			return err
+		}
+		details := map[string]any{"key": spec.Name, "scope": spec.Scope}
+		if made.ExpiresAt != nil {
+			details["expiresAt"] = made.ExpiresAt.UTC().Format(time.RFC3339)
+		}
+		return Audit(ctx, tx, AuditEntry{
+			Action: auditKeyMade, Topic: spec.Topic, Details: details,
+			Changes: Changes(nil, Settings{"scope": spec.Scope, "expiresAt": details["expiresAt"], "state": "active"}),
+		})
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	a.keys.forgetAll() // somebody may have tried it: nothing was found, and that is remembered
+	return key, made, nil
+}
+
+func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {
+	const insert = `INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, topic, created_by, expires_at)
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + make_interval(days => $7)) ON CONFLICT (name) DO NOTHING`
+	if spec.Topic != "" {
+		var there bool
+		const query = "SELECT EXISTS (SELECT FROM postrider_internal.topics WHERE name = $1 AND deleted_at IS NULL)"
+		if err := tx.QueryRow(ctx, query, spec.Topic).Scan(&there); err != nil {
+			return err
+		}
+		if !there {
+			return postgres.Refusal(postgres.ErrNotFound, "topic", "topic %q does not exist", spec.Topic)
+		}
+	}
+	hash := hashSecret(key)
+	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic, ActorOf(ctx).Name, spec.ExpiresInDays)
+	if err != nil {
+		return err
+	}
+	if tag.RowsAffected() == 0 {
+		return postgres.Refusal(postgres.ErrNameTaken, "name", "there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
+	}
+	return nil
+}
+
+func readKey(ctx context.Context, tx pgx.Tx, name string) (*APIKey, error) {
+	rows, err := tx.Query(ctx, keyColumns+"WHERE name = $1", name)
+	if err != nil {
+		return nil, err
+	}
+	k, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[APIKey])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, noKey(name)
+	}
+	return k, err
+}
+
+// APIKeys lists keys by name, those behind the one given, limit at most; those that are revoked or have expired too. ErrUnavailable.
+func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey, error) {
+	return postgres.Collect[APIKey](ctx, a.db, keyColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
+}
+
+// APIKey finds a key by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
+func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
+	if !keyName.MatchString(name) {
+		return nil, noKey(name) // perhaps nothing that PostgreSQL takes
+	}
+	list, err := postgres.Collect[APIKey](ctx, a.db, keyColumns+"WHERE name = $1", name)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, noKey(name)
+	}
+	return &list[0], nil
+}
+
+func noKey(name string) error {
+	return postgres.Refusal(postgres.ErrNotFound, "name", "there is no API key %q", name)
+}
+
+// RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before stays as it is. *FunctionError, which is ErrNotFound.
+func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
+	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL RETURNING coalesce(topic, '')"
+	if !keyName.MatchString(name) {
+		return nil, noKey(name)
+	}
+	err = a.change(ctx, "revoke an API key", func(tx pgx.Tx) error {
+		var topic string
+		err := tx.QueryRow(ctx, revoke, name).Scan(&topic)
+		if err == nil {
+			err = Audit(ctx, tx, AuditEntry{
+				Action: auditKeyRevoked, Topic: topic, Details: map[string]any{"key": name},
+				Changes: Changes(Settings{"state": "active"}, Settings{"state": "revoked"}),
+			})
+		}
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		k, err = readKey(ctx, tx, name)
+		return err
+	})
+	a.keys.forgetAll()
+	return k, err
+}
+
+// IsAPIKey reports whether a credential looks like an API key. No access key does: those are base64, which has no underscore.
+func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, APIKeyPrefix) }
+
+// APIKeyOf finds the key that was sent. What was found, or that nothing was, holds for a second on this node: one that was revoked elsewhere, or expires, works for no longer than
+// that. It is others' too, and must not be changed. ErrWrongCredentials: there is none, or it works no more; ErrUnavailable.
+func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
+	hash := hashSecret(key)
+	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) { return a.activeKey(ctx, hash[:]) })
+}
+
+func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
+	const (
+		query = `SELECT k.name, postrider_internal.key_scope(k.scope, u.role), k.topic, u.name,
+				coalesce(k.last_used_at < now() - interval '1 minute', true)
+			FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id
+			WHERE k.key_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND u.disabled_at IS NULL`
+		used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
+	)
+	k := &APIKey{State: "active"}
+	var unused bool
+	err := a.db.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
+	}
+	if err == nil && unused {
+		_, err = a.db.Exec(ctx, used, hash)
+	}
+	if err != nil {
+		return nil, postgres.ReadFailed("an API key", err)
+	}
+	return k, nil
+}

@@ -1,0 +1,186 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+// Actor is who changes the configuration or asks for a secret, as the audit tells it.
+type Actor struct {
+	// Name of the person, program or credential.
+	Name string
+	// Address the request came from; "" where there is no request.
+	Address string
+	// PersonalKey is the name of the personal API key that the user sent; "" where it was another credential.
+	PersonalKey string
+	// Role is what a door has found the actor to be allowed; "" where no door has asked. The store itself asks nobody.
+	Role Role
+}
+
+// Role is what a person or a program may do. Each may do what the one before it may, see Role.Allows.
+type Role string
+
+// The roles.
+const (
+	RoleViewer   Role = "viewer"   // reads everything that is no secret
+	RoleOperator Role = "operator" // also decides about deliveries, dead letters and holds
+	RoleAdmin    Role = "admin"    // also changes the configuration, reads secrets and lets others in
+)
+
+// Allows says whether who has this role may do what needs the other.
+func (r Role) Allows(needed Role) bool {
+	rank := map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
+	return rank[needed] > 0 && rank[r] >= rank[needed]
+}
+
+// APIKey is the name of the API key that the actor sent, be it a program's or a personal one; "" where it was another credential.
+func (a Actor) APIKey() string {
+	if name, program := strings.CutPrefix(a.Name, keyActor); program {
+		return name
+	}
+	return a.PersonalKey
+}
+
+type actorKey struct{}
+
+// WithActor says in whose name the store is used under ctx. Without it, the program itself acts: "postrider".
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// ActorOf is in whose name the store is used under ctx.
+func ActorOf(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
+		return a
+	}
+	return Actor{Name: "postrider"}
+}
+
+// AuditAction is what was done; see the comment on postrider.audit.action.
+type AuditAction string
+
+// The actions, see the comment on postrider.audit.action.
+const (
+	AuditTopicMade            AuditAction = "topic_made"
+	AuditTopicReplaced        AuditAction = "topic_replaced"
+	AuditTopicDeleted         AuditAction = "topic_deleted"
+	auditPublished            AuditAction = "events_published"
+	AuditKeysShown            AuditAction = "topic_keys_shown"
+	AuditKeysReplaced         AuditAction = "topic_keys_replaced"
+	AuditSubscriptionMade     AuditAction = "subscription_made"
+	AuditSubscriptionReplaced AuditAction = "subscription_replaced"
+	AuditSubscriptionDeleted  AuditAction = "subscription_deleted"
+	AuditSubscriptionExpired  AuditAction = "subscription_expired"
+	AuditValidationAsked      AuditAction = "subscription_validation_asked"
+	AuditValidated            AuditAction = "subscription_validated"
+	AuditProbed               AuditAction = "subscription_probed"
+	AuditEndpointShown        AuditAction = "endpoint_url_shown"
+	AuditAttributesShown      AuditAction = "delivery_attributes_shown"
+	AuditSigningShown         AuditAction = "signing_secrets_shown"
+	AuditSigningRotated       AuditAction = "signing_secret_rotated"
+	AuditPolicyMade           AuditAction = "policy_made"
+	AuditPolicyReplaced       AuditAction = "policy_replaced"
+	AuditPolicyDeleted        AuditAction = "policy_deleted"
+	AuditKeysRetired          AuditAction = "encryption_keys_retired"
+	auditKeyMade              AuditAction = "api_key_made"
+	auditKeyRevoked           AuditAction = "api_key_revoked"
+	auditLoginApproved        AuditAction = "login_approved"
+	auditLoginDenied          AuditAction = "login_denied"
+	auditUserMade             AuditAction = "user_made"
+	auditUserReplaced         AuditAction = "user_replaced"
+	auditUserDeleted          AuditAction = "user_deleted"
+	auditUserLockedOut        AuditAction = "user_locked_out"
+	auditPasswordChanged      AuditAction = "password_changed"
+	auditSignedIn             AuditAction = "signed_in"
+	auditSignInFailed         AuditAction = "sign_in_failed"
+	auditSignedOut            AuditAction = "signed_out"
+	auditSessionsEnded        AuditAction = "sessions_ended"
+	auditRejected             AuditAction = "requests_rejected"
+)
+
+// AuditEntry is one row of the audit. No secret may be in it.
+type AuditEntry struct {
+	Action              AuditAction
+	Topic, Subscription string // "" where the action is about none
+	Details             map[string]any
+	// changes are the old and new values of a changed configuration, see changes(); nil where none changed.
+	Changes map[string]any
+}
+
+// Audit writes a row in the transaction of what it tells of.
+func Audit(ctx context.Context, tx pgx.Tx, e AuditEntry) error {
+	const insert = `INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details, changes)
+		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'), $7::jsonb)`
+	var texts [2]*string
+	for i, member := range []map[string]any{e.Details, e.Changes} {
+		if len(member) == 0 {
+			continue
+		}
+		text, err := json.Marshal(member)
+		if err != nil {
+			return fmt.Errorf("write the audit: %w", err)
+		}
+		texts[i] = new(string(text))
+	}
+	who := ActorOf(ctx)
+	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.Action), e.Topic, e.Subscription, texts[0], texts[1]); err != nil {
+		return fmt.Errorf("write the audit: %w", err)
+	}
+	return nil
+}
+
+// Audited reads a secret and writes a row of the audit in one transaction: what cannot be written is not shown.
+func Audited(ctx context.Context, db *postgres.DB, e AuditEntry, read func(tx pgx.Tx) error) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := read(tx); err != nil {
+			return err
+		}
+		return Audit(ctx, tx, e)
+	})
+	if err != nil && postgres.IsOutage(err) {
+		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
+	}
+	return err
+}
+
+// NotePublished writes into the audit that a user has published to a topic. Publishes through the API are not in the
+// audit: there are thousands a second. ErrUnavailable.
+func (a *Access) NotePublished(ctx context.Context, topic string, events int) error {
+	e := AuditEntry{Action: auditPublished, Topic: topic, Details: map[string]any{"events": events}}
+	return Audited(ctx, a.db, e, func(pgx.Tx) error { return nil })
+}
+
+// Rejection is how many requests the API rejected for one reason, within a minute.
+type Rejection struct {
+	// Actor whose credential may not do what was requested; "unauthenticated" without a right one, or if it was not checked.
+	Actor string
+	// Address of the client, or its IPv6 /64; "" for many.
+	Address string
+	// Topic that the requests named; "" for none.
+	Topic         string
+	Status, Times int
+}
+
+// NoteRejections writes rejections into the audit, a row each. ErrUnavailable.
+func (a *Access) NoteRejections(ctx context.Context, rejected []Rejection) error {
+	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
+		for _, r := range rejected {
+			by := WithActor(ctx, Actor{Name: r.Actor, Address: r.Address})
+			e := AuditEntry{Action: auditRejected, Topic: r.Topic, Details: map[string]any{"status": r.Status, "times": r.Times}}
+			if err := Audit(by, tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && postgres.IsOutage(err) {
+		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
+	}
+	return err
+}

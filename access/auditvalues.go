@@ -1,0 +1,85 @@
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// Settings are a configuration's settings by name, with values that can be written as JSON.
+type Settings map[string]any
+
+// maxAuditedValue is up to how many bytes of JSON the audit keeps a setting's old and new value each.
+const maxAuditedValue = 4096
+
+// Changed stands in the audit for the values of a secret, and for values that are too long to keep.
+var Changed = map[string]any{"changed": true}
+
+// Changes are the settings that differ, each with its old and its new value. nil settings have no values: a created or
+// deleted object has changed as a whole.
+func Changes(before, after Settings) map[string]any {
+	found := map[string]any{}
+	for _, side := range []Settings{before, after} {
+		for name := range side {
+			if SameValue(before[name], after[name]) {
+				continue
+			}
+			old, fresh := auditedValue(before[name]), auditedValue(after[name])
+			if bytes.Equal(old, fresh) || len(old) > maxAuditedValue || len(fresh) > maxAuditedValue {
+				found[name] = Changed
+				continue
+			}
+			found[name] = map[string]json.RawMessage{"old": old, "new": fresh}
+		}
+	}
+	return found
+}
+
+// auditedValue is a value as JSON without the secrets in it.
+func auditedValue(value any) json.RawMessage {
+	var decoded any
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &decoded)
+	}
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	text, _ = json.Marshal(withoutSecrets(decoded)) // it was JSON before
+	return text
+}
+
+// withoutSecrets takes out the members that hold secrets, and the queries of URLs, which often do.
+func withoutSecrets(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = withoutSecrets(member)
+		}
+		delete(v, "privateKey")
+		delete(v, "clientSecret")
+		if v["isSecret"] == true {
+			delete(v, "value")
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutSecrets(v[i])
+		}
+	case string:
+		if base, _, found := strings.Cut(v, "?"); found && strings.Contains(base, "://") {
+			return base
+		}
+	}
+	return value
+}
+
+// SameValue compares as JSON, which is how settings come and are kept. Null and an empty list are one.
+func SameValue(old, fresh any) bool {
+	before, err := json.Marshal(old)
+	after, err2 := json.Marshal(fresh)
+	if err != nil || err2 != nil {
+		return false
+	}
+	unset := func(text []byte) bool { return string(text) == "null" || string(text) == "[]" }
+	return bytes.Equal(before, after) || unset(before) && unset(after)
+}

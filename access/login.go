@@ -1,0 +1,255 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+const (
+	// loginLife is how long a login waits for its approval.
+	loginLife = "10 minutes"
+	// MaxPendingLogins bounds the logins that wait for their approval, for all nodes together.
+	MaxPendingLogins = 1000
+	// sharedPrefix is what the IPv6 addresses of one site have in common: a site has a /48, with 65,536 networks.
+	sharedPrefix = 48
+)
+
+// LoginState is what became of a login.
+type LoginState string
+
+// The states. A login that has expired is not found.
+const (
+	LoginPending  LoginState = "pending"
+	LoginApproved LoginState = "approved"
+	LoginDenied   LoginState = "denied"
+)
+
+// Login is a computer's request for a personal key, which a user approves or denies.
+type Login struct {
+	// UserCode is what the user compares, such as WDJB-MJHT.
+	UserCode string
+	State    LoginState
+	Machine  string
+	// Address is where the request came from.
+	Address string
+	// Role is what the key is to be allowed at most; "" for as much as the user who approves it.
+	Role      Role
+	ExpiresAt time.Time
+}
+
+// BeginLogin begins a login, as RFC 8628 has it. The device polls with secret, which is the key once a user approves
+// the login. If MaxPendingLogins wait already, the address that has most of them loses its oldest. *FunctionError, which
+// is ErrInvalid; ErrUnavailable.
+func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret string, l *Login, err error) {
+	const insert = `INSERT INTO postrider_internal.login_requests
+			(key_hash, hint, user_code, machine, address, scope, expires_at)
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + interval '` + loginLife + `') RETURNING expires_at`
+	if err := spec.judge(); err != nil {
+		return "", nil, err
+	}
+	if err := a.makeRoom(ctx); err != nil {
+		return "", nil, err
+	}
+	secret, hash, hint := newKeySecret()
+	code := randomLetters(8)
+	l = &Login{
+		UserCode: code[:4] + "-" + code[4:], State: LoginPending,
+		Machine: spec.Machine, Role: spec.Role, Address: ActorOf(ctx).Address,
+	}
+	row := a.db.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope())
+	if err = row.Scan(&l.ExpiresAt); err != nil {
+		return "", nil, postgres.ReadFailed("a login", err)
+	}
+	return secret, l, nil
+}
+
+// makeRoom removes pending logins until fewer than MaxPendingLogins are left, so that no sender can keep others from
+// beginning one.
+func (a *Access) makeRoom(ctx context.Context) error {
+	const (
+		pending = `SELECT key_hash, coalesce(address, '') AS address FROM postrider_internal.login_requests
+			WHERE state = 'pending' AND expires_at > now() ORDER BY created_at, key_hash`
+		remove = "DELETE FROM postrider_internal.login_requests WHERE key_hash = ANY ($1) AND state = 'pending'"
+	)
+	list, err := postgres.Collect[pendingLogin](ctx, a.db, pending)
+	if err != nil || len(list) < MaxPendingLogins {
+		return err
+	}
+	if _, err := a.db.Exec(ctx, remove, surplusLogins(list, MaxPendingLogins-1)); err != nil {
+		return postgres.ReadFailed("a login", err)
+	}
+	return nil
+}
+
+type pendingLogin struct {
+	KeyHash []byte
+	Address string
+}
+
+// surplusLogins returns the hashes of those that must go until most are left: one after the other the oldest of the
+// sender that has most. The list begins with the oldest.
+func surplusLogins(list []pendingLogin, most int) (gone [][]byte) {
+	held := map[string]int{}
+	for _, l := range list {
+		held[loginSender(l.Address)]++
+	}
+	for len(list) > most {
+		largest := slices.Max(slices.Collect(maps.Values(held)))
+		i := slices.IndexFunc(list, func(l pendingLogin) bool { return held[loginSender(l.Address)] == largest })
+		held[loginSender(list[i].Address)]--
+		gone, list = append(gone, list[i].KeyHash), slices.Delete(list, i, i+1)
+	}
+	return gone
+}
+
+// loginSender is an IPv4 address, the network of an IPv6 address, or the text as it is.
+func loginSender(address string) string {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil || parsed.Unmap().Is4() {
+		return address
+	}
+	network, _ := parsed.WithZone("").Prefix(sharedPrefix) // an IPv6 address has 128 bits
+	return network.String()
+}
+
+const loginColumns = `SELECT user_code, state, machine, coalesce(address, ''), coalesce(scope, ''), expires_at
+	FROM postrider_internal.login_requests WHERE expires_at > now() AND `
+
+func scanLogin(row pgx.Row) (*Login, error) {
+	l := &Login{}
+	var scope Scope
+	err := row.Scan(&l.UserCode, &l.State, &l.Machine, &l.Address, &scope, &l.ExpiresAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, noLogin()
+	}
+	if err != nil {
+		return nil, postgres.ReadFailed("a login", err)
+	}
+	l.Role = scope.Role()
+	return l, nil
+}
+
+func noLogin() error {
+	return postgres.Refusal(postgres.ErrNotFound, "", "there is no such login, or it has expired: one waits for 10 minutes")
+}
+
+// Login finds the login that waits for its approval under a code. Case, spaces and hyphens do not matter.
+// *FunctionError, which is ErrNotFound; ErrUnavailable.
+func (a *Access) Login(ctx context.Context, userCode string) (*Login, error) {
+	return scanLogin(a.db.QueryRow(ctx, loginColumns+"state = 'pending' AND user_code = $1", plainCode(userCode)))
+}
+
+// LoginOf finds the login that a secret is for, and its key once it is approved. The errors are those of Login.
+func (a *Access) LoginOf(ctx context.Context, secret string) (*Login, *APIKey, error) {
+	hash := hashSecret(secret)
+	l, err := scanLogin(a.db.QueryRow(ctx, loginColumns+"key_hash = $1", hash[:]))
+	if err != nil || l.State != LoginApproved {
+		return l, nil, err
+	}
+	const key = keyColumns + `WHERE state = 'active'
+		AND name = (SELECT name FROM postrider_internal.api_keys WHERE key_hash = $1)`
+	list, err := postgres.Collect[APIKey](ctx, a.db, key, hash[:])
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(list) == 0 {
+		return nil, nil, noLogin() // revoked a moment after it was approved
+	}
+	return l, &list[0], nil
+}
+
+// ApproveLogin makes the personal key that a login asks for. The errors are those of Login; the user is not found if
+// they were disabled or removed meanwhile.
+func (a *Access) ApproveLogin(ctx context.Context, userCode, user string) (made *APIKey, err error) {
+	const take = `UPDATE postrider_internal.login_requests SET state = 'approved'
+		WHERE user_code = $1 AND state = 'pending' AND expires_at > now()
+		RETURNING key_hash, hint, machine, scope, coalesce(address, '')`
+	err = a.change(ctx, "approve a login", func(tx pgx.Tx) error {
+		p := personalKey{owner: user}
+		var from string
+		err := tx.QueryRow(ctx, take, plainCode(userCode)).Scan(&p.hash, &p.hint, &p.machine, &p.scope, &from)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noLogin()
+		}
+		if err != nil {
+			return err
+		}
+		if made, err = p.insert(ctx, tx); err != nil {
+			return err
+		}
+		details := made.auditDetails()
+		details["requestedFrom"] = from
+		return Audit(ctx, tx, AuditEntry{Action: auditLoginApproved, Details: details, Changes: made.auditChanges()})
+	})
+	a.keys.forgetAll()
+	return made, err
+}
+
+// DenyLogin ends a login without a key. The errors are those of Login.
+func (a *Access) DenyLogin(ctx context.Context, userCode string) error {
+	const deny = `UPDATE postrider_internal.login_requests SET state = 'denied'
+		WHERE user_code = $1 AND state = 'pending' AND expires_at > now() RETURNING machine, coalesce(address, '')`
+	return a.change(ctx, "deny a login", func(tx pgx.Tx) error {
+		var machine, from string
+		err := tx.QueryRow(ctx, deny, plainCode(userCode)).Scan(&machine, &from)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noLogin()
+		}
+		if err != nil {
+			return err
+		}
+		details := map[string]any{"machine": machine, "requestedFrom": from}
+		return Audit(ctx, tx, AuditEntry{Action: auditLoginDenied, Details: details})
+	})
+}
+
+// cleanLogins removes logins that have expired, and personal keys that ended some days ago.
+func (a *Access) cleanLogins(ctx context.Context) error {
+	const (
+		logins = "DELETE FROM postrider_internal.login_requests WHERE expires_at <= now()"
+		keys   = `DELETE FROM postrider_internal.api_keys
+			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - interval '` + personalKeyKept + `'`
+	)
+	if _, err := a.db.Exec(ctx, logins); err != nil {
+		return fmt.Errorf("remove logins that have expired: %w", err)
+	}
+	if _, err := a.db.Exec(ctx, keys); err != nil {
+		return fmt.Errorf("remove personal keys that have ended: %w", err)
+	}
+	return nil
+}
+
+// codeLetters are those that no two fonts confuse and that spell no word (RFC 8628, section 6.1).
+const codeLetters = "BCDFGHJKLMNPQRSTVWXZ"
+
+func randomLetters(n int) string {
+	var code strings.Builder
+	for code.Len() < n {
+		for _, letter := range rand.Text() {
+			if strings.ContainsRune(codeLetters, letter) && code.Len() < n {
+				code.WriteRune(letter)
+			}
+		}
+	}
+	return code.String()
+}
+
+// plainCode is a code as it is stored; "" for what cannot be one.
+func plainCode(typed string) string {
+	code := strings.NewReplacer("-", "", " ", "").Replace(strings.ToUpper(typed))
+	if len(code) != 8 || strings.Trim(code, codeLetters) != "" {
+		return ""
+	}
+	return code[:4] + "-" + code[4:]
+}

@@ -1,0 +1,267 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+// User is somebody who may sign in; see the view postrider.users.
+type User struct {
+	Name          string
+	Role          Role
+	Disabled      bool
+	CreatedAt     time.Time
+	CreatedBy     string
+	ChangedAt     time.Time
+	DisabledAt    *time.Time
+	LastSignInAt  *time.Time
+	FailedSignIns int
+	LockedUntil   *time.Time
+	Sessions      int
+}
+
+// UserSpec is what is set of a user. "" and nil leave a user who is there as they are; a new one needs a role and a password, and is not disabled.
+type UserSpec struct {
+	Role     Role
+	Password *string
+	Disabled *bool
+}
+
+// Version is that of what was set, for a Condition: another one each time it changes.
+func (u *User) Version() int64 { return u.ChangedAt.UnixMicro() }
+
+var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
+
+// UserNameRule is what the name of a user may be, in words.
+const UserNameRule = "2 to 63 letters, digits, dots, underscores, at signs and hyphens, the first a letter or digit"
+
+const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, failed_sign_ins, locked_until, sessions FROM postrider.users "
+
+// Users lists users by name, those behind the one given, limit at most. ErrUnavailable.
+func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
+	return postgres.Collect[User](ctx, a.db, userColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
+}
+
+// User finds a user by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
+func (a *Access) User(ctx context.Context, name string) (*User, error) {
+	if !userName.MatchString(name) {
+		return nil, noUser(name) // perhaps nothing that PostgreSQL takes
+	}
+	list, err := postgres.Collect[User](ctx, a.db, userColumns+"WHERE name = $1", name)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, noUser(name)
+	}
+	return &list[0], nil
+}
+
+// HasUsers reports whether there is a user, disabled or not. ErrUnavailable.
+func (a *Access) HasUsers(ctx context.Context) (has bool, err error) {
+	if err := a.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.users)").Scan(&has); err != nil {
+		return false, postgres.ReadFailed("the users", err)
+	}
+	return has, nil
+}
+
+// CreateFirstAdmin makes a user who is an administrator, while there is none yet. ErrNotFirst; ErrInvalid; ErrUnavailable.
+func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) error {
+	spec := UserSpec{Role: RoleAdmin, Password: &password}
+	hash, err := spec.judge(ctx, name)
+	if err != nil {
+		return err
+	}
+	return a.amongUsers(ctx, "make the first user", func(tx pgx.Tx) error {
+		var others bool
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.users)").Scan(&others); err != nil {
+			return err
+		}
+		if others {
+			return ErrNotFirst
+		}
+		return insertUser(ctx, tx, name, &spec, hash)
+	})
+}
+
+// PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions; a new password ends a lock-out as well.
+// A new password and being disabled also end their personal keys. With another role those may do what both roles allow.
+// *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in would leave no administrator who can sign in. ErrPrecondition when one of
+// the conditions does not hold. ErrUnavailable.
+func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec, when ...postgres.Condition) (made bool, err error) {
+	hash, err := spec.judge(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	err = a.amongUsers(ctx, "change a user", func(tx pgx.Tx) error {
+		var was User
+		var id int64
+		const query = "SELECT id, role, disabled_at IS NOT NULL, changed_at FROM postrider_internal.users WHERE name = $1"
+		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.ChangedAt)
+		if made = errors.Is(err, pgx.ErrNoRows); made {
+			if err := postgres.Allow(when, 0); err != nil {
+				return err
+			}
+			return insertUser(ctx, tx, name, &spec, hash)
+		}
+		if err != nil {
+			return err
+		}
+		if err := postgres.Allow(when, was.Version()); err != nil {
+			return err
+		}
+		return changeUser(ctx, tx, id, name, &was, &spec, hash)
+	})
+	return made, err
+}
+
+// judge refuses what cannot be set, and hashes the password, before anything is locked.
+func (s *UserSpec) judge(ctx context.Context, name string) (hash string, err error) {
+	if !userName.MatchString(name) {
+		return "", postgres.Refusal(postgres.ErrInvalid, "name", "name must be %s", UserNameRule)
+	}
+	if s.Role != "" && !s.Role.Allows(RoleViewer) {
+		return "", postgres.Refusal(postgres.ErrInvalid, "role", "role must be viewer, operator or admin")
+	}
+	if s.Password == nil {
+		return "", nil
+	}
+	return hashPassword(ctx, name, *s.Password)
+}
+
+func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, hash string) error {
+	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at) VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
+	if spec.Role == "" {
+		return postgres.Refusal(postgres.ErrInvalid, "role", "role is required for a new user: viewer, operator or admin")
+	}
+	if hash == "" {
+		return postgres.Refusal(postgres.ErrInvalid, "password", "password is required for a new user")
+	}
+	disabled := spec.Disabled != nil && *spec.Disabled
+	if _, err := tx.Exec(ctx, insert, name, hash, string(spec.Role), ActorOf(ctx).Name, disabled); err != nil {
+		return err
+	}
+	details := map[string]any{"role": spec.Role}
+	if disabled {
+		details["disabled"] = true
+	}
+	made := Changes(nil, Settings{"role": spec.Role, "disabled": disabled})
+	return auditUserChange(ctx, tx, auditUserMade, name, details, made)
+}
+
+// changeUser writes what differs; nothing where nothing does.
+func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User, spec *UserSpec, hash string) error {
+	const update = `UPDATE postrider_internal.users SET role = $2, changed_at = now(), disabled_at = CASE WHEN $3 THEN coalesce(disabled_at, now()) END,
+		password_hash = coalesce(nullif($4::text, ''), password_hash), failed_sign_ins = CASE WHEN $4::text = '' THEN failed_sign_ins ELSE 0 END,
+		locked_until = CASE WHEN $4::text = '' THEN locked_until END WHERE id = $1`
+	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled}
+	if spec.Disabled != nil {
+		is.Disabled = *spec.Disabled
+	}
+	details := map[string]any{}
+	if is.Role != was.Role {
+		details["role"] = is.Role
+	}
+	if is.Disabled != was.Disabled {
+		details["disabled"] = is.Disabled
+	}
+	if hash != "" {
+		details["password"] = true
+	}
+	if len(details) == 0 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, update, id, string(is.Role), is.Disabled, hash); err != nil {
+		return err
+	}
+	if err := refuseLastAdmin(ctx, tx, was); err != nil {
+		return err
+	}
+	if hash != "" {
+		if err := forgetPlaces(ctx, tx, id); err != nil {
+			return err
+		}
+	}
+	if _, err := endSessions(ctx, tx, id); err != nil {
+		return err
+	}
+	if hash != "" || is.Disabled {
+		if _, err := endPersonalKeys(ctx, tx, id); err != nil {
+			return err
+		}
+	}
+	found := Changes(Settings{"role": was.Role, "disabled": was.Disabled}, Settings{"role": is.Role, "disabled": is.Disabled})
+	if hash != "" {
+		found["password"] = Changed
+	}
+	return auditUserChange(ctx, tx, auditUserReplaced, name, details, found)
+}
+
+// DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser;
+// ErrPrecondition when one of the conditions does not hold.
+func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.Condition) error {
+	if !userName.MatchString(name) {
+		return noUser(name)
+	}
+	return a.amongUsers(ctx, "delete a user", func(tx pgx.Tx) error {
+		id, err := userID(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		_, details, err := endAccess(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		var was User
+		const remove = "DELETE FROM postrider_internal.users WHERE id = $1 RETURNING role, disabled_at IS NOT NULL, changed_at"
+		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.ChangedAt); err != nil {
+			return err
+		}
+		if err := postgres.Allow(when, was.Version()); err != nil {
+			return err
+		}
+		if err := refuseLastAdmin(ctx, tx, &was); err != nil {
+			return err
+		}
+		removed := Changes(Settings{"role": was.Role, "disabled": was.Disabled}, nil)
+		return auditUserChange(ctx, tx, auditUserDeleted, name, details, removed)
+	})
+}
+
+// refuseLastAdmin looks at what a change has left. Who has the admin token or the database's URL needs no user to let others in, and may do what they like.
+func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
+	if was.Role != RoleAdmin || was.Disabled || !ActorOf(ctx).letIn() {
+		return nil
+	}
+	var left bool
+	const query = "SELECT EXISTS (SELECT FROM postrider_internal.users WHERE role = 'admin' AND disabled_at IS NULL)"
+	if err := tx.QueryRow(ctx, query).Scan(&left); err != nil {
+		return err
+	}
+	if !left {
+		return postgres.Refusal(ErrLastAdmin, "", "nobody would be left who can sign in as an administrator; the admin token may do it all the same")
+	}
+	return nil
+}
+
+func userID(ctx context.Context, tx pgx.Tx, name string) (id int64, err error) {
+	if !userName.MatchString(name) {
+		return 0, noUser(name)
+	}
+	err = tx.QueryRow(ctx, "SELECT id FROM postrider_internal.users WHERE name = $1", name).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, noUser(name)
+	}
+	return id, err
+}
+
+func noUser(name string) error {
+	return postgres.Refusal(postgres.ErrNotFound, "name", "there is no user %q", name)
+}

@@ -1,0 +1,169 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+const (
+	reloadInterval = time.Second
+	// reloadTimeout bounds a reload, the wait for another one included. Without it, a connection that a firewall has
+	// dropped silently would keep this node from every later change.
+	reloadTimeout = 5 * time.Second
+)
+
+// Cache is the newest Catalogue that this process has read. Its methods may be called from any goroutine.
+type Cache struct {
+	records
+	clock     *postgres.Clock
+	timeScale int // see policy.Rules.Scaled
+
+	catalogue atomic.Pointer[Catalogue]
+	reloading sync.Mutex
+	confirmer confirmer
+}
+
+// NewCache reads the catalog once, and sets the clock.
+func NewCache(
+	ctx context.Context, db *postgres.DB, sealer *postgres.Sealer, clock *postgres.Clock, timeScale int, log *slog.Logger,
+) (*Cache, error) {
+	c := &Cache{records: records{db, sealer, log}, clock: clock, timeScale: timeScale}
+	c.confirmer.reload = c.Reload
+	c.catalogue.Store(emptyCatalogue())
+	return c, c.Reload(ctx)
+}
+
+// Catalogue is at most a second old while Run runs and the database is available.
+func (c *Cache) Catalogue() *Catalogue { return c.catalogue.Load() }
+
+// Run reloads the catalog every second until ctx ends.
+func (c *Cache) Run(ctx context.Context) {
+	tick := time.NewTicker(reloadInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := c.Reload(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn("the catalog could not be reloaded; publishing goes on with the one in memory, "+
+				"which each transaction checks", "error", err)
+		}
+	}
+}
+
+// Reload reads what has changed since the Catalogue in memory, within 5 s. Without changes it costs one trivial query.
+func (c *Cache) Reload(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	const query = `SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue`
+	old := c.catalogue.Load()
+	var found Catalogue
+	var now time.Time
+	sent := time.Now()
+	if err := c.db.QueryRow(ctx, query).Scan(&found.Version, &found.server, &now); err != nil {
+		return fmt.Errorf("read the catalog's version: %w", err)
+	}
+	c.clock.Correct(now, sent, time.Now())
+	if found.Version == old.Version && found.server.Equal(old.server) {
+		return nil
+	}
+	// One snapshot for all tables: a Catalogue never mixes two versions.
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	var fresh *Catalogue
+	err := pgx.BeginTxFunc(ctx, c.db, options, func(tx pgx.Tx) (err error) {
+		fresh, err = c.ReadIn(ctx, tx, old)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read the catalog: %w", err)
+	}
+	c.catalogue.Store(fresh)
+	return nil
+}
+
+// ReadIn reads the Catalogue as the caller's transaction sees it: what has changed since old, or everything if this
+// database may have lost what old has. A failover or a crash that loses commits takes back their versions too.
+func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Catalogue) (*Catalogue, error) {
+	const query = "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalogue"
+	var version int64
+	var server time.Time
+	if err := tx.QueryRow(ctx, query).Scan(&version, &server); err != nil {
+		return nil, err
+	}
+	if version < old.Version || !server.Equal(old.server) {
+		old = emptyCatalogue()
+	}
+	fresh := &Catalogue{
+		Version: version, server: server, topics: maps.Clone(old.topics), subs: maps.Clone(old.subs),
+		subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
+		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList,
+		policiesSeen: old.policiesSeen, expiring: maps.Clone(old.expiring), now: c.clock.Now,
+		rules: maps.Clone(old.rules), timeScale: c.timeScale,
+	}
+	topics, err := c.queryTopics(ctx, tx, "WHERE t.version > $1", old.Version)
+	if err != nil {
+		return nil, err
+	}
+	subs, err := c.querySubscriptions(ctx, tx, "WHERE s.version > $1", old.Version)
+	if err != nil {
+		return nil, err
+	}
+	changed := fresh.apply(topics, subs)
+	if err := fresh.readPolicies(ctx, tx); err != nil {
+		return nil, err
+	}
+	if fresh.policiesSeen != old.policiesSeen {
+		changed = slices.Collect(maps.Keys(fresh.subs))
+	}
+	fresh.resolve(changed)
+	return fresh, nil
+}
+
+// Confirm returns once the Catalogue in memory is one that was read after the call. A client whose topic or key is not
+// in memory calls it before it is rejected.
+func (c *Cache) Confirm(ctx context.Context) error { return c.confirmer.confirm(ctx) }
+
+// change makes a change of the catalog in one transaction, and has it in memory before it returns. It locks the
+// catalog's row first, so that two changes never wait for each other, and fails after 5 s if another transaction keeps
+// that lock.
+func (c *Cache) change(ctx context.Context, change func(pgx.Tx) error) error {
+	const lock = "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"
+	err := pgx.BeginFunc(ctx, c.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lock); err != nil {
+			return fmt.Errorf("wait for another change of topics, event subscriptions or retry policies: %w", err)
+		}
+		return change(tx)
+	})
+	if err != nil && postgres.IsOutage(err) {
+		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
+	}
+	if err != nil {
+		return err
+	}
+	// The change is committed. If this fails, the next publish's transaction finds the newer version.
+	if err := c.Reload(ctx); err != nil {
+		c.log.Warn("the catalog could not be reloaded after a change", "error", err)
+	}
+	return nil
+}
+
+// records reads the rows of topics and event subscriptions, and opens and seals their secrets.
+type records struct {
+	db     *postgres.DB
+	sealer *postgres.Sealer
+	log    *slog.Logger
+}

@@ -1,0 +1,83 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"postrider/postgres"
+)
+
+const (
+	// drainStep is how many deliveries one transaction cancels.
+	drainStep = 5000
+	// drainPatience is how long a deletion itself waits for the cancellations: about a hundred thousand deliveries.
+	drainPatience = 5 * time.Second
+)
+
+// A publish that began before a deletion may commit after it, up to commitTimeout later, and deliveries that it put on
+// hold have no job that would cancel them. So a deleted event subscription counts as drained only after a minute.
+const (
+	drainedStatement = `UPDATE postrider_internal.event_subscriptions SET drained_at = now()
+ WHERE id = $1 AND deleted_at < now() - interval '1 minute'`
+
+	undrainedStatement = `
+SELECT id FROM postrider_internal.event_subscriptions s
+ WHERE deleted_at IS NOT NULL AND drained_at IS NULL
+   AND (deleted_at < now() - interval '1 minute'
+    OR EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id))
+ ORDER BY id`
+)
+
+// CancelPending cancels the pending deliveries of a deleted event subscription in steps. It repeats for those whose
+// attempt was being recorded. What a whole pass cannot cancel is left to Drain, a minute later.
+func (s *Subscriptions) CancelPending(ctx context.Context, id int64) error {
+	for {
+		met, canceled, err := s.drainPass(ctx, id)
+		if err != nil {
+			return fmt.Errorf("cancel the deliveries of a deleted event subscription: %w", err)
+		}
+		if met == 0 {
+			_, err := s.db.Exec(ctx, drainedStatement, id)
+			return err
+		}
+		if canceled == 0 {
+			s.log.Warn("deliveries of a deleted event subscription could not be canceled yet",
+				"subscription", id, "deliveries", met)
+			return nil
+		}
+	}
+}
+
+// drainPass goes once over the pending deliveries.
+func (s *Subscriptions) drainPass(ctx context.Context, id int64) (met, canceled int, err error) {
+	const cancel = "SELECT last, met, canceled FROM postrider_internal.cancel_pending($1, $2, $3)"
+	for last := int64(0); ; {
+		var n, done int
+		if err := s.db.QueryRow(ctx, cancel, id, last, drainStep).Scan(&last, &n, &done); err != nil {
+			return met, canceled, err
+		}
+		if n == 0 {
+			return met, canceled, nil
+		}
+		met, canceled = met+n, canceled+done
+	}
+}
+
+// Drain goes on with deleted event subscriptions whose cancellation was interrupted, or that were deleted a moment ago.
+func (s *Subscriptions) Drain(ctx context.Context) error {
+	rows, err := s.db.Query(ctx, undrainedStatement)
+	if err != nil {
+		return fmt.Errorf("look for deleted event subscriptions: %w", err)
+	}
+	ids, err := postgres.CollectIDs(rows)
+	if err != nil {
+		return fmt.Errorf("look for deleted event subscriptions: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.CancelPending(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

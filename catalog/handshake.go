@@ -1,0 +1,356 @@
+package catalog
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"postrider/access"
+	"postrider/event"
+	"postrider/policy"
+	"postrider/postgres"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// CallbackLifetime is how long validationUrl may be opened. Source: Microsoft, Endpoint validation with Event Grid
+// event schema, 2024-09-25 (5 minutes until 2020).
+const CallbackLifetime = 10 * time.Minute
+
+// Handshakes makes the handshakes with endpoints and records their requests.
+type Handshakes struct {
+	records
+	cache *Cache
+	node  string // recorded with each step
+}
+
+// EndpointValidation is whether an endpoint must respond to a handshake before the first delivery.
+type EndpointValidation string
+
+// The zero value means ValidationSkip.
+const (
+	ValidationRequired EndpointValidation = "required"
+	ValidationSkip     EndpointValidation = "skip"
+)
+
+// ProvisioningState is Event Grid's provisioning state of an event subscription.
+type ProvisioningState string
+
+// The states of an event subscription. Event Grid also has Deleting and Canceled; here a deletion takes no time.
+const (
+	ProvisioningCreating  ProvisioningState = "Creating"
+	ProvisioningUpdating  ProvisioningState = "Updating"
+	ProvisioningSucceeded ProvisioningState = "Succeeded"
+	ProvisioningFailed    ProvisioningState = "Failed"
+	ProvisioningAwaiting  ProvisioningState = "AwaitingManualAction"
+)
+
+// HandshakeState is the state of a handshake.
+type HandshakeState string
+
+// Pending: its next request has a job. Awaiting: validationUrl must be opened.
+const (
+	HandshakePending   HandshakeState = "pending"
+	HandshakeSucceeded HandshakeState = "succeeded"
+	HandshakeAwaiting  HandshakeState = "awaiting"
+	HandshakeFailed    HandshakeState = "failed"
+)
+
+// What a handshake is for.
+const (
+	PurposeValidation = "validation"
+	PurposeDeletion   = "deletion"
+)
+
+// ErrNoAnswerYet says that an endpoint has not answered its handshake in time to take the place of one that works.
+var ErrNoAnswerYet = errors.New("the endpoint has not answered yet")
+
+// ErrCallbackOver says that validationUrl was opened too late, or for a handshake that had failed.
+var ErrCallbackOver = errors.New("the validation is over")
+
+// ValidationFailedError says that a handshake failed, and with it what it was made for: nothing was changed.
+type ValidationFailedError struct{ Handshake *Handshake }
+
+// Error says what was answered last.
+func (e *ValidationFailedError) Error() string {
+	return fmt.Sprintf("the validation of %s failed: %s", e.Handshake.EndpointBaseURL, e.Handshake.Message)
+}
+
+// Handshake is one exchange with an endpoint, of up to three requests.
+type Handshake struct {
+	ID      int64
+	Purpose string
+	// Topic and Subscription are names: there need be no event subscription yet, or any more.
+	Topic, Subscription          string
+	EndpointURL, EndpointBaseURL string
+	Connection                   policy.Connection
+	// Headers are the Static ones of its event subscription.
+	Headers []policy.DeliveryAttribute
+	// Schema is what it speaks: event.EventGrid or event.CloudEvents.
+	Schema event.Schema
+	// Code is what the endpoint, or a person, shows; "" of a deletion.
+	Code string
+	// Callback: validationUrl may be opened instead.
+	Callback          bool
+	PublicURL         string
+	State             HandshakeState
+	Tries             int // requests that have ended
+	Message           string
+	CallbackExpiresAt *time.Time
+	CreatedAt         time.Time
+	ConcludedAt       *time.Time
+	// ReadAt is the database's time when this was read.
+	ReadAt time.Time
+	Steps  []HandshakeStep
+}
+
+// HandshakeStep is one request of a handshake, or another change of its state.
+type HandshakeStep struct {
+	At       time.Time
+	Sent     string // in words
+	Status   int    // 0 = no response
+	Error    string // why there was none
+	Answer   []byte // the beginning of the response body
+	Verdict  string // how the response was understood, in words
+	Duration time.Duration
+}
+
+// ValidationURL completes the handshake when it is opened. It contains the code.
+func (h *Handshake) ValidationURL() string {
+	return h.PublicURL + "/topics/" + url.PathEscape(h.Topic) + "/eventsubscriptions/" +
+		url.PathEscape(h.Subscription) + "/validate?id=" + url.QueryEscape(h.Code)
+}
+
+// handshakeSchema is the schema of the handshake for deliveries of this schema.
+func handshakeSchema(delivery event.Schema) event.Schema {
+	if delivery == event.CloudEvents {
+		return event.CloudEvents
+	}
+	return event.EventGrid
+}
+
+const (
+	handshakeEndpointColumn   = "handshakes.endpoint_sealed"
+	handshakeCodeColumn       = "handshakes.code_sealed"
+	handshakeConnectionColumn = "handshakes.connection_sealed"
+)
+
+func (r records) endpointHash(endpoint string) []byte { return r.sealer.Mac("endpoint " + endpoint) }
+func (s *Handshakes) codeHash(code string) []byte     { return s.sealer.Mac("handshake " + code) }
+
+const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purpose, @topic, @subscription,
+	@subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection,
+	@connection_sealed, @headers)`
+
+// BeginValidation begins the handshake with the endpoint of an event subscription that exists or is to be created. It
+// returns when the first request has its job. publicURL is the beginning of validationUrl. Call WaitHandshake next, and
+// then PutValidated or ConcludeValidation. *policy.ValidationError: a secret to keep does not exist. ErrUnavailable.
+func (s *Handshakes) BeginValidation(
+	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
+) (id int64, err error) {
+	args, err := s.validationArgsOf(ctx, topic, name, spec, publicURL)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.db.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id); err != nil {
+		return 0, postgres.Outage("begin a handshake", err)
+	}
+	return id, nil
+}
+
+// RepeatValidation begins a handshake with the endpoint of an event subscription because a user requested it, which the
+// audit records. Its success validates the event subscription. ErrUnavailable.
+func (s *Handshakes) RepeatValidation(
+	ctx context.Context, topic *Topic, sub *Subscription, publicURL string,
+) (id int64, err error) {
+	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
+	args["subscription_id"] = sub.ID
+	e := access.AuditEntry{Action: access.AuditValidationAsked, Topic: topic.Name, Subscription: sub.Name}
+	begin := func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id) }
+	if err := access.Audited(ctx, s.db, e, begin); err != nil {
+		return 0, postgres.Outage("begin a handshake", err)
+	}
+	return id, nil
+}
+
+// validationArgsOf is validationArgs with the stored values of the secret headers that the client did not send.
+func (s *Handshakes) validationArgsOf(
+	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
+) (pgx.NamedArgs, error) {
+	with := *spec
+	if slices.ContainsFunc(spec.DeliveryAttributes, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
+		existing, err := s.subscriptionOf(ctx, s.db, topic.Name, name)
+		if err != nil && !errors.Is(err, postgres.ErrNotFound) {
+			return nil, err
+		}
+		if with.DeliveryAttributes, err = keepAttributes(spec.DeliveryAttributes, existing); err != nil {
+			return nil, err
+		}
+	}
+	return s.validationArgs(topic, name, &with, publicURL), nil
+}
+
+func (s *Handshakes) validationArgs(topic *Topic, name string, spec *SubscriptionSpec, publicURL string) pgx.NamedArgs {
+	code := uuid.NewString()
+	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
+	args["code"], args["code_hash"] = s.sealer.Seal(handshakeCodeColumn, code), s.codeHash(code)
+	args["callback"], args["public_url"] = topic.Kind == TopicBasic, publicURL
+	return args
+}
+
+// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL.
+func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
+	open, sealed := s.sealConnection(handshakeConnectionColumn, &spec.Connection)
+	static := slices.DeleteFunc(slices.Clone(spec.DeliveryAttributes), func(a policy.DeliveryAttribute) bool {
+		return a.Type != policy.AttributeStatic
+	})
+	return pgx.NamedArgs{
+		"purpose": purpose, "topic": topic, "subscription": name, "subscription_id": nil,
+		"endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL), "base_url": spec.EndpointBaseURL,
+		"hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
+		"code": nil, "code_hash": nil, "callback": false, "public_url": "", "connection": open,
+		"connection_sealed": sealed, "headers": s.sealAttributes(handshakeHeadersColumn, static),
+	}
+}
+
+// beginDeletion begins the notice to the endpoint of a deleted event subscription.
+func (s *Handshakes) beginDeletion(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
+	args := s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)
+	if _, err := tx.Exec(ctx, beginHandshakeStatement, args); err != nil {
+		return fmt.Errorf("notify the endpoint of the deletion: %w", err)
+	}
+	return nil
+}
+
+// How often WaitHandshake reads: an endpoint may respond within milliseconds, and waiting for a hundred that do not
+// must not cost the database more than 400 queries per second.
+const (
+	handshakePoll    = 10 * time.Millisecond
+	handshakePollMax = 250 * time.Millisecond
+)
+
+// WaitHandshake returns when the handshake is no longer pending, or when the time has passed. It fails when ctx ends.
+func (s *Handshakes) WaitHandshake(ctx context.Context, id int64, most time.Duration) error {
+	const query = "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1"
+	giveUp := time.NewTimer(most)
+	defer giveUp.Stop()
+	for pause := handshakePoll; ; pause = min(2*pause, handshakePollMax) {
+		var pending bool
+		if err := s.db.QueryRow(ctx, query, id).Scan(&pending); err != nil {
+			return postgres.Outage("wait for a handshake", err)
+		}
+		if !pending {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-giveUp.C:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a handshake: %w", ctx.Err())
+		}
+	}
+}
+
+type handshakeRow struct {
+	ID                  int64
+	Purpose             string
+	Topic, Subscription string
+	EndpointSealed      []byte
+	EndpointBaseURL     string `db:"endpoint_base_url"`
+	Schema              string
+	CodeSealed          []byte
+	Callback            bool
+	PublicURL           string `db:"public_url"`
+	State               string
+	Tries               int
+	Message             string
+	CallbackExpiresAt   *time.Time
+	CreatedAt           time.Time
+	ConcludedAt         *time.Time
+	ReadAt              time.Time
+	EndpointHash        []byte
+	JobID               *int64
+	Connection          *policy.Connection
+	ConnectionSealed    []byte
+	HeadersSealed       []byte
+}
+
+//go:embed handshake.sql
+var handshakeQuery string
+
+// handshakeWhere reads the handshake that meets a condition; ErrNotFound.
+func (s *Handshakes) handshakeWhere(
+	ctx context.Context, db postgres.Querier, where string, args ...any,
+) (*Handshake, *handshakeRow, error) {
+	rows, err := db.Query(ctx, handshakeQuery+where, args...)
+	if err != nil {
+		return nil, nil, postgres.ReadFailed("a handshake", err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[handshakeRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil, fmt.Errorf("handshake: %w", postgres.ErrNotFound)
+	}
+	if err != nil {
+		return nil, nil, postgres.ReadFailed("a handshake", err)
+	}
+	h := &Handshake{
+		ID: r.ID, Purpose: r.Purpose, Topic: r.Topic, Subscription: r.Subscription,
+		EndpointBaseURL: r.EndpointBaseURL, Schema: event.Schema(r.Schema),
+		Callback: r.Callback, PublicURL: r.PublicURL, State: HandshakeState(r.State), Tries: r.Tries, Message: r.Message,
+		CallbackExpiresAt: r.CallbackExpiresAt, CreatedAt: r.CreatedAt, ConcludedAt: r.ConcludedAt, ReadAt: r.ReadAt,
+	}
+	if h.EndpointURL, err = s.sealer.Open(handshakeEndpointColumn, r.EndpointSealed); err != nil {
+		return nil, nil, err
+	}
+	if h.Connection, err = s.openConnection(handshakeConnectionColumn, r.Connection, r.ConnectionSealed); err != nil {
+		return nil, nil, err
+	}
+	if h.Headers, err = s.openAttributes(handshakeHeadersColumn, r.HeadersSealed); err != nil {
+		return nil, nil, err
+	}
+	if r.CodeSealed != nil {
+		h.Code, err = s.sealer.Open(handshakeCodeColumn, r.CodeSealed)
+	}
+	return h, r, err
+}
+
+// HandshakeOf reads a handshake with its steps, the oldest first; ErrNotFound.
+func (s *Handshakes) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
+	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	return h, s.readSteps(ctx, s.db, h)
+}
+
+func (s *Handshakes) readSteps(ctx context.Context, db postgres.Querier, h *Handshake) error {
+	const query = `SELECT at, sent, coalesce(status, 0), coalesce(error, ''), answer, verdict, duration_us
+		FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
+	rows, err := db.Query(ctx, query, h.ID)
+	if err != nil {
+		return postgres.ReadFailed("the steps of a handshake", err)
+	}
+	h.Steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (step HandshakeStep, err error) {
+		var microseconds int64
+		err = row.Scan(&step.At, &step.Sent, &step.Status, &step.Error, &step.Answer, &step.Verdict, &microseconds)
+		step.Duration = time.Duration(microseconds) * time.Microsecond
+		return step, err
+	})
+	if err != nil {
+		return postgres.ReadFailed("the steps of a handshake", err)
+	}
+	return nil
+}
+
+// LoadHandshake reads the handshake that a job makes the next request of. ErrNotFound: the handshake has another job by
+// now, or has ended.
+func (s *Handshakes) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
+	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
+	return h, err
+}

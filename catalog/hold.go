@@ -1,0 +1,191 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/access"
+	"postrider/postgres"
+)
+
+// Holds: why deliveries wait as rows without a job.
+const (
+	HoldPaused       = "paused"
+	HoldNotValidated = "not_validated"
+	HoldProbation    = "probation"
+	HoldAdmission    = "admission"
+)
+
+// ErrNoProbation means: the event subscription is not in probation.
+var ErrNoProbation = errors.New("the event subscription is not on probation")
+
+// PointRelease is the failpoint after a pause or a probation was ended and before the response.
+const PointRelease = "release"
+
+// HoldVisibleAfter bounds the age of the holds that an attempt relies on when it begins: an older reading is repeated.
+// A response to a new hold waits as long, so that no attempt that has not seen the hold begins after the response.
+// Reading the holds again for each attempt would take two more transactions, a third of PostgreSQL's time.
+const HoldVisibleAfter = 100 * time.Millisecond
+
+// Holds pauses and resumes event subscriptions, and ends their probations.
+type Holds struct {
+	records
+	cache *Cache
+	fail  postgres.Failpoint
+}
+
+// PauseSubscription holds an event subscription's deliveries until ResumeSubscription: none is attempted, none is lost.
+// The next publish on every node sees it; an attempt in progress finishes. Their time to live goes on, unless
+// stopTimeToLive: then a delivery is as old at the resume as it was at the pause. Pausing again changes only that, for
+// the whole pause; nil leaves it. ErrNotFound.
+func (h *Holds) PauseSubscription(
+	ctx context.Context, topic, name string, stopTimeToLive *bool,
+) (*Subscription, error) {
+	const pause = "SELECT postrider_internal.pause($1, $2, $3, $4, $5)"
+	sub, err := h.changeHold(ctx, topic, name, pause, stopTimeToLive)
+	for errors.Is(err, postgres.ErrResuming) { // the earlier pause ends first
+		if err = h.finishPause(ctx, topic, name); err == nil {
+			sub, err = h.changeHold(ctx, topic, name, pause, stopTimeToLive)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	waitUntilVisible(ctx)
+	return sub, nil
+}
+
+func (h *Holds) finishPause(ctx context.Context, topic, name string) error {
+	sub, err := h.subscriptionOf(ctx, h.db, topic, name)
+	for resuming := true; resuming && err == nil; {
+		resuming, err = h.moveTimeToLive(ctx, sub.ID, true)
+	}
+	return err
+}
+
+// waitUntilVisible waits until no attempt begins that has not seen a new hold.
+func waitUntilVisible(ctx context.Context) {
+	select {
+	case <-time.After(HoldVisibleAfter):
+	case <-ctx.Done():
+	}
+}
+
+// ResumeSubscription ends a pause. The deliveries it held are released in steps, see Refill. It does nothing for an
+// event subscription that is not paused. ErrNotFound.
+func (h *Holds) ResumeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
+	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.resume($1, $2, $3, $4)")
+	h.fail.Reach(PointRelease)
+	if err != nil || !sub.Hold.Resuming {
+		return sub, err
+	}
+	// What takes longer goes on in the background, and the pause with it.
+	for resuming, tries := true, 0; resuming && tries < resumePatience; tries++ {
+		if resuming, err = h.moveTimeToLive(ctx, sub.ID, true); err != nil {
+			return nil, err
+		}
+	}
+	return h.subscriptionOf(ctx, h.db, topic, name)
+}
+
+const (
+	// moveStep is how many deliveries one step moves, in some 20 ms: publishes to the event subscription wait for it.
+	moveStep = 2000
+	// resumePatience is how many steps a resume itself makes: 100,000 deliveries, a few seconds.
+	resumePatience = 50
+	// movesAtOnce is how many steps one call of MoveTimeToLive makes.
+	movesAtOnce = 5
+)
+
+// MoveTimeToLive makes some steps of ending a pause that stopped the time to live, unless another node does the same.
+func (h *Holds) MoveTimeToLive(ctx context.Context, subscription int64) (err error) {
+	for tries, more := 0, true; more && err == nil && tries < movesAtOnce; tries++ {
+		more, err = h.moveTimeToLive(ctx, subscription, false)
+	}
+	return err
+}
+
+// moveTimeToLive makes one step; more says that another may be needed. Without wait it does nothing while another node
+// does the same.
+func (h *Holds) moveTimeToLive(ctx context.Context, subscription int64, wait bool) (more bool, err error) {
+	const move = "SELECT postrider_internal.move_time_to_live($1, $2, $3)"
+	err = postgres.RetryTransient(func() error {
+		return h.db.QueryRow(ctx, move, subscription, moveStep, wait).Scan(&more)
+	})
+	if err != nil {
+		return false, postgres.Outage("take a pause off the age of deliveries", err)
+	}
+	return more, nil
+}
+
+// ReleaseSubscription ends an event subscription's probation at once, without a probe: held deliveries are released in
+// steps. If the policy's probation is the endpoint's, it ends for all event subscriptions of the endpoint. Without a
+// probation it does nothing. ErrNotFound; ErrPaused: ResumeSubscription ends a pause; ErrNotValidated.
+func (h *Holds) ReleaseSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
+	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.release($1, $2, $3, $4)")
+	h.fail.Reach(PointRelease)
+	return sub, err
+}
+
+// ProbeSubscription makes a probation's next probe, one delivery, due now. Its success ends the probation; its failure
+// begins the next one. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
+func (h *Holds) ProbeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
+	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now()
+		WHERE rest_key = $1 AND since IS NOT NULL`
+	sub, err := h.subscriptionOf(ctx, h.db, topic, name)
+	if err != nil {
+		return nil, err
+	}
+	refused, blocked := map[string]error{
+		"": ErrNoProbation, HoldNotValidated: postgres.ErrNotValidated, HoldPaused: postgres.ErrPaused,
+	}[sub.Hold.Reason]
+	if blocked {
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, refused)
+	}
+	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, probe, h.cache.Catalogue().RestKey(sub)); err != nil {
+			return err
+		}
+		return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditProbed, Topic: topic, Subscription: name})
+	})
+	if err != nil {
+		return nil, postgres.Outage("let a probe through", err)
+	}
+	h.fail.Reach(PointRelease)
+	return h.subscriptionOf(ctx, h.db, topic, name)
+}
+
+// HeldDeliveries counts the deliveries of an event subscription that are on hold.
+func (h *Holds) HeldDeliveries(ctx context.Context, subscription int64) (held int, err error) {
+	const query = `SELECT
+		(SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL) +
+		(SELECT coalesce(sum(members), 0) FROM postrider_internal.batches WHERE subscription_id = $1 AND hold IS NOT NULL)`
+	if err := h.db.QueryRow(ctx, query, subscription).Scan(&held); err != nil {
+		return 0, postgres.Outage("count held deliveries", err)
+	}
+	return held, nil
+}
+
+// changeHold calls a function that changes an event subscription's hold. The function's parameters are the topic, the
+// name, args, and the actor's name and address.
+func (h *Holds) changeHold(
+	ctx context.Context, topic, name, call string, args ...any,
+) (sub *Subscription, err error) {
+	actor := access.ActorOf(ctx)
+	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
+		all := append(append([]any{topic, name}, args...), actor.Name, actor.Address)
+		if _, err := tx.Exec(ctx, call, all...); err != nil {
+			return err
+		}
+		sub, err = h.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	if err != nil {
+		return nil, postgres.Failed("change the hold of an event subscription", err)
+	}
+	return sub, nil
+}

@@ -1,0 +1,119 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/postgres"
+)
+
+const (
+	proofText   = "postrider"
+	proofColumn = "encryption_keys.proof"
+	macColumn   = "encryption_keys.mac_sealed"
+)
+
+// sealedBy is a key that has sealed something here.
+type sealedBy struct {
+	KeyID   string
+	Proof   []byte
+	Mac     []byte `db:"mac_sealed"`
+	Retired bool
+}
+
+// CheckKey fails if a value in this database may be sealed with a key that the sealer does not know. Else it stores a
+// proof of the sealer's key, and gives the sealer the key of this database's hashes. A node with the wrong key must
+// stop at its start, not at its first delivery.
+func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error {
+	const query = `SELECT key_id, proof, mac_sealed, retired_at IS NOT NULL AS retired
+		FROM postrider_internal.encryption_keys ORDER BY created_at, key_id`
+	const insert = `INSERT INTO postrider_internal.encryption_keys (key_id, proof, mac_sealed)
+		VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	// The lock: of two first nodes with different keys, one must fail.
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return fmt.Errorf("lock the encryption keys' proofs: %w", err)
+		}
+		rows, err := tx.Query(ctx, query)
+		if err != nil {
+			return postgres.ReadFailed("the encryption keys' proofs", err)
+		}
+		keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[sealedBy])
+		if err != nil {
+			return postgres.ReadFailed("the encryption keys' proofs", err)
+		}
+		if err := accept(s, keys); err != nil {
+			return err
+		}
+		proof, mac := s.Seal(proofColumn, proofText), s.Seal(macColumn, s.MacKey())
+		if _, err := tx.Exec(ctx, insert, s.KeyID(), proof, mac); err != nil {
+			return fmt.Errorf("store the encryption key's proof: %w", err)
+		}
+		return nil
+	})
+}
+
+// accept checks the keys of a database, and takes over the key of its hashes.
+func accept(s *postgres.Sealer, keys []sealedBy) error {
+	own := s.KeyIDs()
+	known := slices.ContainsFunc(keys, func(k sealedBy) bool { return !k.Retired && slices.Contains(own, k.KeyID) })
+	for _, k := range keys {
+		switch {
+		case k.Retired && k.KeyID == s.KeyID():
+			return fmt.Errorf("encryption key %s is retired: "+
+				"set POSTRIDER_ENCRYPTION_KEY to the one that took its place", k.KeyID)
+		case k.Retired:
+			continue
+		case !known:
+			return fmt.Errorf("this database was set up with another encryption key than %s: "+
+				"set the key it was set up with", s.KeyID())
+		case !slices.Contains(own, k.KeyID):
+			return fmt.Errorf("something may still be sealed with encryption key %s: "+
+				"name it in POSTRIDER_PREVIOUS_ENCRYPTION_KEYS until `postrider keys rotate` is through", k.KeyID)
+		}
+		if _, err := s.Open(proofColumn, k.Proof); err != nil {
+			return err
+		}
+		mac, err := s.Open(macColumn, k.Mac)
+		if err != nil {
+			return err
+		}
+		if err := s.UseMac(mac); err != nil {
+			return fmt.Errorf("open sealed column %s: %w", macColumn, err)
+		}
+	}
+	return nil
+}
+
+// ErrNothingSealed means: the database has no secret yet that a key could be tried on.
+var ErrNothingSealed = errors.New("nothing is sealed in this database yet")
+
+// TryKey opens the proof of this database's key and, if there is one, the endpoint of an event subscription. Unlike
+// CheckKey it writes nothing. It returns ErrNothingSealed if there is neither.
+func TryKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error {
+	var proofs, endpoint []byte
+	const query = `SELECT
+		(SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
+		(SELECT endpoint_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`
+	err := pool.QueryRow(ctx, query, s.KeyID()).Scan(&proofs, &endpoint)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read what is sealed: %w", err)
+	case proofs == nil && endpoint == nil:
+		return ErrNothingSealed
+	}
+	if proofs != nil {
+		if _, err = s.Open(proofColumn, proofs); err != nil {
+			return err
+		}
+	}
+	if endpoint != nil {
+		_, err = s.Open(endpointColumn, endpoint)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"postrider/access"
+	"postrider/policy"
+	"postrider/postgres"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const signingColumn = "event_subscriptions.signing_sealed"
+
+// newSigningKey returns 32 random bytes: the length of an HMAC-SHA256.
+func newSigningKey() []byte {
+	key := make([]byte, postgres.KeyBytes)
+	_, _ = rand.Read(key) // crypto/rand.Read never fails since Go 1.24
+	return key
+}
+
+// ErrNotSigned means: the event subscription's deliveries are not signed.
+var ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
+
+// secretTime is now with PostgreSQL's precision: both kinds of times are shown side by side.
+func (c *Cache) secretTime() time.Time { return c.clock.Now().Truncate(time.Microsecond) }
+
+func (r records) sealSigning(signing *policy.Signing) []byte {
+	text, _ := json.Marshal(signing.Secrets) // bytes and times can always be written
+	return r.sealer.Seal(signingColumn, string(text))
+}
+
+// openSigning is nil if nothing is sealed.
+func (r records) openSigning(sealed []byte) (*policy.Signing, error) {
+	if sealed == nil {
+		return nil, nil
+	}
+	text, err := r.sealer.Open(signingColumn, sealed)
+	if err != nil {
+		return nil, err
+	}
+	signing := &policy.Signing{}
+	if err := json.Unmarshal([]byte(text), &signing.Secrets); err != nil {
+		return nil, fmt.Errorf("read its signing secrets: %w", err)
+	}
+	return signing, nil
+}
+
+// RotateSigningSecret puts a new secret before those that sign an event subscription's deliveries; the previous ones go
+// on signing for a while. A nil key is generated. Other nodes use it within a second. ErrNotFound; ErrNotSigned;
+// *policy.ValidationError, see policy.Signing.Rotate.
+func (s *Subscriptions) RotateSigningSecret(
+	ctx context.Context, topic, name string, key []byte, previous time.Duration,
+) (sub *Subscription, err error) {
+	if key == nil {
+		key = newSigningKey()
+	}
+	err = s.cache.change(ctx, func(tx pgx.Tx) error {
+		existing, err := s.subscriptionOf(ctx, tx, topic, name)
+		if err != nil {
+			return err
+		}
+		if !existing.Signed {
+			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotSigned)
+		}
+		rotated, err := existing.Signing.Rotate(key, s.cache.secretTime(), previous)
+		if err != nil {
+			return err
+		}
+		const update = "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE id = $1"
+		if _, err := tx.Exec(ctx, update, existing.ID, s.sealSigning(rotated)); err != nil {
+			return fmt.Errorf("replace a signing secret: %w", err)
+		}
+		if err := access.Audit(ctx, tx, access.AuditEntry{
+			Action: access.AuditSigningRotated, Topic: topic, Subscription: name, Changes: map[string]any{"signing": access.Changed},
+		}); err != nil {
+			return err
+		}
+		sub, err = s.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	return sub, err
+}

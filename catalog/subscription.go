@@ -1,0 +1,315 @@
+package catalog
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"postrider/event"
+	"postrider/policy"
+	"postrider/policy/filter"
+	"postrider/postgres"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DeadLetterDestination is where events go that could not be delivered.
+type DeadLetterDestination string
+
+// The destinations. The zero value follows the behavior: Rows under safe, the policy's default under documented.
+const (
+	DeadLetterUnset DeadLetterDestination = ""
+	DeadLetterRows  DeadLetterDestination = "Rows"
+	DeadLetterNone  DeadLetterDestination = "None"
+	// DeadLetterBlob and DeadLetterStorageBlob are rows that are also exported. The second is Event Grid's name.
+	DeadLetterBlob        DeadLetterDestination = "Blob"
+	DeadLetterStorageBlob DeadLetterDestination = "StorageBlob"
+)
+
+// Outside reports whether dead letters are also exported.
+func (d DeadLetterDestination) Outside() bool {
+	return d == DeadLetterBlob || d == DeadLetterStorageBlob
+}
+
+// SubscriptionSpec are the settings of an event subscription.
+type SubscriptionSpec struct {
+	EndpointURL         string
+	EndpointBaseURL     string // EndpointURL without its query string: what is shown
+	EndpointKind        policy.EndpointKind
+	EventDeliverySchema event.Schema
+	RetryPolicy         string
+	// MaxDeliveryAttempts and EventTimeToLiveInMinutes are nil for the policy's default.
+	MaxDeliveryAttempts      *int
+	EventTimeToLiveInMinutes *int
+	Filter                   filter.Filter
+	DeadLetter               DeadLetterDestination
+	// DeadLetterProperties name the location of exports; nil without exports.
+	DeadLetterProperties *policy.DeadLetterProperties
+	// MaxEventsPerBatch and PreferredBatchSizeInKilobytes switch batches on; see policy.ResolveBatch.
+	MaxEventsPerBatch             *int
+	PreferredBatchSizeInKilobytes *int
+	// MaxConcurrentDeliveries bounds the requests in flight of all nodes together; nil = adaptive.
+	MaxConcurrentDeliveries *int
+	// DeliveryAttributes are the custom headers of its deliveries.
+	DeliveryAttributes []policy.DeliveryAttribute
+	// Behavior is "" for safe. The three settings after it follow it if nil. See policy.Wishes.
+	Behavior             policy.Behavior
+	HonorRetryAfter      *bool
+	ProbationAction      *policy.ProbationAction
+	RetryTransportErrors *bool
+	Labels               []string
+	// ExpirationTimeUTC is when the event subscription matches no more events and is deleted; nil = never.
+	ExpirationTimeUTC *time.Time
+	// Signed: deliveries are signed with the event subscription's own secrets, see policy.Signing.
+	Signed bool
+	// Connection is how the endpoint is connected to.
+	Connection policy.Connection
+	// EndpointValidation is whether the endpoint must be validated before the first delivery.
+	EndpointValidation EndpointValidation
+}
+
+// Batching reports whether events are delivered in batches.
+func (s *SubscriptionSpec) Batching() bool {
+	_, on := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	return on
+}
+
+// Batch is how batches are cut: one event each if batches are off.
+func (s *SubscriptionSpec) Batch() policy.BatchSettings {
+	settings, _ := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	return settings
+}
+
+// Subscription is an event subscription: a filter and an endpoint on one topic.
+type Subscription struct {
+	ID      int64
+	TopicID int64
+	Topic   string
+	Name    string
+	SubscriptionSpec
+	// EventRetentionInDays is its topic's.
+	EventRetentionInDays int
+	// Signing signs the deliveries; nil = they are not signed.
+	Signing           *policy.Signing
+	ProvisioningState ProvisioningState
+	// HandshakeID is the handshake that validates it; 0 = none.
+	HandshakeID int64
+	// EndpointHash is a keyed hash of EndpointURL: event subscriptions with the same one share an endpoint.
+	EndpointHash []byte
+	// Headers are the prepared DeliveryAttributes; nil = none.
+	Headers *policy.HeaderSet
+	// Secrets are removed from stored responses; nil = none.
+	Secrets              *policy.Secrets
+	Hold                 HoldStatus
+	Version              int64
+	CreatedAt, UpdatedAt time.Time
+	DeletedAt            *time.Time
+}
+
+// HoldStatus is why the deliveries of an event subscription waited when it was read.
+type HoldStatus struct {
+	// Reason is one of the holds; "" = they did not wait.
+	Reason string
+	// Since when; nil if they did not wait.
+	Since *time.Time
+	// Of a probation: Cause is the outcome of its last failure, Until the time of the next probe, Probing that a probe is
+	// in progress.
+	Cause   string
+	Until   *time.Time
+	Probing bool
+	// TimeToLiveStopped: the pause does not count toward the time to live. Resuming: it ends when that is stored.
+	TimeToLiveStopped, Resuming bool
+}
+
+// version is 0 for nil.
+func (s *Subscription) version() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version
+}
+
+// Wishes are the settings that change the retry policy's values; see policy.Policy.Resolve.
+func (s *Subscription) Wishes() policy.Wishes {
+	w := policy.Wishes{
+		Behavior: s.Behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: s.ProbationAction,
+		RetryTransportErrors: s.RetryTransportErrors, MaxAttempts: s.MaxDeliveryAttempts,
+		TTLMinutes: s.EventTimeToLiveInMinutes, MostTTL: time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
+	}
+	if s.DeadLetter != DeadLetterUnset {
+		kept := s.DeadLetter != DeadLetterNone
+		w.DeadLetter = &kept
+	}
+	return w
+}
+
+// NotValidated reports whether deliveries wait until the endpoint is validated.
+func (s *Subscription) NotValidated() bool { return s.ProvisioningState != ProvisioningSucceeded }
+
+// Subscriptions reads and changes event subscriptions and their secrets.
+type Subscriptions struct {
+	records
+	cache      *Cache
+	handshakes *Handshakes
+	fail       postgres.Failpoint
+}
+
+type subscriptionRow struct {
+	ID, TopicID                       int64
+	Topic, Name                       string
+	EndpointSealed                    []byte
+	EndpointBaseURL                   string `db:"endpoint_base_url"`
+	EndpointHash                      []byte
+	EndpointKind, EventDeliverySchema string
+	RetryPolicy                       string
+	MaxDeliveryAttempts               *int
+	EventTimeToLiveInMinutes          *int
+	Filter                            []byte
+	DeadLetter, ProvisioningState     string
+	DeadLetterProperties              *policy.DeadLetterProperties
+	MaxEventsPerBatch                 *int
+	PreferredBatchSizeInKilobytes     *int
+	MaxConcurrentDeliveries           *int
+	DeliveryHeadersSealed             []byte
+	Behavior                          string
+	HonorRetryAfter                   *bool
+	ProbationAction                   *policy.ProbationAction
+	RetryTransportErrors              *bool
+	Labels                            []string
+	ExpirationTimeUTC                 *time.Time
+	EventRetentionInDays              int
+	SigningSealed                     []byte
+	Hold, HoldCause                   string
+	HoldSince, HoldUntil              *time.Time
+	Probing, TTLStopped, Resuming     bool
+	Version                           int64
+	CreatedAt, UpdatedAt              time.Time
+	DeletedAt                         *time.Time
+	EndpointValidation                string
+	HandshakeID                       int64
+	Connection                        *policy.Connection
+	ConnectionSealed                  []byte
+}
+
+//go:embed subscription.sql
+var subscriptionQuery string
+
+// querySubscriptions reads the event subscriptions that meet a condition on s (event_subscriptions) and t (topics).
+func (r records) querySubscriptions(
+	ctx context.Context, db postgres.Querier, where string, args ...any,
+) ([]*Subscription, error) {
+	rows, err := db.Query(ctx, subscriptionQuery+where, args...)
+	if err != nil {
+		return nil, postgres.ReadFailed("event subscriptions", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[subscriptionRow])
+	if err != nil {
+		return nil, postgres.ReadFailed("event subscriptions", err)
+	}
+	subs := make([]*Subscription, 0, len(list))
+	for i := range list {
+		sub, err := r.subscription(&list[i])
+		if err != nil {
+			return nil, fmt.Errorf("event subscription %q of topic %q: %w", list[i].Name, list[i].Topic, err)
+		}
+		subs = append(subs, sub)
+	}
+	return subs, nil
+}
+
+const endpointColumn = "event_subscriptions.endpoint_sealed"
+
+func (r records) subscription(row *subscriptionRow) (*Subscription, error) {
+	endpoint, err := r.sealer.Open(endpointColumn, row.EndpointSealed)
+	if err != nil {
+		return nil, err
+	}
+	sub := &Subscription{
+		ID: row.ID, TopicID: row.TopicID, Topic: row.Topic, Name: row.Name, EndpointHash: row.EndpointHash,
+		ProvisioningState: ProvisioningState(row.ProvisioningState), HandshakeID: row.HandshakeID,
+		Hold: HoldStatus{
+			Reason: row.Hold, Since: row.HoldSince, Cause: row.HoldCause, Until: row.HoldUntil, Probing: row.Probing,
+			TimeToLiveStopped: row.TTLStopped, Resuming: row.Resuming,
+		},
+		EventRetentionInDays: row.EventRetentionInDays,
+		Version:              row.Version, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, DeletedAt: row.DeletedAt,
+		SubscriptionSpec: SubscriptionSpec{
+			EndpointURL: endpoint, EndpointBaseURL: row.EndpointBaseURL, EndpointKind: policy.EndpointKind(row.EndpointKind),
+			EventDeliverySchema: event.Schema(row.EventDeliverySchema), RetryPolicy: row.RetryPolicy,
+			MaxDeliveryAttempts: row.MaxDeliveryAttempts, EventTimeToLiveInMinutes: row.EventTimeToLiveInMinutes,
+			DeadLetter: DeadLetterDestination(row.DeadLetter), DeadLetterProperties: row.DeadLetterProperties,
+			MaxEventsPerBatch: row.MaxEventsPerBatch, MaxConcurrentDeliveries: row.MaxConcurrentDeliveries,
+			PreferredBatchSizeInKilobytes: row.PreferredBatchSizeInKilobytes, Behavior: policy.Behavior(row.Behavior),
+			HonorRetryAfter: row.HonorRetryAfter, ProbationAction: row.ProbationAction,
+			RetryTransportErrors: row.RetryTransportErrors, Labels: row.Labels, ExpirationTimeUTC: row.ExpirationTimeUTC,
+			EndpointValidation: EndpointValidation(row.EndpointValidation),
+		},
+	}
+	if sub.Signing, err = r.openSigning(row.SigningSealed); err != nil {
+		return nil, err
+	}
+	sub.Signed = sub.Signing != nil
+	if err := json.Unmarshal(row.Filter, &sub.Filter); err != nil {
+		return nil, fmt.Errorf("read its filter: %w", err)
+	}
+	if sub.DeliveryAttributes, err = r.openAttributes(headersColumn, row.DeliveryHeadersSealed); err != nil {
+		return nil, err
+	}
+	sub.Connection, err = r.openConnection(connectionColumn, row.Connection, row.ConnectionSealed)
+	if err != nil {
+		return nil, err
+	}
+	sub.Headers = policy.NewHeaderSet(sub.DeliveryAttributes)
+	sub.Secrets = policy.NewSecrets(sub.DeliveryAttributes, sub.EndpointURL)
+	return sub, nil
+}
+
+// SubscriptionOf reads one event subscription; ErrNotFound.
+func (s *Subscriptions) SubscriptionOf(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.subscriptionOf(ctx, s.db, topic, name)
+}
+
+func (r records) subscriptionOf(ctx context.Context, db postgres.Querier, topic, name string) (*Subscription, error) {
+	const where = "WHERE t.name = $1 AND t.deleted_at IS NULL AND s.name = $2 AND s.deleted_at IS NULL"
+	subs, err := r.querySubscriptions(ctx, db, where, topic, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(subs) == 0 {
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, postgres.ErrNotFound)
+	}
+	return subs[0], nil
+}
+
+// ListSubscriptions lists a topic's event subscriptions by name, after the given name, at most limit. ErrNotFound:
+// there is no such topic.
+func (s *Subscriptions) ListSubscriptions(
+	ctx context.Context, topic, after string, limit int,
+) ([]*Subscription, error) {
+	if _, err := s.topic(ctx, s.db, topic); err != nil {
+		return nil, err
+	}
+	const where = `WHERE t.name = $1 AND t.deleted_at IS NULL AND s.deleted_at IS NULL AND s.name > $2
+		ORDER BY s.name LIMIT $3`
+	return s.querySubscriptions(ctx, s.db, where, topic, after, limit)
+}
+
+// LockSubscription reads an event subscription in the caller's transaction, and locks it: a deletion waits for the
+// commit, and then cancels the deliveries that the transaction has inserted. ErrNotFound if it was deleted.
+func (s *Subscriptions) LockSubscription(ctx context.Context, tx pgx.Tx, id int64) (*Subscription, error) {
+	const lock = "SELECT FROM postrider_internal.event_subscriptions WHERE id = $1 AND deleted_at IS NULL FOR SHARE"
+	tag, err := tx.Exec(ctx, lock, id)
+	if err != nil {
+		return nil, fmt.Errorf("lock an event subscription: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return nil, fmt.Errorf("event subscription %d: %w", id, postgres.ErrNotFound)
+	}
+	subs, err := s.querySubscriptions(ctx, tx, "WHERE s.id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	return subs[0], nil
+}

@@ -1,0 +1,223 @@
+package catalog
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"postrider/access"
+	"postrider/policy"
+	"postrider/postgres"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PutSubscription creates or replaces an event subscription; created says which. Pending deliveries use the new
+// settings from their next attempt on. ErrNotFound: there is no such topic. *FunctionError, which is ErrConflict: a
+// name exists that differs only in letter case. ErrNoPolicy. *policy.ValidationError: a secret to keep does not exist.
+// ErrPrecondition. ErrNotValidated: the endpoint must be validated first, see BeginValidation.
+func (s *Subscriptions) PutSubscription(
+	ctx context.Context, topic, name string, spec SubscriptionSpec, when ...postgres.Condition,
+) (sub *Subscription, created bool, err error) {
+	return s.putSubscription(ctx, topic, name, spec, change{}, when)
+}
+
+// PatchSubscription is PutSubscription for a client that changes only some settings: an endpoint whose handshake has
+// failed is validated again only if it, or the schema delivered to it, is another one.
+func (s *Subscriptions) PatchSubscription(
+	ctx context.Context, topic, name string, spec SubscriptionSpec, when ...postgres.Condition,
+) (*Subscription, error) {
+	sub, _, err := s.putSubscription(ctx, topic, name, spec, change{patch: true}, when)
+	return sub, err
+}
+
+// PutValidated is PutSubscription with the handshake that BeginValidation has begun with this endpoint. Unless it has
+// succeeded, the event subscription is stored and its deliveries wait until the handshake ends. *ValidationFailedError:
+// the handshake failed. ErrNoAnswerYet: it is pending, and a validated endpoint would be replaced. Both change nothing.
+func (s *Subscriptions) PutValidated(
+	ctx context.Context, topic, name string, spec SubscriptionSpec, handshake int64, when ...postgres.Condition,
+) (sub *Subscription, created bool, err error) {
+	return s.putSubscription(ctx, topic, name, spec, change{handshake: handshake}, when)
+}
+
+func (s *Subscriptions) putSubscription(
+	ctx context.Context, topic, name string, spec SubscriptionSpec, c change, when []postgres.Condition,
+) (sub *Subscription, created bool, err error) {
+	err = s.cache.change(ctx, func(tx pgx.Tx) error {
+		sub, created, err = s.putIn(ctx, tx, topic, name, &spec, c, when)
+		return err
+	})
+	if err == nil {
+		s.stored(ctx, &spec, sub, created)
+	}
+	return sub, created, err
+}
+
+// putIn completes spec with the secrets to keep, and stores it with its hold and its row of the audit.
+func (s *Subscriptions) putIn(
+	ctx context.Context, tx pgx.Tx, topic, name string, spec *SubscriptionSpec, c change, when []postgres.Condition,
+) (sub *Subscription, created bool, err error) {
+	parent, err := s.topic(ctx, tx, topic)
+	if err != nil {
+		return nil, false, err
+	}
+	existing, err := s.subscriptionOf(ctx, tx, topic, name)
+	if created = errors.Is(err, postgres.ErrNotFound); created {
+		err = subscriptionNameFree(ctx, tx, parent.ID, name)
+	}
+	if err != nil {
+		return nil, created, err
+	}
+	if err := postgres.Allow(when, existing.version()); err != nil {
+		return nil, created, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
+	}
+	if err := usablePolicy(ctx, tx, spec.RetryPolicy); err != nil {
+		return nil, created, err
+	}
+	if err := spec.keepSecrets(existing); err != nil {
+		return nil, created, err
+	}
+	by, err := s.validationOf(ctx, tx, spec, existing, c)
+	if err != nil {
+		return nil, created, err
+	}
+	if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing, by); err != nil {
+		return nil, created, err
+	}
+	if err := auditPut(ctx, tx, topic, name, spec, existing); err != nil {
+		return nil, created, err
+	}
+	if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil || !by.touches(existing) {
+		return sub, created, err
+	}
+	if err := by.hold(ctx, tx, sub.ID); err != nil {
+		return nil, created, err
+	}
+	sub, err = s.subscriptionOf(ctx, tx, topic, name)
+	return sub, created, err
+}
+
+// usablePolicy is ErrNoPolicy for a retry policy that does not exist. A foreign key does not notice a deleted policy:
+// its row remains.
+func usablePolicy(ctx context.Context, tx pgx.Tx, name string) error {
+	own, err := ownPolicy(ctx, tx, name)
+	switch {
+	case errors.Is(err, ErrBuiltIn):
+		return nil
+	case err == nil && own == 0:
+		return fmt.Errorf("retry policy %q: %w", name, ErrNoPolicy)
+	}
+	return err
+}
+
+// keepSecrets replaces the secrets that the client did not send by the stored ones.
+func (s *SubscriptionSpec) keepSecrets(existing *Subscription) (err error) {
+	if s.DeliveryAttributes, err = keepAttributes(s.DeliveryAttributes, existing); err != nil {
+		return err
+	}
+	s.Connection, err = keepConnection(s.Connection, existing)
+	return err
+}
+
+var (
+	//go:embed subscription_insert.sql
+	insertSubscription string
+	//go:embed subscription_update.sql
+	updateSubscription string
+)
+
+func (s *Subscriptions) writeSubscription(
+	ctx context.Context, tx pgx.Tx, topicID int64, name string, spec *SubscriptionSpec, existing *Subscription,
+	by validation,
+) error {
+	args, err := s.subscriptionArgs(spec, by)
+	if err != nil {
+		return err
+	}
+	statement := insertSubscription
+	args["topic_id"], args["name"] = topicID, name
+	if existing != nil {
+		statement, args["id"] = updateSubscription, existing.ID
+	}
+	if _, err := tx.Exec(ctx, statement, args); err != nil {
+		return fmt.Errorf("store event subscription %q: %w", name, err)
+	}
+	return nil
+}
+
+// subscriptionArgs are the parameters of both statements.
+func (s *Subscriptions) subscriptionArgs(spec *SubscriptionSpec, by validation) (pgx.NamedArgs, error) {
+	filter, err := json.Marshal(spec.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("write the filter: %w", err)
+	}
+	args := pgx.NamedArgs{
+		"endpoint_sealed":   s.sealer.Seal(endpointColumn, spec.EndpointURL),
+		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_hash": s.endpointHash(spec.EndpointURL),
+		"endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
+		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter,
+		"dead_letter": string(spec.DeadLetter), "dead_letter_properties": spec.DeadLetterProperties,
+		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes,
+		"concurrent": spec.MaxConcurrentDeliveries, "headers": s.sealAttributes(headersColumn, spec.DeliveryAttributes),
+		"behavior": string(spec.Behavior), "honor_retry_after": spec.HonorRetryAfter,
+		"probation_action": (*string)(spec.ProbationAction), "retry_transport_errors": spec.RetryTransportErrors,
+		"labels": append([]string{}, spec.Labels...), "expiration": spec.ExpirationTimeUTC, "signing": nil,
+		"validation": string(by.setting), "provisioning": string(by.state), "handshake": postgres.NullInt(by.handshake),
+	}
+	args["connection"], args["connection_sealed"] = s.sealConnection(connectionColumn, &spec.Connection)
+	if spec.Signed {
+		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.cache.secretTime()))
+	}
+	return args, nil
+}
+
+// DeleteSubscription deletes an event subscription and cancels its pending deliveries. History and dead letters stay;
+// the name can be used again at once. A validated endpoint gets a notice. Cancellations that take longer than
+// drainPatience, or that a crash interrupts, are left to Drain. ErrNotFound, ErrPrecondition.
+func (s *Subscriptions) DeleteSubscription(ctx context.Context, topic, name string, when ...postgres.Condition) error {
+	var id int64
+	err := s.cache.change(ctx, func(tx pgx.Tx) error {
+		sub, err := s.subscriptionOf(ctx, tx, topic, name)
+		if err != nil {
+			return err
+		}
+		if err := postgres.Allow(when, sub.version()); err != nil {
+			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
+		}
+		id = sub.ID
+		return s.remove(ctx, tx, sub, access.AuditSubscriptionDeleted)
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+	if err := s.CancelPending(ctx, id); err != nil {
+		s.log.Warn("deliveries of a deleted event subscription are canceled in the background",
+			"topic", topic, "subscription", name, "error", err)
+	}
+	return nil
+}
+
+// remove marks an event subscription as deleted, and begins the notice to its endpoint.
+func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why access.AuditAction) error {
+	if err := access.Audit(ctx, tx, access.AuditEntry{
+		Action: why, Topic: sub.Topic, Subscription: sub.Name,
+		Changes: new(SubscriptionSpec).changesFrom(&sub.SubscriptionSpec),
+	}); err != nil {
+		return err
+	}
+	if !sub.NotValidated() {
+		if err := s.handshakes.beginDeletion(ctx, tx, sub); err != nil {
+			return err
+		}
+	}
+	const deleted = `UPDATE postrider_internal.event_subscriptions
+		SET deleted_at = now(), signing_sealed = NULL, connection_sealed = NULL WHERE id = $1`
+	if _, err := tx.Exec(ctx, deleted, sub.ID); err != nil {
+		return fmt.Errorf("delete event subscription %q of topic %q: %w", sub.Name, sub.Topic, err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"postrider/event"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// SystemTopic is the topic of postrider's own events: dead letters, drops, probations and others, as CloudEvents. Only
+// postrider publishes to it.
+const SystemTopic = "postrider.system"
+
+// ErrOwnTopic means: SystemTopic cannot be deleted, and has no access keys.
+var ErrOwnTopic = errors.New("it is postrider's own topic")
+
+func refuseOwn(topic string) error {
+	if topic == SystemTopic {
+		return fmt.Errorf("topic %q: %w", topic, ErrOwnTopic)
+	}
+	return nil
+}
+
+// EnsureSystemTopic creates SystemTopic if it does not exist. Nodes that start at the same time wait for each other.
+// Its access keys are never shown.
+func (t *Topics) EnsureSystemTopic(ctx context.Context) error {
+	if _, made := t.cache.Catalogue().Topic(SystemTopic); made {
+		return nil
+	}
+	if _, _, err := t.PutTopic(ctx, SystemTopic, TopicSpec{Kind: TopicBasic, InputSchema: event.CloudEvents}); err != nil {
+		return fmt.Errorf("make topic %s: %w", SystemTopic, err)
+	}
+	return nil
+}
+
+// HasSystemSubscribers reports whether SystemTopic has event subscriptions. Without one, no notice is stored.
+func (c *Catalogue) HasSystemSubscribers() bool {
+	topic, made := c.topics[SystemTopic]
+	return made && len(c.subsByTopic[topic.ID]) > 0
+}
+
+// NotifiesOf reports whether SystemTopic gets events about an event subscription's deliveries. There are none about its
+// own event subscriptions: an endpoint that fails would get an event about each failure, forever.
+func (c *Catalogue) NotifiesOf(subscription int64) bool {
+	sub, known := c.subs[subscription]
+	return c.HasSystemSubscribers() && (!known || sub.Topic != SystemTopic)
+}
+
+// noteExpired stores the notice that an event subscription has expired, in the transaction of its deletion.
+func noteExpired(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
+	if _, err := tx.Exec(ctx, "SELECT postrider_internal.note_expired($1)", sub.ID); err != nil {
+		return fmt.Errorf("note that event subscription %q of topic %q has expired: %w", sub.Name, sub.Topic, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+// validation is the state of the endpoint's validation that an event subscription is stored with.
+type validation struct {
+	setting   EndpointValidation
+	state     ProvisioningState
+	handshake int64 // 0 = none
+}
+
+// change is how an event subscription is stored.
+type change struct {
+	handshake int64 // begun for it; 0 = none
+	patch     bool  // only some settings were sent
+}
+
+// validationOf determines the validation. It locks the handshake's row until the commit: the transaction that concludes
+// the handshake has committed before, or finds the event subscription that is stored with it.
+func (s *Subscriptions) validationOf(
+	ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change,
+) (validation, error) {
+	switch {
+	case spec.EndpointValidation != ValidationRequired:
+		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
+	case !s.needsValidation(spec, existing, c) && (c.handshake == 0 || !existing.NotValidated()):
+		return validation{ValidationRequired, existing.ProvisioningState, existing.HandshakeID}, nil
+	case c.handshake == 0:
+		return validation{}, postgres.ErrNotValidated
+	}
+	h, _, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", c.handshake)
+	if err != nil {
+		return validation{}, err
+	}
+	if h.State == HandshakeFailed {
+		return validation{}, s.handshakes.validationFailed(ctx, tx, h)
+	}
+	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
+		return validation{}, ErrNoAnswerYet
+	}
+	return validation{ValidationRequired, provisioned(h.State, stateWhilePending(existing)), h.ID}, nil
+}
+
+// needsValidation reports whether a handshake must be begun: once for each endpoint and schema. After a failed
+// handshake a client that sends all settings needs a new one; a client that changes other settings does not.
+func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
+	switch {
+	case existing == nil, existing.EndpointValidation != ValidationRequired,
+		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)),
+		handshakeSchema(existing.EventDeliverySchema) != handshakeSchema(spec.EventDeliverySchema):
+		return true
+	case existing.ProvisioningState == ProvisioningFailed:
+		return !c.patch
+	}
+	return existing.NotValidated() && existing.HandshakeID == 0
+}
+
+// stateWhilePending is the state of an event subscription whose handshake is pending.
+func stateWhilePending(existing *Subscription) ProvisioningState {
+	if existing == nil {
+		return ProvisioningCreating
+	}
+	return ProvisioningUpdating
+}
+
+func (s *Handshakes) validationFailed(ctx context.Context, db postgres.Querier, h *Handshake) error {
+	if err := s.readSteps(ctx, db, h); err != nil {
+		return err
+	}
+	return &ValidationFailedError{Handshake: h}
+}
+
+// touches reports whether the event subscription is or was held for its validation. Most never are.
+func (v validation) touches(existing *Subscription) bool {
+	return v.handshake != 0 || existing != nil && existing.NotValidated()
+}
+
+// hold begins or ends the hold, as the state requires.
+func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) error {
+	if v.handshake != 0 {
+		const link = "UPDATE postrider_internal.handshakes SET subscription_id = $2 WHERE id = $1"
+		if _, err := tx.Exec(ctx, link, v.handshake, subscription); err != nil {
+			return fmt.Errorf("store an event subscription with its handshake: %w", err)
+		}
+	}
+	if v.state == ProvisioningSucceeded {
+		return endValidationHold(ctx, tx, subscription)
+	}
+	return beginValidationHold(ctx, tx, subscription)
+}
+
+// stored is called after an event subscription was stored. If a hold has begun on an existing one, it waits until no
+// attempt begins that has not seen the hold.
+func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, created bool) {
+	if spec.EndpointValidation == ValidationSkip {
+		s.log.Info("an endpoint is not validated: endpointValidation is skip",
+			"topic", sub.Topic, "subscription", sub.Name, "endpoint", sub.EndpointBaseURL)
+	}
+	if sub.NotValidated() && !created {
+		waitUntilVisible(ctx)
+		return
+	}
+	s.fail.Reach(PointRelease)
+}
+
+// ConcludeValidation stores the end of the handshake that BeginValidation has begun with the endpoint of an event
+// subscription. A validated event subscription stays validated. *ValidationFailedError: the handshake failed, and
+// nothing was changed. ErrNotFound. ErrConflict: the event subscription names another endpoint by now.
+func (s *Subscriptions) ConcludeValidation(
+	ctx context.Context, topic, name string, handshake int64,
+) (sub *Subscription, err error) {
+	err = s.cache.change(ctx, func(tx pgx.Tx) error {
+		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil {
+			return err
+		}
+		h, row, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", handshake)
+		switch {
+		case err != nil:
+			return err
+		case h.State == HandshakeFailed:
+			return s.handshakes.validationFailed(ctx, tx, h)
+		case !bytes.Equal(row.EndpointHash, sub.EndpointHash) || h.Schema != handshakeSchema(sub.EventDeliverySchema):
+			return fmt.Errorf("event subscription %q of topic %q names another endpoint by now: %w", name, topic, postgres.ErrConflict)
+		}
+		by := validation{sub.EndpointValidation, sub.ProvisioningState, handshake}
+		if sub.NotValidated() {
+			by.state = provisioned(h.State, ProvisioningUpdating)
+		}
+		const change = `UPDATE postrider_internal.event_subscriptions
+			SET provisioning_state = $2, handshake_id = $3 WHERE id = $1`
+		if _, err := tx.Exec(ctx, change, sub.ID, string(by.state), handshake); err != nil {
+			return fmt.Errorf("conclude a validation: %w", err)
+		}
+		if err := by.hold(ctx, tx, sub.ID); err != nil {
+			return err
+		}
+		sub, err = s.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	if err == nil {
+		s.fail.Reach(PointRelease)
+	}
+	return sub, err
+}

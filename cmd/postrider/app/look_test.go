@@ -1,0 +1,35 @@
+package app_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs/queue"
+)
+
+// TestLook: an idle node asks once for all that may be due; whatever is, it finds.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	b, _ := operateSetup(t)
+	look := func() queue.Look {
+		found, err := b.store.JobRows.Look(t.Context())
+		require.NoError(t, err)
+		return found
+	}
+	b.publish(t, "orders", "e", 1)
+	require.Zero(t, look(), "an available job is for the fetchers")
+	for _, due := range []string{
+		"state = 'scheduled', scheduled_at = now()", "state = 'retryable', scheduled_at = now()", "state = 'retryable', scheduled_at = now() + interval '1 hour', attempted_at = now() - interval '4 minutes'",
+		"state = 'available', scheduled_at = now() + interval '1 minute'", "state = 'available', queue = 'routes', scheduled_at = now() + interval '1 minute'",
+	} {
+		b.exec(t, "UPDATE postrider_internal.river_job SET "+due)
+		require.Equal(t, queue.Look{Promote: true}, look(), due)
+	}
+	for _, later := range []string{"state = 'scheduled', scheduled_at = now() + interval '1 hour'", "state = 'available', scheduled_at = now() + interval '5 seconds'", "state = 'running'"} {
+		b.exec(t, "UPDATE postrider_internal.river_job SET queue = 'deliveries', "+later)
+		require.Zero(t, look(), later)
+	}
+	b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "test", "subject": "sql"}')`)
+	require.Equal(t, queue.Look{Published: true}, look())
+}

@@ -1,0 +1,170 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
+	"postrider/event"
+	"postrider/jobs/publish"
+	"postrider/migrations"
+	"postrider/pgdev"
+	"postrider/policy"
+	"postrider/postgres"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
+
+// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of a setup's time.
+func migrate(ctx context.Context, url string) error {
+	pool, err := postgres.OpenPool(ctx, url, 0)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := migrations.Up(ctx, pool, io.Discard); err != nil {
+		return err
+	}
+	sealer, err := postgres.NewSealer(testKey)
+	if err != nil {
+		return err
+	}
+	s, err := app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "template"})
+	if err != nil {
+		return err
+	}
+	return s.Maintenance.EnsurePartitions(ctx)
+}
+
+// bundle is one migrated database with a running store.
+type bundle struct {
+	url   string
+	pool  *pgxpool.Pool
+	store *app.System
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	url := pgdev.NewDatabase(t)
+	b := &bundle{url: url}
+	b.store, b.pool = newStore(t, url, "node-1")
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
+	return b
+}
+
+var testKey = []byte("0123456789abcdef0123456789abcdef")
+
+// newStore opens a store of its own on a database, as another process would, and runs it until the test ends.
+func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
+	t.Helper()
+	return newStoreWith(t, url, app.Options{Node: node})
+}
+
+// smallMemory is a store that holds 1 MiB of bodies, the least there is.
+func (b *bundle) smallMemory(t *testing.T) *app.System {
+	t.Helper()
+	s, _ := newStoreWith(t, b.url, app.Options{Node: "node-small", MaxBodyBytes: 1})
+	return s
+}
+
+func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpool.Pool) {
+	t.Helper()
+	return openStore(t, url, o, func(*app.System) {})
+}
+
+// newStoreConfigured is a store that is changed before it runs.
+func newStoreConfigured(t *testing.T, url string, change func(*app.System)) *app.System {
+	t.Helper()
+	s, _ := openStore(t, url, app.Options{Node: "node-configured"}, change)
+	return s
+}
+
+func openStore(t *testing.T, url string, o app.Options, change func(*app.System)) (*app.System, *pgxpool.Pool) {
+	t.Helper()
+	pool, err := postgres.OpenPool(t.Context(), url, 10)
+	require.NoError(t, err)
+	sealer, err := postgres.NewSealer(testKey)
+	require.NoError(t, err)
+	o.Pool, o.Sealer = pool, sealer
+	s, err := app.New(t.Context(), o)
+	require.NoError(t, err)
+	change(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; pool.Close() })
+	return s, pool
+}
+
+func (b *bundle) topic(t *testing.T, name string) *catalog.Topic {
+	t.Helper()
+	topic, _, err := b.store.Topics.PutTopic(t.Context(), name, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	require.NoError(t, err)
+	return topic
+}
+
+func spec() catalog.SubscriptionSpec {
+	return catalog.SubscriptionSpec{
+		EndpointURL: "https://example.com/hook?secret=1", EndpointBaseURL: "https://example.com/hook", EndpointKind: policy.KindWebhook,
+		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+	}
+}
+
+func (b *bundle) subscription(t *testing.T, topic, name string, change func(*catalog.SubscriptionSpec)) *catalog.Subscription {
+	t.Helper()
+	s := spec()
+	if change != nil {
+		change(&s)
+	}
+	sub, _, err := b.store.Subscriptions.PutSubscription(t.Context(), topic, name, s)
+	require.NoError(t, err)
+	return sub
+}
+
+// publication makes n Event Grid events with ids prefix-0, prefix-1, …
+func publication(topic, prefix string, n int) publish.Publication {
+	return publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
+		events := make([]event.Event, n)
+		for i := range events {
+			id := fmt.Sprintf("%s-%d", prefix, i)
+			events[i] = event.Event{
+				Schema: event.EventGrid, ID: id, Type: "test", Subject: "subject/" + id,
+				Body: fmt.Appendf(nil, `{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
+			}
+		}
+		return events, nil
+	}}
+}
+
+// bigPublication makes n events whose bodies have the size given.
+func bigPublication(topic string, n, bytes int) publish.Publication {
+	return publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
+		events := make([]event.Event, n)
+		for i := range events {
+			events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: make([]byte, bytes)}
+		}
+		return events, nil
+	}}
+}
+
+func (b *bundle) publish(t *testing.T, topic, prefix string, n int) *publish.Receipt {
+	t.Helper()
+	receipt, err := b.store.Publisher.Publish(t.Context(), publication(topic, prefix, n))
+	require.NoError(t, err)
+	return receipt
+}
+
+// count answers a query that yields one number.
+func (b *bundle) count(t *testing.T, query string, args ...any) int {
+	t.Helper()
+	var n int
+	require.NoError(t, b.pool.QueryRow(t.Context(), query, args...).Scan(&n))
+	return n
+}

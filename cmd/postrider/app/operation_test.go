@@ -1,0 +1,441 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/access"
+	"postrider/cmd/postrider/app"
+	"postrider/operator"
+	"postrider/postgres"
+	"postrider/query"
+)
+
+const (
+	operationJob  = "SELECT id FROM postrider_internal.river_job WHERE kind = 'operation'"
+	operationJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'operation'"
+)
+
+// deadMany is a topic with one event subscription that n dead letters were given up of.
+func deadMany(t *testing.T, n int) (*bundle, []uuid.UUID) {
+	t.Helper()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	return b, b.dead(t, "orders", "e", n)
+}
+
+// operate makes the next step of the one operation that there is.
+func (b *bundle) operate(t *testing.T) (pause time.Duration, more bool) {
+	t.Helper()
+	pause, more, err := b.store.Operator.Operate(t.Context(), int64(b.count(t, operationJob)))
+	require.NoError(t, err)
+	return pause, more
+}
+
+// requireOperation compares how an operation stands.
+func (b *bundle) requireOperation(t *testing.T, id uuid.UUID, want string) {
+	t.Helper()
+	o, err := b.store.Reader.Operation(t.Context(), id)
+	require.NoError(t, err)
+	matched := "-"
+	if o.Matched != nil {
+		matched = fmt.Sprint(*o.Matched)
+	}
+	require.Equal(t, want, fmt.Sprintf("%s %s: matched %s done %d skipped %d failed %d", o.Kind, o.State, matched, o.Done, o.Skipped, o.Failed))
+	require.Equal(t, o.State != query.OperationRunning, o.FinishedAt != nil)
+}
+
+func (b *bundle) redeliverAll(t *testing.T, filter *query.DeadLetterFilter, rate int) uuid.UUID {
+	t.Helper()
+	id, err := b.store.Operator.RedeliverAll(t.Context(), filter, operator.Target{}, rate)
+	require.NoError(t, err)
+	return id
+}
+
+func TestRedeliverAll(t *testing.T) {
+	t.Parallel()
+	b, letters := deadMany(t, 1203)
+	b.exec(t, "SELECT postrider.redeliver($1)", letters[7])
+	id := b.redeliverAll(t, &query.DeadLetterFilter{Topic: new("orders")}, 0)
+	b.requireOperation(t, id, "redeliver running: matched 1202 done 0 skipped 0 failed 0")
+	b.publish(t, "orders", "later", 3)
+	require.Len(t, b.giveUp(t), 1206, "those are none of it")
+	for _, done := range []int{500, 1000, 1202} {
+		pause, more := b.operate(t)
+		require.Zero(t, pause)
+		require.True(t, more)
+		b.requireOperation(t, id, fmt.Sprintf("redeliver running: matched 1202 done %d skipped 0 failed 0", done))
+		require.Equal(t, 1, b.count(t, operationJobs))
+	}
+	_, more := b.operate(t)
+	require.False(t, more)
+	b.requireOperation(t, id, "redeliver done: matched 1202 done 1202 skipped 0 failed 0")
+	require.Zero(t, b.count(t, operationJobs))
+
+	require.Equal(t, 1203, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND attempts = 0"))
+	require.Equal(t, 1203, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"), "each once")
+	require.Equal(t, 3, b.count(t, `SELECT postrider.count_dead_letters('{"redelivered": false}')`))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' AND actor = 'postrider' AND details ->> 'matched' = '1202' AND details -> 'filter' ->> 'topic' = 'orders'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1202' AND details ->> 'operationId' = $1", id.String()))
+	require.Equal(t, 1203+1206, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'owed'"))
+
+	again := b.redeliverAll(t, &query.DeadLetterFilter{Redelivered: new(true), EventID: new("e-7")}, 0)
+	b.operate(t)
+	b.operate(t)
+	b.requireOperation(t, again, "redeliver done: matched 1 done 1 skipped 0 failed 0")
+}
+
+func TestRedeliverAllKeepsToItsRate(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 7)
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 3)
+	for _, step := range []struct {
+		pause time.Duration
+		due   string
+	}{{time.Second, "0.9"}, {time.Second, "0.9"}, {time.Second / 3, "0.3"}} {
+		pause, more := b.operate(t)
+		require.True(t, more)
+		require.InDelta(t, step.pause, pause, float64(time.Millisecond))
+		require.Equal(t, 1, b.count(t, operationJobs+" AND scheduled_at - created_at BETWEEN $1::text::float8 * interval '1 second' AND interval '1.2 seconds'", step.due))
+	}
+	b.operate(t)
+	b.requireOperation(t, id, "redeliver done: matched 7 done 7 skipped 0 failed 0")
+	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{}, -1)
+	require.ErrorIs(t, err, postgres.ErrInvalid)
+	require.ErrorContains(t, err, "rate_per_second must be 1 or more, is -1")
+}
+
+// What somebody else purges or redelivers meanwhile is skipped, what has nowhere to go is counted as failed, and the rest goes on.
+func TestOperationsGoOn(t *testing.T) {
+	t.Parallel()
+	b, letters := deadMany(t, 6)
+	b.subscription(t, "orders", "gone", nil)
+	b.publish(t, "orders", "g", 2)
+	require.Len(t, b.giveUp(t), 10)
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "gone"))
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
+	b.exec(t, "SELECT postrider.purge($1)", letters[0])
+	b.exec(t, "SELECT postrider.redeliver($1)", letters[1])
+	b.operate(t)
+	b.operate(t)
+	b.requireOperation(t, id, "redeliver done: matched 10 done 6 skipped 2 failed 2")
+	o, err := b.store.Reader.Operation(t.Context(), id)
+	require.NoError(t, err)
+	require.Regexp(t, "^the event subscription of dead letter [0-9a-f-]{36} was deleted: name another one$", *o.LastError)
+	require.Equal(t, 7, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"))
+	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+
+	id, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: new("orders")}, operator.Target{Subscription: "all"}, 0)
+	require.NoError(t, err)
+	b.operate(t)
+	b.operate(t)
+	b.requireOperation(t, id, "redeliver done: matched 2 done 2 skipped 0 failed 0")
+	_, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{Subscription: "all"}, 0)
+	require.ErrorContains(t, err, "topic is required with subscription, unless filter has one")
+	_, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{Subscription: "gone", Topic: "orders"}, 0)
+	require.ErrorIs(t, err, postgres.ErrInvalid)
+}
+
+func TestPurgeAll(t *testing.T) {
+	t.Parallel()
+	b, letters := deadMany(t, 503)
+	id, err := b.store.Operator.PurgeAll(t.Context(), &query.DeadLetterFilter{SubjectPrefix: new("subject/e-1")}, 0)
+	require.NoError(t, err)
+	matched := b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subject LIKE 'subject/e-1%'")
+	b.operate(t)
+	b.operate(t)
+	b.requireOperation(t, id, fmt.Sprintf("purge done: matched %d done %[1]d skipped 0 failed 0", matched))
+	require.Equal(t, 503-matched, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
+	require.Contains(t, b.refusedBy(t, "SELECT postrider.purge_all(NULL)"), "filter is required")
+
+	b.exec(t, "SELECT postrider.redeliver($1)", letters[0])
+	_, err = b.store.Operator.PurgeAll(t.Context(), &query.DeadLetterFilter{}, 0)
+	require.NoError(t, err)
+	b.operate(t)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"), "redelivered or not")
+}
+
+func TestCancelOperation(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 4)
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 2)
+	b.operate(t)
+	canceled, err := b.store.Operator.CancelOperation(access.WithActor(t.Context(), access.Actor{Name: "ann"}), id)
+	require.NoError(t, err)
+	require.True(t, canceled)
+	_, more := b.operate(t)
+	require.False(t, more)
+	b.requireOperation(t, id, "redeliver canceled: matched 4 done 2 skipped 0 failed 0")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Zero(t, b.count(t, operationJobs))
+	canceled, err = b.store.Operator.CancelOperation(t.Context(), id)
+	require.NoError(t, err)
+	require.False(t, canceled)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_canceled' AND actor = 'ann'"))
+	_, err = b.store.Operator.CancelOperation(t.Context(), uuid.Nil)
+	require.ErrorIs(t, err, postgres.ErrNotFound)
+}
+
+// TestOperationStepsAreMadeOnce: however many think that they have the job, and wherever a node died.
+func TestOperationStepsAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 30)
+	other, _ := newStore(t, b.url, "node-2")
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 10)
+	for range 4 {
+		// A node took the job and died before the step was committed. One that was thought dead comes back meanwhile.
+		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' WHERE kind = 'operation'")
+		old := int64(b.count(t, operationJob))
+		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		job := int64(b.count(t, operationJob))
+		require.NotEqual(t, old, job)
+		var group sync.WaitGroup
+		for _, s := range []*app.System{b.store, other, b.store} {
+			for _, id := range []int64{old, job} {
+				group.Go(func() {
+					_, _, err := s.Operator.Operate(t.Context(), id)
+					require.NoError(t, err)
+				})
+			}
+		}
+		group.Wait()
+	}
+	b.requireOperation(t, id, "redeliver done: matched 30 done 30 skipped 0 failed 0")
+	require.Equal(t, 30, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"))
+	require.Equal(t, 30, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+}
+
+// Two operations over the same dead letters at once redeliver each once.
+func TestTwoOperationsAtOnce(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 700)
+	ids := []uuid.UUID{b.redeliverAll(t, &query.DeadLetterFilter{}, 0), b.redeliverAll(t, &query.DeadLetterFilter{}, 0)}
+	var group sync.WaitGroup
+	for _, id := range ids {
+		group.Go(func() {
+			for more := true; more; {
+				var job int64
+				require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.operations WHERE id = $1", id).Scan(&job))
+				var err error
+				_, more, err = b.store.Operator.Operate(t.Context(), job)
+				require.NoError(t, err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 700, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
+	require.Equal(t, 700, b.count(t, "SELECT sum(done) FROM postrider.operations"))
+	require.Equal(t, 700, b.count(t, "SELECT sum(skipped) FROM postrider.operations"))
+}
+
+func TestOperationsAreMended(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 1)
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
+	require.Zero(t, b.sweep(t).Operations)
+	b.exec(t, "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.operations SET created_at = now() - interval '2 minutes'")
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET dead_lettered_at = now() - interval '1 hour'")
+	require.Equal(t, 1, b.sweep(t).Operations)
+	b.operate(t)
+	b.operate(t)
+	b.requireOperation(t, id, "redeliver done: matched 1 done 1 skipped 0 failed 0")
+	require.Zero(t, b.sweep(t).Operations)
+	require.NoError(t, b.store.Operator.CleanOperations(t.Context()))
+	b.requireOperation(t, id, "redeliver done: matched 1 done 1 skipped 0 failed 0")
+	b.exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
+	require.NoError(t, b.store.Operator.CleanOperations(t.Context()))
+	_, err := b.store.Reader.Operation(t.Context(), id)
+	require.ErrorIs(t, err, postgres.ErrNotFound)
+}
+
+// A step that PostgreSQL refuses ends the operation and says why. PostgreSQL's own text is in the log alone.
+func TestOperationFails(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 1)
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
+	b.exec(t, "ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT nothing CHECK (redelivered_from IS NULL)")
+	var log bytes.Buffer
+	s, _ := newStoreWith(t, b.url, app.Options{Node: "node-2", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	_, more, err := s.Operator.Operate(t.Context(), int64(b.count(t, operationJob)))
+	require.NoError(t, err)
+	require.False(t, more)
+	b.requireOperation(t, id, "redeliver failed: matched 1 done 0 skipped 0 failed 0")
+	o, err := b.store.Reader.Operation(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "a step could not be made: the database rejected a change because it contradicts other stored data; "+
+		"the log of the node has the cause", *o.LastError)
+	require.Contains(t, log.String(), `violates check constraint`)
+	require.Contains(t, log.String(), `"sqlstate":"23514"`)
+}
+
+func TestOperationsAreListed(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 1)
+	first := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
+	second := b.redeliverAll(t, &query.DeadLetterFilter{LastStatus: new(400)}, 5)
+	list, err := b.store.Reader.Operations(t.Context(), nil, 1)
+	require.NoError(t, err)
+	require.Equal(t, second, list[0].OperationID)
+	require.Equal(t, query.DeadLetterFilter{LastStatus: new(400), Redelivered: new(false)}, list[0].Filter)
+	require.Equal(t, 5, *list[0].RatePerSecond)
+	list, err = b.store.Reader.Operations(t.Context(), &list[0], 5)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, first, list[0].OperationID)
+}
+
+// TestRedeliverEvents: past events of one topic and time, as far as the filter wants them, whatever their day.
+func TestRedeliverEvents(t *testing.T) {
+	t.Parallel()
+	for name, filter := range map[string]string{
+		"basic":    `{"subjectEndsWith":"1"}`,
+		"advanced": `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`,
+	} {
+		b := setup(t)
+		old := b.day(t, 3)
+		b.topic(t, "orders")
+		b.topic(t, "other")
+		b.publish(t, "orders", "old", 12)
+		b.exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
+		b.moveEvents(t, old)
+		b.publish(t, "orders", "new", 12)
+		b.publish(t, "other", "other", 12)
+		sub := b.subscription(t, "orders", "late", filtered(t, filter))
+		from := time.Now().AddDate(0, 0, -10)
+
+		id, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
+		require.NoError(t, err)
+		b.publish(t, "orders", "after", 12) // owed by its own publish
+		steps := 1
+		for _, more := b.operate(t); more; steps++ {
+			_, more = b.operate(t)
+		}
+		require.LessOrEqual(t, steps, 6, "no step for days that there are none of")
+		b.requireOperation(t, id, "redeliver_events done: matched - done 4 skipped 20 failed 0")
+		require.Equal(t, "new-1,new-11,old-1,old-11", b.text(t, fmt.Sprintf("SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries WHERE subscription = 'late' AND redelivered_from = '%s'", id)), name)
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_day = (now() AT TIME ZONE 'UTC')::date AND event_uuid IN (SELECT id FROM postrider_internal.events WHERE event_id LIKE 'old-%')"))
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id LIKE 'old-%1'"), "the view has each once")
+		n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+
+		// A second time it finds what the first one has stored again on its own day alone.
+		id, err = b.store.Operator.RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
+		require.NoError(t, err)
+		for more := true; more; {
+			_, more = b.operate(t)
+		}
+		b.requireOperation(t, id, "redeliver_events done: matched - done 6 skipped 30 failed 0")
+	}
+}
+
+func TestRedeliverEventsRefuses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.subscription(t, "orders", "all", nil)
+	for query, problem := range map[string]string{
+		"SELECT postrider.redeliver_events(NULL, 'all', now())":                                                   "topic is required",
+		"SELECT postrider.redeliver_events('orders', NULL, now())":                                                "subscription is required",
+		"SELECT postrider.redeliver_events('orders', 'all', NULL)":                                                "published_from is required",
+		"SELECT postrider.redeliver_events('orders', 'none', now() - interval '1 day')":                           `topic "orders" has no event subscription "none"`,
+		"SELECT postrider.redeliver_events('orders', 'all', now() + interval '1 day')":                            "published_from must be before published_until and before now",
+		"SELECT postrider.redeliver_events('orders', 'all', '-infinity')":                                         "published_from must be before",
+		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', now() - interval '2 days')": "published_from must be before",
+		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', NULL, 0)":                   "rate_per_second must be 1 or more, is 0",
+	} {
+		require.Contains(t, b.refusedBy(t, query), problem, query)
+	}
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.operations"))
+
+	b.publish(t, "orders", "e", 1)
+	id, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", "all", time.Unix(0, 0), nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(context.WithoutCancel(t.Context()), "orders", "all"))
+	_, more := b.operate(t)
+	require.False(t, more)
+	b.requireOperation(t, id, "redeliver_events failed: matched - done 0 skipped 0 failed 0")
+	o, err := b.store.Reader.Operation(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "the event subscription was deleted", *o.LastError)
+}
+
+// A step reads no more bodies than there is room for, and one at least.
+func TestOperationStepsAreBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	b, _ := deadMany(t, 5)
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
+	size := b.count(t, "SELECT max(octet_length(body)) FROM postrider_internal.dead_letters")
+	for bytes, taken := range map[int]int{1: 1, size: 1, size + 1: 2, 1 << 20: 5} {
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		var n, done int
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT taken, done FROM postrider_internal.step_letters($1, 500, $2, 20000)", id, bytes).Scan(&n, &done))
+		require.Equal(t, []int{taken, taken}, []int{n, done}, "%d bytes", bytes)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}
+
+// The clock of the node that made an event's id may be an hour off: what counts is the time of publishing, to the microsecond.
+func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.publish(t, "orders", "e", 5)
+	b.subscription(t, "orders", "late", nil)
+	var base time.Time
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT date_trunc('milliseconds', min(published_at)) FROM postrider_internal.events").Scan(&base))
+	for event, at := range map[string]struct{ published, id time.Duration }{
+		"e-0": {0, -time.Hour}, "e-1": {300 * time.Microsecond, time.Hour}, "e-2": {499 * time.Microsecond, 0},
+		"e-3": {500 * time.Microsecond, 0}, "e-4": {-time.Microsecond, 0},
+	} {
+		id := uuid.MustParse(fmt.Sprintf("%012x7%03x%016x", base.Add(at.id).UnixMilli(), event[2], uint64(1)<<63))
+		b.exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id, base.Add(at.published), event)
+	}
+	_, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)), 0)
+	require.NoError(t, err)
+	for more := true; more; {
+		_, more = b.operate(t)
+	}
+	require.Equal(t, "e-0,e-1,e-2", b.text(t, "SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries"))
+}
+
+// Whoever redelivers, purges or cancels and looks away keeps nobody waiting for long.
+func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
+	t.Parallel()
+	b, letters := deadMany(t, 1)
+	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
+	for _, call := range []string{fmt.Sprintf("redeliver('%s')", letters[0]), fmt.Sprintf("purge('%s')", letters[0]), fmt.Sprintf("cancel_operation('%s')", id)} {
+		var within string
+		require.NoError(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SELECT postrider."+call); err != nil {
+				return err
+			}
+			return tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&within)
+		}))
+		require.Equal(t, "5s", within, call)
+	}
+}
+
+func TestCountsOfDeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
+		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings WHERE name = 'statement_timeout' $$`)
+	found, err := b.store.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{})
+	require.NoError(t, err)
+	require.Equal(t, query.Matched{Matched: 10_000, AtLeast: true}, found)
+}

@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/access"
+	"postrider/catalog"
+	"postrider/jobs"
+	"postrider/jobs/delivery"
+	"postrider/jobs/export"
+	"postrider/jobs/publish"
+	"postrider/jobs/queue"
+	"postrider/operator"
+	"postrider/postgres"
+	"postrider/query"
+)
+
+// DefaultMaxWorkers is the number of attempts in flight on a node that is not configured otherwise. Most attempts wait
+// for an endpoint.
+const DefaultMaxWorkers = 1000
+
+// Options of a System. Pool and Sealer are required.
+type Options struct {
+	// Pool is the database; the system does not close it.
+	Pool *pgxpool.Pool
+	// Sealer opens and seals the secret columns.
+	Sealer *postgres.Sealer
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Node names this process in attempts, in the lease and in River; it must be unique per process start.
+	Node string
+	// Version of the program, shown beside the node.
+	Version string
+	// MaxWorkers is how many attempts this node has in flight; 0 on a node that makes none.
+	MaxWorkers int
+	// MaxBodyBytes bounds the bodies of attempts in flight on this node, in bytes; default 64 MiB.
+	MaxBodyBytes int64
+	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and not
+	// in the transaction that it is answered after; default 10,000.
+	RouteThreshold int
+	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of retries out
+	// in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
+	TimeScale int
+	// Failpoint is called at certain moments, by tests only.
+	Failpoint postgres.Failpoint
+}
+
+// System is the wired parts of a node: everything but the REST API, the dashboard and the engine. Publishing, loading
+// and recording need Run.
+type System struct {
+	Node string
+	DB   *postgres.DB
+	// Clock is the database's time.
+	Clock *postgres.Clock
+	IDs   *postgres.IDs
+	Disk  *postgres.Disk
+	// Failpoint is nil but in tests.
+	Failpoint postgres.Failpoint
+
+	Cache         *catalog.Cache
+	Topics        *catalog.Topics
+	Subscriptions *catalog.Subscriptions
+	Holds         *catalog.Holds
+	Handshakes    *catalog.Handshakes
+	Policies      *catalog.Policies
+
+	Access   *access.Access
+	Reader   *query.Reader
+	Operator *operator.Operator
+
+	Nodes    *queue.Nodes
+	Notifier *queue.Notifier
+	Traffic  *queue.Traffic
+	JobRows  *queue.JobRows
+	Memory   *queue.Memory
+	// Active, Wake, Handoff and Gate are nil on a node that makes no attempts.
+	Active  *queue.JobSet
+	Wake    *queue.Wake
+	Handoff *queue.Handoff
+	Gate    *queue.Gate
+
+	Publisher   *publish.Publisher
+	Loader      *delivery.Loader
+	Recorder    *delivery.Recorder
+	Releaser    *delivery.Releaser
+	Exports     *export.Exports
+	Maintenance *jobs.Maintenance
+}
+
+// New wires a system and reads the catalog once.
+func New(ctx context.Context, o Options) (*System, error) {
+	if o.Pool == nil || o.Sealer == nil {
+		return nil, errors.New("app: Pool and Sealer are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = 64 << 20
+	}
+	db, clock := postgres.NewDB(o.Pool), postgres.NewClock()
+	cache, err := catalog.NewCache(ctx, db, o.Sealer, clock, o.TimeScale, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s := &System{
+		Node: o.Node, DB: db, Clock: clock, IDs: postgres.NewIDs(clock), Disk: postgres.NewDisk(db, o.Logger),
+		Failpoint: o.Failpoint, Cache: cache, Access: access.NewAccess(db, o.Logger), Reader: query.NewReader(db, clock),
+		Memory: queue.NewMemory(o.MaxBodyBytes),
+	}
+	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = catalog.NewParts(cache, o.Node, o.Failpoint)
+	s.Nodes = queue.NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
+	if o.MaxWorkers > 0 {
+		s.Active, s.Wake = queue.NewJobSet(), queue.NewWake()
+		s.Handoff, s.Gate = queue.NewHandoff(o.MaxWorkers, s.Active, s.Wake), queue.NewGate(o.MaxWorkers, s.Nodes)
+	}
+	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, o.Logger)
+	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
+	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.Poke, o.Logger)
+	s.Traffic = queue.NewTraffic(db, cache, s.Gate)
+	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
+	s.Publisher = publish.NewPublisher(publish.PublisherParts{
+		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Memory: s.Memory,
+		Disk: s.Disk,
+	}, publish.PublisherOptions{Node: o.Node, Threshold: o.RouteThreshold, Log: o.Logger, Failpoint: o.Failpoint})
+	s.Loader = delivery.NewLoader(delivery.LoaderParts{
+		DB: db, Cache: cache, Memory: s.Memory, Jobs: s.JobRows, Traffic: s.Traffic, Notifier: s.Notifier,
+	}, o.Failpoint)
+	s.Recorder = delivery.NewRecorder(delivery.RecorderParts{
+		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Disk: s.Disk, Log: o.Logger,
+		Node: o.Node, TimeScale: o.TimeScale,
+	}, o.Failpoint)
+	s.Releaser = delivery.NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
+	s.Exports = export.NewExports(db, s.Notifier)
+	return s, nil
+}
+
+// Run drives the system's loops until ctx ends. Accepted publishes and results are committed first, if the database is
+// available; the connection of the heartbeat is closed last.
+func (s *System) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, loop := range []func(context.Context){s.Publisher.Run, s.Recorder.Run, s.Loader.Run, s.Notifier.Run, s.Traffic.Run, s.Cache.Run, s.Disk.Watch} {
+		group.Go(func() { loop(ctx) })
+	}
+	group.Wait()
+	s.Nodes.Close()
+}

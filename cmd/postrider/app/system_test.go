@@ -1,0 +1,457 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/cmd/postrider/app"
+	"postrider/event"
+	"postrider/jobs/delivery"
+	"postrider/policy"
+	"postrider/postgres"
+)
+
+// notice is an event of postrider.system.
+type notice struct {
+	ID, Type, Source, Subject string
+	Data                      map[string]any
+}
+
+// beTold makes the topic, and somebody who subscribes to it.
+func (b *bundle) beTold(t *testing.T) *catalog.Subscription {
+	t.Helper()
+	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	return b.subscription(t, catalog.SystemTopic, "operators", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+}
+
+// tell makes events of what was noted, as if the second since the last time had passed, and answers all there are, in their order.
+func (b *bundle) tell(t *testing.T) (told []notice) {
+	t.Helper()
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET told_at = '-infinity'")
+	require.NoError(t, err)
+	_, err = b.store.Maintenance.PublishNotices(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, b.noted(t))
+	rows, err := b.pool.Query(t.Context(), "SELECT body::text FROM postrider.events WHERE topic = $1 ORDER BY event_time, event_id", catalog.SystemTopic)
+	require.NoError(t, err)
+	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, text := range texts {
+		var n notice
+		require.NoError(t, json.Unmarshal([]byte(text), &n))
+		told = append(told, n)
+	}
+	return told
+}
+
+func (b *bundle) noted(t *testing.T) int {
+	t.Helper()
+	return b.count(t, "SELECT count(*) FROM postrider_internal.notices")
+}
+
+// fail publishes n events and ends their deliveries to sub so.
+func (b *bundle) fail(t *testing.T, topic string, sub *catalog.Subscription, n int, verdict policy.Verdict) {
+	t.Helper()
+	b.publish(t, topic, "e", n)
+	d, j := b.fetched(t, "node-1")
+	var group sync.WaitGroup
+	for i := range d {
+		group.Go(func() {
+			if err := b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, verdict)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+var (
+	refused = policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonHTTPBadRequest}
+	gaveUp  = policy.Verdict{Action: policy.Drop, Reason: policy.ReasonMaxDeliveryAttemptsExceeded}
+)
+
+func TestDeadLettersAndDropsAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.fail(t, "orders", sub, 1, refused)
+	b.fail(t, "orders", sub, 1, gaveUp)
+	require.Equal(t, 2, b.noted(t))
+	told := b.tell(t)
+	require.Len(t, told, 2)
+
+	letter, drop := told[0], told[1]
+	require.Equal(t, "postrider.deadLetter.created", letter.Type)
+	require.Equal(t, b.text(t, "SELECT dead_letter_id::text FROM postrider.dead_letters"), letter.ID)
+	require.Equal(t, letter.ID, letter.Data["deadLetterId"])
+	require.Equal(t, "postrider.delivery.dropped", drop.Type)
+	require.NotEmpty(t, drop.ID)
+	for i, n := range told {
+		require.Equal(t, "/topics/orders", n.Source)
+		require.Equal(t, "/topics/orders/subscriptions/billing", n.Subject)
+		delete(n.Data, "deadLetterId")
+		for _, name := range []string{"publishedAt", "firstAttemptAt", "lastAttemptAt", []string{"deadLetteredAt", "droppedAt"}[i], "systemId"} {
+			require.NotEmpty(t, n.Data[name], name)
+			delete(n.Data, name)
+		}
+		require.Positive(t, n.Data["deliveryId"])
+		delete(n.Data, "deliveryId")
+		require.Equal(t, map[string]any{
+			"count": 1.0, "topic": "orders", "subscription": "billing", "reason": string([]policy.Verdict{refused, gaveUp}[i].Reason), "eventId": "e-0", "eventType": "test",
+			"attempts": 1.0, "lastOutcome": "Busy", "lastStatus": 503.0, "endpointBaseUrl": "https://example.com/hook", "retryPolicy": policy.DefaultName,
+		}, n.Data)
+	}
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND matched IS NULL", catalog.SystemTopic), "each is to be routed")
+}
+
+// Nobody subscribes: nothing is written down, and what was noted for somebody who has left is removed.
+func TestNothingIsNotedForNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.fail(t, "orders", sub, 3, refused)
+	require.Zero(t, b.noted(t))
+	b.beTold(t)
+	b.fail(t, "orders", sub, 1, refused)
+	require.Equal(t, 1, b.noted(t))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), catalog.SystemTopic, "operators"))
+	b.fail(t, "orders", sub, 1, refused)
+	require.Equal(t, 1, b.noted(t))
+
+	stays := b.beTold(t)
+	require.Empty(t, b.tell(t), "it was before their time")
+	b.fail(t, "orders", sub, 1, refused)
+	require.NoError(t, b.store.Maintenance.CleanNotices(t.Context()))
+	require.Equal(t, 1, b.noted(t))
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), catalog.SystemTopic, stays.Name))
+	require.NoError(t, b.store.Maintenance.CleanNotices(t.Context()))
+	require.Zero(t, b.noted(t))
+}
+
+// What becomes of notices is no notice.
+func TestEndsOfNoticesAreNotTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	told := b.beTold(t)
+	b.fail(t, catalog.SystemTopic, told, 2, refused)
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = $1", catalog.SystemTopic))
+	batched := b.subscription(t, catalog.SystemTopic, "batched", func(s *catalog.SubscriptionSpec) {
+		s.EventDeliverySchema, s.MaxEventsPerBatch = event.CloudEvents, new(10)
+	})
+	b.publish(t, catalog.SystemTopic, "batched", 2)
+	batch := b.cutOne(t, batched)
+	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, batched, gaveUp)))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
+	// As functions that people call end deliveries: in a transaction of their own.
+	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
+	b.exec(t, endedBySQL)
+	b.exec(t, "SELECT postrider_internal.note_exports_given_up(array_agg(id), 'Forbidden') FROM postrider_internal.dead_letters")
+	require.Zero(t, b.noted(t))
+
+	b.exec(t, "UPDATE postrider_internal.delivery_history SET topic_id = (SELECT id FROM postrider_internal.topics WHERE name = 'orders')")
+	b.exec(t, endedBySQL)
+	require.Equal(t, 4, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"), "of another topic they would be")
+}
+
+// Members of batches are told of as other deliveries are, each with its own fate.
+func TestMembersOfBatchesAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "all", batching(10, 64))
+	b.publish(t, "orders", "e", 3)
+	batch := b.cutOne(t, sub)
+	failed := batchResult(batch, sub, gaveUp)
+	failed.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
+	require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
+	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), failed), postgres.ErrNotFound)
+	types := map[string]int{}
+	for _, n := range b.tell(t) {
+		types[n.Type]++
+	}
+	require.Equal(t, map[string]int{"postrider.deadLetter.created": 1, "postrider.delivery.dropped": 2}, types)
+
+	b.publish(t, "orders", "f", 2)
+	batch = b.cutOne(t, sub)
+	retried := batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
+	retried.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
+	require.NoError(t, b.store.Recorder.Record(t.Context(), retried))
+	require.Len(t, b.tell(t), 4, "who leaves a batch that goes on")
+}
+
+// A notice is committed with what it tells of, or not at all; and a flush that is repeated notes nothing twice.
+func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.exec(t, "CREATE SEQUENCE postrider_internal.commits")
+	b.exec(t, `CREATE FUNCTION postrider_internal.fail_first_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN IF nextval('postrider_internal.commits') = 1 THEN RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'no commit'; END IF; RETURN NULL; END $$`)
+	b.exec(t, `CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.notices DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()`)
+	b.publish(t, "orders", "e", 1)
+	d, j := b.fetched(t, "node-1")
+	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)))
+	require.Equal(t, 2, b.count(t, "SELECT last_value FROM postrider_internal.commits"), "the first transaction was rolled back")
+	require.Equal(t, 1, b.noted(t))
+	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)), "its answer was lost: once more")
+	b.exec(t, "SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history")
+	require.Equal(t, 1, b.noted(t))
+
+	b.exec(t, "SELECT setval('postrider_internal.commits', 1, false)")
+	b.exec(t, "ALTER TABLE postrider_internal.notices DISABLE TRIGGER fail")
+	b.exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()")
+	_, err := b.store.Maintenance.PublishNotices(t.Context())
+	require.Error(t, err)
+	require.Equal(t, 1, b.noted(t), "what is not published is not forgotten")
+	require.Len(t, b.tell(t), 1)
+}
+
+// However many nodes ask, it is told once a second, and each notice once.
+func TestOneNodeTells(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "billing", nil)
+	other, _ := newStore(t, b.url, "node-2")
+	b.fail(t, "orders", sub, 5, refused)
+	var group sync.WaitGroup
+	for range 5 {
+		for _, s := range []*app.System{b.store, other} {
+			group.Go(func() {
+				if _, err := s.Maintenance.PublishNotices(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	group.Wait()
+	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1", catalog.SystemTopic))
+	b.fail(t, "orders", sub, 1, refused)
+	_, err := other.Maintenance.PublishNotices(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, b.noted(t), "not twice in a second")
+	require.Len(t, b.tell(t), 6)
+}
+
+// Few are told one by one; more than 20 of an event subscription as a sum; sums of too many event subscriptions by topic; of too
+// many topics all in one.
+func TestManyNoticesAreSummed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.beTold(t)
+	b.exec(t, `INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
+		SELECT 'topic-' || to_char(i, 'FM000'), 'basic', 'EventGridSchema', '', '', '', '' FROM generate_series(1, 150) i`)
+	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
+		SELECT t.id, 'sub-' || to_char(i, 'FM000'), o.endpoint_sealed, '', '', 'webhook', 'EventGridSchema', 'ga-2021'
+		  FROM postrider_internal.topics t, generate_series(1, 150) i, postrider_internal.event_subscriptions o
+		 WHERE t.name = 'topic-001' OR i = 1 AND t.name LIKE 'topic-%'`)
+	for name, row := range map[string]struct {
+		where   string // of topics t and event subscriptions s
+		flushes int
+		count   int // of each
+		want    map[string]float64
+	}{
+		"one by one":       {"t.name = 'topic-001' AND s.name = 'sub-001'", 4, 5, map[string]float64{"/topics/topic-001/subscriptions/sub-001": 20}},
+		"a sum":            {"t.name = 'topic-001' AND s.name = 'sub-001'", 3, 7, map[string]float64{"/topics/topic-001/subscriptions/sub-001": 21}},
+		"by topic":         {"t.name IN ('topic-001', 'topic-002')", 2, 3, map[string]float64{"/topics/topic-001": 900, "/topics/topic-002": 6}},
+		"all":              {"s.name = 'sub-001'", 2, 1000, map[string]float64{"/topics": 300_000}},
+		"one by one again": {"t.name = 'topic-002'", 1, 2, map[string]float64{"/topics/topic-002/subscriptions/sub-001": 2}},
+	} {
+		b.exec(t, "DELETE FROM postrider_internal.events")
+		b.count(t, `WITH noted AS (INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters)
+			SELECT 'postrider.deadLetter.created', t.id, s.id, CASE flush WHEN 1 THEN 'MaxDeliveryAttemptsExceeded' ELSE 'TimeToLiveExceeded' END, $2,
+			       (SELECT array_agg(i) FROM generate_series(1, least($2, 20)) i), (SELECT array_agg(gen_random_uuid()) FROM generate_series(1, least($2, 20)) i WHERE s.id > 0 AND flush > 0)
+			  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id, generate_series(1, $1::int) flush
+			 WHERE t.name LIKE 'topic-%' AND `+row.where+` RETURNING 1) SELECT count(*) FROM noted`, row.flushes, row.count)
+		told := b.tell(t)
+		require.LessOrEqual(t, len(told), 100, name)
+		got, ids := map[string]float64{}, map[string]bool{}
+		for _, n := range told {
+			count := n.Data["count"].(float64)
+			got[n.Subject] += count
+			ids[n.ID] = true
+			require.Equal(t, strings.Split(n.Subject, "/subscriptions")[0], n.Source, name)
+			if strings.HasPrefix(name, "one by one") {
+				require.Equal(t, n.ID, n.Data["deadLetterId"], name)
+				continue
+			}
+			require.Equal(t, true, n.Data["summed"], name)
+			var reasons float64
+			for _, of := range n.Data["reasons"].(map[string]any) {
+				reasons += of.(float64)
+			}
+			require.Equal(t, count, reasons, name)
+			require.NotEmpty(t, n.Data["firstAt"])
+			require.NotEmpty(t, n.Data["lastAt"])
+		}
+		require.Len(t, ids, len(told), name)
+		require.Equal(t, row.want, got, name)
+	}
+}
+
+// What others wrote of a failure cannot make an event too large to be told.
+func TestLongReasonsAreCut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.fail(t, "orders", sub, 1, refused)
+	b.tell(t)
+	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_given_up(array_agg(l.id), i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
+		FROM postrider_internal.dead_letters l, generate_series(1, 30) i GROUP BY i OFFSET 0) noted`)
+	require.Equal(t, 30, b.noted(t))
+	told := b.tell(t)
+	require.Len(t, told, 2)
+	require.EqualValues(t, 30, told[1].Data["count"])
+	require.Len(t, told[1].Data["reasons"], 20)
+}
+
+// A storm writes one small row for each flush and event subscription, and not one for each dead letter.
+func TestAStormIsFewNotices(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.fail(t, "orders", sub, 1000, refused)
+	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
+	require.Less(t, b.noted(t), 500)
+	require.Equal(t, 20, b.count(t, "SELECT max(least(cardinality(letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
+	told := b.tell(t)
+	require.Len(t, told, 1)
+	require.EqualValues(t, 1000, told[0].Data["count"])
+	require.Equal(t, map[string]any{"UndeliverableDueToHttpBadRequest": 1000.0}, told[0].Data["reasons"])
+}
+
+func TestExpiredSubscriptionsAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	at := b.store.Clock.Now().Add(300 * time.Millisecond)
+	b.subscription(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
+	b.subscription(t, "orders", "deleted", nil)
+	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "deleted"))
+	require.Eventually(t, func() bool {
+		return b.store.Subscriptions.ExpireSubscriptions(t.Context()) == nil && b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
+	}, 10*time.Second, 10*time.Millisecond)
+	told := b.tell(t)
+	require.Len(t, told, 1)
+	require.Equal(t, "postrider.subscription.expired", told[0].Type)
+	require.Equal(t, "/topics/orders/subscriptions/brief", told[0].Subject)
+	require.NotEmpty(t, told[0].Data["expirationTimeUtc"])
+	delete(told[0].Data, "expirationTimeUtc")
+	require.Equal(t, map[string]any{"count": 1.0, "topic": "orders", "subscription": "brief", "endpointBaseUrl": "https://example.com/hook"}, told[0].Data)
+}
+
+func TestExportsGivenUpAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	sub := b.subscription(t, "orders", "billing", nil)
+	b.fail(t, "orders", sub, 2, refused)
+	b.tell(t)
+	b.exec(t, `SELECT postrider_internal.note_exports_given_up(array_agg(id), 'AuthorizationFailure', '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
+	require.Equal(t, 1, b.noted(t))
+	var given []notice
+	for _, n := range b.tell(t) {
+		if n.Type == "postrider.deadLetter.exportGivenUp" {
+			given = append(given, n)
+		}
+	}
+	require.Len(t, given, 2)
+	for _, n := range given {
+		require.Equal(t, fmt.Sprint(n.Data["deadLetterId"], "/exportGivenUp"), n.ID)
+		require.EqualValues(t, 48, n.Data["exportAttempts"])
+		require.Equal(t, "AuthorizationFailure", n.Data["reason"])
+		require.Equal(t, "e-", n.Data["eventId"].(string)[:2])
+	}
+}
+
+// Nothing of what is secret, or a publisher's own, is in a notice: neither the event's body nor what the endpoint answered.
+func TestNoticesTellNoSecret(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	b.beTold(t)
+	const planted = "planted-secret"
+	sub := b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
+		s.EndpointURL = "https://example.com/hook?code=" + planted
+		s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: "X-Key", Type: policy.AttributeStatic, Value: new(string(planted)), IsSecret: true}}
+		s.Signed = true
+	})
+	publication := publication("orders", "e", 1)
+	publication.Parse = func(*catalog.Topic) ([]event.Event, error) {
+		return []event.Event{{Schema: event.EventGrid, ID: "1", Type: "test", Subject: planted, Body: []byte(`{"id":"1","subject":"` + planted + `","eventType":"test","data":"` + planted + `"}`)}}, nil
+	}
+	for _, verdict := range []policy.Verdict{refused, gaveUp} {
+		_, err := b.store.Publisher.Publish(t.Context(), publication)
+		require.NoError(t, err)
+		d, j := b.fetched(t, "node-1")
+		failed := result(d[0], j[0], sub, verdict)
+		failed.Error, failed.ResponseExcerpt, failed.ResponseHeaders = planted, []byte(planted), []byte("X: "+planted)
+		require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
+	}
+	require.Len(t, b.tell(t), 2)
+	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted), "it was planted")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND events::text LIKE '%' || $2 || '%'", catalog.SystemTopic, planted))
+}
+
+func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic(t, "orders")
+	stores := []*app.System{b.store}
+	for i := range 3 {
+		s, _ := newStore(t, b.url, fmt.Sprint("other-", i))
+		stores = append(stores, s)
+	}
+	var group sync.WaitGroup
+	for _, s := range append(stores, stores...) {
+		group.Go(func() {
+			if err := s.Topics.EnsureSystemTopic(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'", catalog.SystemTopic))
+
+	require.ErrorIs(t, b.store.Topics.DeleteTopic(t.Context(), catalog.SystemTopic), catalog.ErrOwnTopic)
+	_, err := b.store.Topics.TopicKeys(t.Context(), catalog.SystemTopic)
+	require.ErrorIs(t, err, catalog.ErrOwnTopic)
+	_, err = b.store.Topics.RegenerateTopicKey(t.Context(), catalog.SystemTopic, catalog.Key1)
+	require.ErrorIs(t, err, catalog.ErrOwnTopic)
+	require.ErrorIs(t, b.store.Topics.SetTopicKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}), catalog.ErrOwnTopic)
+	for _, call := range []string{
+		`postrider.publish('postrider.system', '{"type": "a", "source": "b"}')`, `postrider.publish_batch('postrider.system', '[]')`,
+		`postrider.publish_data('postrider.system', 'a', 'b', '{}')`,
+	} {
+		_, err := b.pool.Exec(t.Context(), "SELECT "+call)
+		require.ErrorContains(t, err, "postrider's own", call)
+	}
+	b.exec(t, "CREATE TABLE shop (id int PRIMARY KEY)")
+	b.exec(t, "CREATE TRIGGER told AFTER INSERT ON shop FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('postrider.system')")
+	_, err = b.pool.Exec(t.Context(), "INSERT INTO shop VALUES (1)")
+	require.ErrorContains(t, err, "postrider's own")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
+}

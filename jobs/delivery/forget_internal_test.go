@@ -1,0 +1,87 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+// twoSubscriptions is one event subscription of each scope of probation: the first by endpoint, the second by itself.
+func twoSubscriptions() []*catalog.Subscription {
+	return []*catalog.Subscription{
+		{ID: 1, EndpointHash: []byte("endpoint"), SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: "by endpoint"}},
+		{ID: 2, EndpointHash: []byte("other"), SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: "by itself"}},
+	}
+}
+
+func withTwo(subs []*catalog.Subscription) *catalog.Catalogue {
+	return catalog.NewCatalogue(1, nil, subs, map[string]*policy.Policy{
+		"by endpoint": {Probation: policy.Probation{Scope: policy.ProbationEndpoint}},
+		"by itself":   {Probation: policy.Probation{Scope: policy.ProbationEventSubscription}},
+	})
+}
+
+// forgetful is what remembers event subscriptions, without a database.
+type forgetful struct {
+	Loader   *Loader
+	Recorder *Recorder
+}
+
+func newForgetful(c *catalog.Catalogue) *forgetful {
+	cache := catalog.StaticCache(c)
+	return &forgetful{
+		Loader: NewLoader(LoaderParts{Cache: cache}, nil), Recorder: NewRecorder(RecorderParts{Cache: cache}, nil),
+	}
+}
+
+func (f *forgetful) Forget() {
+	f.Loader.Forget()
+	f.Recorder.Forget()
+}
+
+func TestForgetLeavesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	subs := twoSubscriptions()
+	c := withTwo(subs)
+	s := newForgetful(c)
+	gone := &catalog.Subscription{ID: 3, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: "by itself"}}
+	for _, sub := range []*catalog.Subscription{subs[0], subs[1], gone} {
+		s.Loader.cutters.of(sub.ID)
+		s.Recorder.failing.set(string(c.RestKey(sub)), true)
+	}
+	s.Recorder.failing.set("endpoint of nobody", true)
+	kept := s.Loader.cutters.of(1)
+
+	s.Forget()
+
+	require.Len(t, s.Loader.cutters.all, 2)
+	require.Same(t, kept, s.Loader.cutters.of(1))
+	require.Len(t, s.Recorder.failing.keys, 2)
+	require.True(t, s.Recorder.failing.has("endpoint"))
+	require.True(t, s.Recorder.failing.has(string(c.RestKey(subs[1]))))
+}
+
+// A pump may be at work when its event subscription is deleted.
+func TestForgetLeavesCuttersAtWork(t *testing.T) {
+	t.Parallel()
+	s := newForgetful(withTwo(nil))
+	c := s.Loader.cutters.of(7)
+	first := c.enter(queue.JobToken{JobID: 1})
+	waiting := make(chan *pump)
+	go func() { waiting <- c.enter(queue.JobToken{JobID: 2}) }()
+	require.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.waiting) == 1 }, 10*time.Second, time.Millisecond)
+	s.Forget()
+	require.Same(t, c, s.Loader.cutters.of(7))
+	c.leave(first, false)
+	second := <-waiting
+	s.Forget()
+	require.Same(t, c, s.Loader.cutters.of(7))
+	c.leave(second, true)
+	s.Forget()
+	require.Empty(t, s.Loader.cutters.all)
+}

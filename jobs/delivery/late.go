@@ -1,0 +1,66 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/policy"
+	"postrider/postgres"
+)
+
+// Note is the verdict of a late answer that changed nothing: it is written down and no more.
+const Note policy.VerdictAction = "note"
+
+// lateStatement leaves out dead letters: a late response makes none.
+var lateStatement = sqlFile("late.sql", "other")
+
+const (
+	lateTimeout = 5 * time.Second
+	lateTries   = 3 // of a statement that PostgreSQL itself rolled back to let another through
+)
+
+// RecordLate stores an answer to an attempt that was recorded before as timed out, as a second row of that attempt. A
+// verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery, or the batch, ended
+// so. Any other verdict is only noted. why is the beginning of the line that explains the row.
+//
+// Best effort, unlike Record: an answer that cannot be written down is lost, and the retry is made. Event Grid promises
+// no more ("attempts to remove the event from the retry queue on a best effort basis", Microsoft, Event Grid message
+// delivery and retry, 2019-05-15).
+func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
+	defer cancel()
+	what := "delivery"
+	if result.BatchID != 0 {
+		what = "batch"
+	}
+	args := pgx.NamedArgs{
+		"delivery": postgres.NullInt(result.DeliveryID), "event": result.SystemID, "batch": postgres.NullInt(result.BatchID),
+		"batch_made": result.BatchMade, "what": what, "job": result.JobID, "subscription": result.SubscriptionID,
+		"success": result.Verdict.Action == policy.Delivered, "why": why, "node": r.Node,
+		"number": result.Number, "reruns": result.Reruns, "started_at": result.StartedAt,
+		"duration_us": result.Duration.Microseconds(), "dns_us": postgres.NullInt(result.Timings.DNS.Microseconds()),
+		"connect_us": postgres.NullInt(result.Timings.Connect.Microseconds()), "tls_us": postgres.NullInt(result.Timings.TLS.Microseconds()),
+		"first_byte_us": postgres.NullInt(result.Timings.FirstByte.Microseconds()), "status": postgres.NullInt(int64(result.Status)),
+		"outcome": string(result.Outcome), "response_headers": result.ResponseHeaders,
+		"response_excerpt": result.ResponseExcerpt,
+	}
+	if result.BatchID != 0 {
+		args["delivery"] = postgres.NullInt(0)
+	}
+	for range lateTries {
+		err = r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended)
+		if !postgres.IsTransient(err) {
+			break
+		}
+	}
+	if err == nil && result.Verdict.Action == policy.Delivered {
+		err = r.endRest(ctx, result.Rest.Key)
+	}
+	if err != nil {
+		return ended, fmt.Errorf("record a %s's late answer: %w", what, err)
+	}
+	return ended, nil
+}

@@ -1,0 +1,271 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/policy"
+	"postrider/postgres"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// queueRests looks for the probations of a group of deliveries. There are hardly ever any.
+func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]queue.RestRow) {
+	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
+		FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
+	keys := map[string][]byte{}
+	for _, req := range group {
+		if req.rest.Key != "" {
+			keys[req.rest.Key] = []byte(req.rest.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	var key []byte
+	var row queue.RestRow
+	columns := []any{&key, &row.Held, &row.Probe, &row.Condition}
+	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(queue.Each(columns, func() { found[string(key)] = row }))
+}
+
+// failing remembers the probations' keys that this node has left with failures: a success that was sent before must reset
+// them, too.
+type failing struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (f *failing) has(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keys[key]
+}
+
+func (f *failing) set(key string, failing bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !failing {
+		delete(f.keys, key)
+		return
+	}
+	if f.keys == nil {
+		f.keys = map[string]bool{}
+	}
+	f.keys[key] = true
+}
+
+// forget takes out what has no row any more: another node's success or a person's release has removed it, and each further
+// success here would ask for it again.
+func (f *failing) forget(heard []*evidence, standings map[string]*standing) {
+	for _, e := range heard {
+		if standings[e.Key] == nil {
+			f.set(e.Key, false)
+		}
+	}
+}
+
+// retain forgets the keys that nothing goes by any more.
+func (f *failing) retain(c *catalog.Catalogue) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.keys) == 0 {
+		return
+	}
+	used := map[string]bool{}
+	for sub := range c.Subscriptions() {
+		used[string(c.RestKey(sub))] = true
+	}
+	maps.DeleteFunc(f.keys, func(key string, _ bool) bool { return !used[key] })
+}
+
+// evidence is what a result says of the health of what rests together.
+type evidence struct {
+	queue.Rest
+	outcome  policy.Outcome
+	met      policy.Result
+	jobID    int64
+	event    [16]byte // that the request stands for
+	first    bool     // it was its first attempt
+	finished time.Time
+	told     bool // somebody is told if a probation begins with it
+}
+
+// evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a success
+// and nothing is known to have failed.
+func (r *Recorder) evidenceOf(q *Result) *evidence {
+	success := q.Outcome == policy.OutcomeDelivered
+	if q.Number == 0 || q.Rest.Key == "" || success && !q.Rest.Failing && !r.failing.has(q.Rest.Key) {
+		return nil
+	}
+	return &evidence{
+		Rest: q.Rest, outcome: q.Outcome, met: policy.Result{Status: q.Status, Err: q.Err}, jobID: q.JobID,
+		event: q.FirstEvent, first: q.Number == 1,
+		finished: q.StartedAt.Add(q.Duration), told: r.Cache.Catalogue().NotifiesOf(q.SubscriptionID),
+	}
+}
+
+// standing is a probation's row while it is locked.
+type standing struct {
+	key     string
+	baseURL string
+	rest    policy.Rest
+	counted [][16]byte // the events that rest counts, while it does; at most the trigger of a policy
+	probe   int64
+	before  policy.Rest
+	changed bool
+	told    bool // its beginning was told, or is to be
+}
+
+// weigh lets the policy judge each piece of evidence, in the order in which the calls ended.
+func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
+	slices.SortStableFunc(found, func(a, b *evidence) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
+	for _, e := range found {
+		s := standings[e.Key]
+		if s == nil {
+			continue
+		}
+		since := s.rest.Since
+		if s.weigh(e, now); s.rest.Held() && !s.rest.Since.Equal(since) {
+			s.told = e.told
+		}
+	}
+}
+
+func (s *standing) weigh(e *evidence, now time.Time) {
+	if s.probe == e.jobID {
+		s.probe, s.changed = 0, true
+		s.rest, _ = e.Policy.AfterProbe(s.rest, e.outcome, e.met, now)
+		return
+	}
+	if e.outcome == policy.OutcomeDelivered {
+		s.rest, _ = e.Policy.AfterSuccess(s.rest, now)
+		return
+	}
+	s.count(e, now)
+}
+
+func (s *standing) count(e *evidence, now time.Time) {
+	if s.rest.Held() {
+		return
+	}
+	var counted bool
+	s.rest, counted = e.Policy.AfterFailure(s.rest, e.outcome, e.met, e.first && !slices.Contains(s.counted, e.event), now)
+	switch {
+	case s.rest.Held():
+		s.counted = nil // until a success, nothing is counted any more
+	case counted:
+		s.counted = append(s.counted, e.event)
+	}
+}
+
+const (
+	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
+		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key ON CONFLICT (rest_key) DO NOTHING`
+	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), coalesce(condition, 'other'), step,
+			failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
+		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
+	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, condition = $5, step = $6,
+			failures_in_a_row = $7, probe_job_id = $8, told = $9, failed_events = $10, updated_at = now()
+		WHERE rest_key = $1`
+	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
+)
+
+// queueStandings locks the rows concerned, and makes those that a failure may need.
+func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*standing, now *time.Time) {
+	var all, failed [][]byte
+	var urls []string
+	for _, e := range found {
+		all = append(all, []byte(e.Key))
+		if e.outcome != policy.OutcomeDelivered {
+			failed, urls = append(failed, []byte(e.Key)), append(urls, e.EndpointBaseURL)
+		}
+	}
+	batch.Queue(makeRests, failed, urls)
+	batch.Queue(lockRests, all).Query(func(rows pgx.Rows) error {
+		var key []byte
+		var since, until pgtype.Timestamptz
+		var condition string
+		s := standing{}
+		columns := []any{
+			&key, &s.baseURL, &since, &until, &s.rest.Cause, &condition, &s.rest.Step, &s.rest.FailuresInARow, &s.counted,
+			&s.probe, &s.told, now,
+		}
+		_, err := pgx.ForEachRow(rows, columns, func() error {
+			read := s
+			read.key, read.rest.Since, read.rest.Until = string(key), since.Time, until.Time
+			read.rest.Met = policy.ParseResult(condition)
+			read.before = read.rest
+			standings[read.key] = &read
+			return nil
+		})
+		return err
+	})
+}
+
+func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[string]*standing) error {
+	batch := &pgx.Batch{}
+	for _, st := range standings {
+		switch rest := st.rest; {
+		case rest == (policy.Rest{}):
+			batch.Queue(dropRest, []byte(st.key))
+		case st.changed || rest != st.before:
+			batch.Queue(writeRest, []byte(st.key), postgres.NullTime(rest.Since), postgres.NullTime(rest.Until), postgres.NullText(string(rest.Cause)),
+				rest.Met.String(), rest.Step, rest.FailuresInARow, postgres.NullInt(st.probe), st.told, st.counted)
+		}
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("write down the probation: %w", err)
+	}
+	for _, st := range standings {
+		r.failing.set(st.key, st.rest != (policy.Rest{}))
+		r.tellRest(st)
+	}
+	return nil
+}
+
+// tellRest logs a hold's beginning and its end.
+func (r *Recorder) tellRest(st *standing) {
+	switch {
+	case !st.before.Held() && st.rest.Held():
+		r.Log.Warn("deliveries to an endpoint are held after failures; one is let through at the end of the hold, or now by POST …/probe of an event subscription on it", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
+	case st.before.Held() && !st.rest.Held():
+		r.Log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
+	}
+}
+
+// endRest ends a probation, and the counting of failures, after a late success. The timeout before it was counted as a failure;
+// but the endpoint works, if slowly, and a probation would make it slower still.
+func (r *Recorder) endRest(ctx context.Context, key string) error {
+	if key == "" {
+		return nil
+	}
+	if _, err := r.DB.Exec(ctx, dropRest, []byte(key)); err != nil {
+		return fmt.Errorf("end the probation: %w", err)
+	}
+	r.failing.set(key, false)
+	return nil
+}
+
+// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were deleted, or name
+// another endpoint or policy by now.
+func (r *Recorder) CleanProbations(ctx context.Context) error {
+	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
+		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
+		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
+	if _, err := r.DB.Exec(ctx, clean); err != nil {
+		return fmt.Errorf("remove probations of nobody: %w", err)
+	}
+	return nil
+}
+
+// Forget drops what this process remembers of event subscriptions that were deleted.
+func (r *Recorder) Forget() { r.failing.retain(r.Cache.Catalogue()) }

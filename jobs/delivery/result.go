@@ -1,0 +1,103 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+// Verdicts that no policy gives.
+const (
+	// Cancel ends a delivery whose event subscription was deleted.
+	Cancel policy.VerdictAction = "cancel"
+	// Hold deletes the job; the delivery waits. Verdict.Reason is the hold. Verdict.At is the time of its next attempt, if
+	// that changes.
+	Hold policy.VerdictAction = "hold"
+	// Leave keeps the job of a batch. The deliveries in Result.Fates leave the batch before its request.
+	Leave policy.VerdictAction = "leave"
+)
+
+// Reasons why a delivery leaves its batch to be attempted alone.
+const (
+	// ReasonOwnTime: its time to live ends before the batch's next attempt.
+	ReasonOwnTime policy.Reason = "OwnTime"
+	// ReasonUnsendable: its event cannot be written into a request's body, and must not keep the others waiting.
+	ReasonUnsendable policy.Reason = "Unsendable"
+	// ReasonHeaderValue: its values of Dynamic headers are not those of the batch's first delivery. The headers were
+	// changed after the batch was cut.
+	ReasonHeaderValue policy.Reason = "HeaderValue"
+)
+
+// Result is the outcome of one delivery attempt, or of a turn that ended without a request (Number 0). It is that of a
+// single delivery (DeliveryID) or of a batch (BatchID).
+type Result struct {
+	queue.JobToken // nothing is recorded unless this row exists
+	DeliveryID     int64
+	BatchID        int64
+	SystemID       uuid.UUID // of a single delivery's event
+	BatchMade      time.Time // when the batch was cut
+	SubscriptionID int64
+	RetryPolicy    string
+
+	Number    int // of this attempt, 1 = first; 0 = no request was made
+	Events    int // of a batch: how many events the request carried
+	Bytes     int // of a batch: size of the request's body; 0 = no body was written
+	Reruns    int // how often a crash interrupted this attempt before
+	DueAt     time.Time
+	LastHold  string // the hold that it waited for since then; "" = none
+	StartedAt time.Time
+	Duration  time.Duration
+	Timings   Timings
+
+	Status          int              // 0 = no response
+	Err             policy.ErrorKind // why there is no response
+	Outcome         policy.Outcome
+	Error           string
+	RequestHeaders  []byte // without secrets; nil = not kept
+	ResponseHeaders []byte
+	ResponseExcerpt []byte
+
+	// Verdict is that of all deliveries of the request without a fate.
+	Verdict policy.Verdict
+	// Fates are the deliveries of a batch with a verdict of their own. They leave the batch, unless it ends. A batch's
+	// delivery that becomes a dead letter always has a fate.
+	Fates []Fate
+	// Rest is the Work's.
+	Rest queue.Rest
+	// FirstEvent is the system id of the first event of the request. A failed request counts as one failure, of this event;
+	// see policy.AfterFailure.
+	FirstEvent uuid.UUID
+}
+
+// Fate is the verdict on one delivery of a batch.
+type Fate struct {
+	DeliveryID int64
+	Verdict    policy.Verdict
+}
+
+// Timings are the durations of a request's phases; zero where there was none, as on a reused connection. FirstByte
+// counts from the moment when the connection was ready.
+type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
+
+// owner is the id of what was sent.
+func (r *Result) owner() int64 {
+	if r.BatchID != 0 {
+		return r.BatchID
+	}
+	return r.DeliveryID
+}
+
+// deliveries is how many queued deliveries the result ends; a batch that deliveries leave goes on.
+func (r *Result) deliveries() int {
+	switch {
+	case r.BatchID == 0:
+		return 1
+	case r.Verdict.Action == Leave:
+		return 0
+	default:
+		return r.Events
+	}
+}

@@ -1,0 +1,179 @@
+package export
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"sync"
+
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/azureblob" // azblob://
+	_ "gocloud.dev/blob/s3blob"    // s3://
+
+	"postrider/policy"
+)
+
+// File is a file that is being written to a location outside. It is there, whole, once Commit has succeeded, and not before.
+type File struct {
+	io.Writer
+	// Commit ends the file. Abort leaves nothing of it behind, as far as that can be had; after Commit it does nothing.
+	Commit func() error
+	Abort  func()
+}
+
+// CreateFile begins a file in a location. What is there by that name gives way to it. The connection to a bucket is left to the end
+// of the process.
+func CreateFile(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
+	return NewPlaces(policy.ExportLocations{}).create(ctx, target, name)
+}
+
+// createLocalFile writes beside the file and then renames: who looks finds it whole or not at all. A root keeps it in its directory,
+// whatever names and symbolic links say. The directory must be there: one that is missing may be a disk that is not mounted.
+func createLocalFile(directory, name string) (*File, error) {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, err
+	}
+	temporary := path.Join(path.Dir(name), "."+path.Base(name)+"."+rand.Text()[:8]+".part")
+	file, err := openBelow(root, temporary)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	var once sync.Once
+	end := func(last func() error) (err error) {
+		once.Do(func() { err = errors.Join(last(), root.Close()) })
+		return err
+	}
+	discard := func(err error) error { return errors.Join(err, root.Remove(temporary)) }
+	commit := func() error {
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return discard(err)
+		}
+		if err := root.Rename(temporary, name); err != nil {
+			return discard(err)
+		}
+		return syncDirectory(root, path.Dir(name))
+	}
+	return &File{Writer: file, Commit: func() error { return end(commit) }, Abort: func() { _ = end(func() error { return discard(file.Close()) }) }}, nil
+}
+
+// What is in a dead letter is its publisher's: others on the machine need not read it.
+const (
+	directoryMode = 0o750
+	fileMode      = 0o640
+)
+
+func openBelow(root *os.Root, name string) (*os.File, error) {
+	if err := root.MkdirAll(path.Dir(name), directoryMode); err != nil {
+		return nil, err
+	}
+	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+}
+
+// syncDirectory makes a rename last through a power cut.
+func syncDirectory(root *os.Root, name string) error {
+	directory, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
+
+// openBucket opens a bucket the way its operator says, with the credentials that the cloud's own library finds.
+func openBucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
+	url := l.Scheme + "://" + l.Bucket
+	if l.Query != "" {
+		url += "?" + l.Query
+	}
+	bucket, err := blob.OpenBucket(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("open %s://%s: %w", l.Scheme, l.Bucket, err)
+	}
+	return bucket, nil
+}
+
+// createObject begins an object. One whose context ends before Close is not written.
+func createObject(ctx context.Context, bucket *blob.Bucket, key string) (*File, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	contentType := "application/json"
+	if path.Ext(key) != ".json" {
+		contentType = "application/x-ndjson" // one record a line
+	}
+	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: contentType})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	var once sync.Once
+	commit := func() (err error) {
+		once.Do(func() { err = w.Close(); cancel() })
+		return err
+	}
+	abort := func() { once.Do(func() { cancel(); _ = w.Close() }) }
+	return &File{Writer: w, Commit: commit, Abort: abort}, nil
+}
+
+// Places keeps the buckets open that a node writes to: finding the credentials of one takes a second.
+type Places struct {
+	Locations policy.ExportLocations
+
+	mu      sync.Mutex
+	buckets map[policy.Location]*blob.Bucket
+}
+
+// NewPlaces returns no open bucket yet; files are written below the locations that the server allows.
+func NewPlaces(locations policy.ExportLocations) *Places {
+	return &Places{Locations: locations, buckets: map[policy.Location]*blob.Bucket{}}
+}
+
+func (p *Places) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
+	l.Path = "" // is the objects', not the bucket's
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if bucket, ok := p.buckets[l]; ok {
+		return bucket, nil
+	}
+	bucket, err := openBucket(ctx, l)
+	if err == nil {
+		p.buckets[l] = bucket
+	}
+	return bucket, err
+}
+
+// Write puts a file into a place, whole or not at all.
+func (p *Places) Write(ctx context.Context, target policy.ExportTarget, name string, body []byte) error {
+	f, err := p.create(ctx, target, name)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(body); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+func (p *Places) create(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
+	if target.Location.Scheme == "file" {
+		return createLocalFile(target.Location.Path, path.Join(target.Below, name))
+	}
+	bucket, err := p.bucket(ctx, target.Location)
+	if err != nil {
+		return nil, err
+	}
+	return createObject(ctx, bucket, path.Join(target.Location.Path, target.Below, name))
+}
+
+// Close closes all buckets.
+func (p *Places) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, bucket := range p.buckets {
+		_ = bucket.Close()
+	}
+	clear(p.buckets)
+}

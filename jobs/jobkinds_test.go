@@ -1,0 +1,18 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/jobs/queue"
+	"postrider/query"
+)
+
+// The page of jobs can filter by every kind that exists.
+func TestJobKindsAreThoseOfTheQueue(t *testing.T) {
+	t.Parallel()
+	require.ElementsMatch(t, query.JobKinds(), []string{
+		queue.DeliverKind, queue.BatchKind, queue.RouteKind, queue.HandshakeKind, queue.ExportKind, queue.OperationKind,
+	})
+}

@@ -1,0 +1,112 @@
+package publish
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/postgres"
+)
+
+func request(topic string) *publishRequest {
+	return &publishRequest{Publication: Publication{Topic: topic}, Receipt: Receipt{Topic: &catalog.Topic{ID: 1, Name: topic}}, done: make(chan error, 1)}
+}
+
+func TestRequestHasOneAnswerAlsoAfterItWasTaken(t *testing.T) {
+	t.Parallel()
+	a, b := request("a"), request("b")
+	a.answer(nil)
+	require.NoError(t, <-a.done, "the publisher takes its answer while the rest of the group is still being committed")
+	require.Equal(t, []*publishRequest{b}, unanswered([]*publishRequest{a, b}))
+	a.answer(postgres.ErrUnavailable)
+	require.Empty(t, a.done)
+}
+
+func TestRefilterLeavesTheCallersGroupAlone(t *testing.T) {
+	t.Parallel()
+	gone, kept := request("gone"), request("kept")
+	catalogue := catalog.NewCatalogue(7, []*catalog.Topic{{ID: 1, Name: "kept"}}, nil, nil)
+	group := []*publishRequest{gone, kept}
+
+	require.Equal(t, []*publishRequest{kept}, refilter(group, catalogue))
+	require.Equal(t, []*publishRequest{gone, kept}, group)
+	require.ErrorIs(t, <-gone.done, postgres.ErrNotFound)
+	require.Empty(t, kept.done)
+}
+
+// TestRefilterPutsOff: a topic that has begun to detect duplicates has its events looked for, whatever they waited for.
+func TestRefilterPutsOff(t *testing.T) {
+	t.Parallel()
+	req := request("orders")
+	orders := &catalog.Topic{ID: 1, Name: "orders", DuplicateWindow: time.Minute}
+	catalogue := catalog.NewCatalogue(7, []*catalog.Topic{orders}, nil, nil)
+	require.Empty(t, refilter([]*publishRequest{req}, catalogue))
+	require.Empty(t, req.done)
+	require.True(t, req.keyed && req.postponed)
+	req.postponed = false
+	require.Len(t, refilter([]*publishRequest{req}, catalogue), 1, "by the keyed lane it goes on")
+}
+
+func TestIsolate(t *testing.T) {
+	t.Parallel()
+	poison := &pgconn.PgError{Code: "22021"}
+	outage := &pgconn.PgError{Code: "57P01"}
+	failing := func(bad int, err error) (func([]int) error, *[]int) {
+		var done []int
+		return func(group []int) error {
+			for _, item := range group {
+				if item == bad {
+					return err
+				}
+			}
+			done = append(done, group...)
+			return nil
+		}, &done
+	}
+	t.Run("the guilty item stands alone", func(t *testing.T) {
+		t.Parallel()
+		var blamed []int
+		do, done := failing(5, poison)
+		require.NoError(t, postgres.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, do, func(item int, _ error) error { blamed = append(blamed, item); return nil }))
+		require.Equal(t, []int{5}, blamed)
+		require.ElementsMatch(t, []int{1, 2, 3, 4, 6, 7}, *done)
+	})
+	t.Run("an outage blames nobody", func(t *testing.T) {
+		t.Parallel()
+		do, _ := failing(5, outage)
+		require.ErrorIs(t, postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { t.Error("blamed"); return nil }), outage)
+	})
+	t.Run("an outage while blaming is told", func(t *testing.T) {
+		t.Parallel()
+		do, _ := failing(5, poison)
+		require.ErrorIs(t, postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { return outage }), outage)
+	})
+}
+
+func TestErrorsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		err                       error
+		poison, transient, outage bool
+	}{
+		"invalid text":           {&pgconn.PgError{Code: "22021"}, true, false, false},
+		"check violated":         {&pgconn.PgError{Code: "23514", ConstraintName: "c"}, true, false, false},
+		"no partition":           {&pgconn.PgError{Code: "23514"}, false, false, false},
+		"statement too complex":  {&pgconn.PgError{Code: "54001"}, true, false, false},
+		"deadlock":               {&pgconn.PgError{Code: "40P01"}, false, true, false},
+		"serialization failure":  {&pgconn.PgError{Code: "40001"}, false, true, false},
+		"administrator shutdown": {&pgconn.PgError{Code: "57P01"}, false, false, true},
+		"disk full":              {&pgconn.PgError{Code: "53100"}, false, false, true},
+		"lock not available":     {&pgconn.PgError{Code: "55P03"}, false, false, true},
+		"no such table":          {&pgconn.PgError{Code: "42P01"}, false, false, false},
+		"our own":                {errors.New("x"), false, false, false},
+	} {
+		require.Equal(t, row.poison, postgres.IsPoison(row.err), name)
+		require.Equal(t, row.transient, postgres.IsTransient(row.err), name)
+		require.Equal(t, row.outage, postgres.IsOutage(row.err), name)
+	}
+}

@@ -1,0 +1,115 @@
+package publish
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"postrider/catalog"
+	"postrider/event"
+	"postrider/jobs/queue"
+)
+
+// offers are the deliveries of one group of publishes that this node's workers attempt without fetching their jobs.
+type offers struct {
+	p         *Publisher
+	catalogue *catalog.Catalogue // that the group was filtered by
+	// reserved workers were free for the group; left of them have no delivery yet.
+	reserved, left int
+	asOf           time.Time
+	works          []*queue.Work // one for each delivery of the group; nil: its job is to be fetched
+	copied, copyOf *event.Event
+}
+
+// newOffers is for a transaction that began to read the database at asOf, or later.
+func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
+	deliveries := deliveriesOf(group)
+	o := &offers{p: p, catalogue: group[0].catalogue, asOf: asOf, works: make([]*queue.Work, 0, deliveries)}
+	if p.handoff != nil && deliveries > 0 {
+		o.reserved = p.handoff.Reserve(deliveries)
+		o.left = o.reserved
+	}
+	return o
+}
+
+// offer reports whether the next delivery is for this node's workers, if its job turns out not to have to wait.
+func (o *offers) offer(req *publishRequest, i int, sub *catalog.Subscription, admitted bool) bool {
+	work := (*queue.Work)(nil)
+	if o.left > 0 && admitted && !sub.Batching() {
+		work = o.work(req, i, sub)
+	}
+	o.works = append(o.works, work)
+	if work == nil {
+		return false
+	}
+	o.left--
+	return true
+}
+
+// work is nil if there is no memory for another body. The memory that the loader needs stays free: the deliveries that
+// are to be loaded would otherwise wait while events are published.
+func (o *offers) work(req *publishRequest, i int, sub *catalog.Subscription) *queue.Work {
+	e := &req.Receipt.Events[i]
+	release := o.p.memory.Spare(int64(len(e.Body)))
+	if release == nil {
+		return nil
+	}
+	if o.copyOf != e {
+		o.copyOf, o.copied = e, ownCopy(e)
+	}
+	return &queue.Work{SubscriptionID: sub.ID, SystemID: req.Receipt.SystemIDs[i], Event: *o.copied, Free: release}
+}
+
+// ownCopy is an event that shares no memory with the request that contains it.
+func ownCopy(e *event.Event) *event.Event {
+	c := *e
+	c.Body = bytes.Clone(e.Body)
+	for _, s := range []*string{&c.ID, &c.Type, &c.Subject, &c.Source, &c.DataVersion, &c.Trace.Parent, &c.Trace.State} {
+		*s = strings.Clone(*s)
+	}
+	return &c
+}
+
+// offeredRow is what the publish statement returns: the time of its transaction and of the database's clock, and the
+// deliveries that this node's workers have now.
+type offeredRow struct {
+	began, readAt     time.Time
+	ids, jobs, places []int64
+}
+
+// commit gives the deliveries that were committed to the workers.
+func (o *offers) commit(row *offeredRow) {
+	jobs, now := make([]queue.LocalJob, len(row.ids)), time.Now()
+	for n, place := range row.places {
+		w := o.works[place-1]
+		o.works[place-1] = nil
+		w.DeliveryID, w.JobID = row.ids[n], &row.jobs[n]
+		w.OwedSince, w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.began, row.readAt, now, o.asOf
+		w.SetRest(queue.RestOf(o.catalogue, w.SubscriptionID), nil, row.jobs[n])
+		jobs[n] = queue.LocalJob{Work: w, Job: o.job(w, row.began)}
+	}
+	o.end(jobs)
+}
+
+func (o *offers) job(w *queue.Work, now time.Time) queue.Job {
+	return queue.Job{
+		ID: *w.JobID, Attempt: 1, MaxAttempts: 1000, Kind: queue.DeliverKind, Queue: queue.DeliverQueue, Priority: 1, Metadata: []byte("{}"),
+		Args:      fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.DeliveryID, w.SubscriptionID),
+		CreatedAt: now, ScheduledAt: now, AttemptedAt: now, AttemptedBy: []string{o.p.node},
+	}
+}
+
+// end gives the workers the jobs, and releases the memory of all other deliveries. Called again it does nothing.
+func (o *offers) end(jobs []queue.LocalJob) {
+	for _, w := range o.works {
+		if w != nil {
+			w.Release()
+		}
+	}
+	o.works = nil
+	if o.reserved > 0 {
+		o.p.handoff.Give(o.reserved, jobs)
+		o.reserved = 0
+	}
+}

@@ -1,0 +1,117 @@
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/postgres"
+)
+
+// Publisher stores published events with their deliveries and jobs. Its methods may be called from any goroutine. Publish
+// and Route need Run.
+type Publisher struct {
+	db       *postgres.DB
+	cache    *catalog.Cache
+	ids      *postgres.IDs
+	traffic  *queue.Traffic
+	notifier *queue.Notifier
+	handoff  *queue.Handoff // nil on a node that makes no attempts
+	memory   *queue.Memory
+	disk     *postgres.Disk
+	log      *slog.Logger
+	node     string
+	postgres.Failpoint
+
+	// threshold is how many deliveries a request may have before it is stored with a route.
+	threshold int
+
+	// The queues of requests. keyed are those that may have been stored before: with an idempotency key, or of a topic that
+	// detects duplicates. waiting are those of keyed that met another transaction with the same key; apart, they delay no
+	// other request.
+	small, large, keyed, waiting *postgres.Batcher[*publishRequest]
+	queuedBytes, queuedRequests  atomic.Int64
+	storingRoutes                chan struct{} // filled while a request is stored with a route
+
+	routes     *postgres.Batcher[*routeRequest]
+	stepLimit  int // deliveries per step: routeStep
+	stepBytes  int // of bodies per step: routeBytes
+	groups     *postgres.Histogram
+	commitTime *postgres.Histogram
+}
+
+// PublisherParts are the objects that a Publisher needs. Handoff is nil on a node that makes no attempts.
+type PublisherParts struct {
+	DB       *postgres.DB
+	Cache    *catalog.Cache
+	IDs      *postgres.IDs
+	Traffic  *queue.Traffic
+	Notifier *queue.Notifier
+	Handoff  *queue.Handoff
+	Memory   *queue.Memory
+	Disk     *postgres.Disk
+}
+
+// PublisherOptions of a Publisher. Threshold is how many deliveries a request may have before they are created in steps,
+// by a route job, and not in the transaction that is committed before the response; default 10,000.
+type PublisherOptions struct {
+	Node      string
+	Threshold int
+	Log       *slog.Logger
+	Failpoint postgres.Failpoint
+}
+
+// NewPublisher makes a Publisher with empty queues.
+func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
+	if o.Threshold == 0 {
+		o.Threshold = routeThreshold
+	}
+	const ms = int64(time.Millisecond)
+	return &Publisher{
+		db: parts.DB, cache: parts.Cache, ids: parts.IDs, traffic: parts.Traffic, notifier: parts.Notifier,
+		handoff: parts.Handoff, memory: parts.Memory, disk: parts.Disk,
+		log: o.Log, node: o.Node, Failpoint: o.Failpoint, threshold: o.Threshold,
+		small: postgres.NewBatcher[*publishRequest](), large: postgres.NewBatcher[*publishRequest](),
+		keyed: postgres.NewBatcher[*publishRequest](), waiting: postgres.NewBatcher[*publishRequest](),
+		storingRoutes: make(chan struct{}, routesAtOnce),
+		routes:        postgres.NewBatcher[*routeRequest](), stepLimit: routeStep, stepBytes: routeBytes,
+		groups:     postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, groupEvents),
+		commitTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
+	}
+}
+
+// Run stores what Publish and Route have queued until ctx ends, and then what is left, if the database responds.
+func (p *Publisher) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for range largeAtOnce {
+		group.Go(func() { p.large.Run(ctx, fitsGroup, p.flush) })
+	}
+	for range keyedAtOnce {
+		group.Go(func() { p.keyed.Run(ctx, fitsKeyed, p.flush) })
+	}
+	group.Go(func() { p.waiting.Run(ctx, fitsKeyed, p.flush) })
+	group.Go(func() { p.routes.Run(ctx, fitsRouting, func(group []*routeRequest) { p.flushRoutes(ctx, group) }) })
+	p.small.Run(ctx, fitsGroup, p.flush)
+	group.Wait()
+}
+
+// PublishCounters count since the process began.
+type PublishCounters struct {
+	// Groups are the transactions that stored events, by how many events each had; Time by how long each took, in
+	// nanoseconds.
+	Groups, Time postgres.Distribution
+	// Waiting are the requests that wait for their commit, and WaitingBytes their bodies.
+	Waiting, WaitingBytes int64
+}
+
+// PublishCounters reads the counters.
+func (p *Publisher) PublishCounters() PublishCounters {
+	return PublishCounters{
+		Groups: p.groups.Read(), Time: p.commitTime.Read(),
+		Waiting: p.queuedRequests.Load(), WaitingBytes: p.queuedBytes.Load(),
+	}
+}

@@ -1,0 +1,191 @@
+package publish
+
+import (
+	"context"
+	_ "embed" // .sql files
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/postgres"
+)
+
+const (
+	// routeThreshold: 10,000 deliveries take a transaction about half a second, which is as long as a publisher should wait
+	// and other publishers' groups should share the database with one request.
+	routeThreshold = 10_000
+	// routeStep is how many deliveries one transaction makes, of all the routes it works at.
+	routeStep = 10_000
+	// routeBytes is how many bytes of bodies a step reads where advanced filters ask for them. The first body is always read.
+	routeBytes = 32 << 20
+	// routeGroup leaves each route of a full group 20 deliveries a step.
+	routeGroup = 500
+
+	// The pauses after a step that failed.
+	routeMinPause = 50 * time.Millisecond
+	routeMaxPause = 2 * time.Second
+)
+
+var (
+	// storeRouteStatement is T1 of a request that is stored with a route.
+	//go:embed sql/storeroute.sql
+	storeRouteStatement string
+	//go:embed sql/fanout.sql
+	fanOutFile string
+	//go:embed sql/matched.sql
+	matchedPart string
+	//go:embed sql/readroutes.sql
+	readRoutesStatement string
+
+	fanOutParts = strings.Split(withDeliveries(fanOutFile), "-- matched.sql")
+)
+
+// fanOutStatement makes one step. matched: some of the events were published by SQL.
+func fanOutStatement(routes []*routing, matched bool) string {
+	if !matched {
+		return fanOutParts[0] + fanOutParts[1]
+	}
+	return fanOutParts[0] + strings.Replace(matchedPart, catalog.AllEvents, eventsOf(routes), 1) + fanOutParts[1]
+}
+
+// routeColumns turns a request into the columns of storeRouteStatement.
+func (p *Publisher) routeColumns(version int64, group []*publishRequest) []any {
+	e := newEventColumns(len(group[0].Receipt.Events))
+	for i := range group[0].Receipt.Events {
+		e.add(group[0], i)
+	}
+	counted := publishedDestinations(group)
+	values := append([]any{version}, e.values()...)
+	return append(values, counted.topics, counted.counts, counted.subscriptions)
+}
+
+type routeRequest struct {
+	jobID int64
+	// failed is set before done is closed.
+	failed error
+	done   chan struct{}
+}
+
+// Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed, or when
+// ctx ends: then it may still be. A job that is nobody's any more makes nothing, and that is no error. ErrPoison: PostgreSQL
+// refuses this step.
+func (p *Publisher) Route(ctx context.Context, jobID int64) error {
+	req := &routeRequest{jobID: jobID, done: make(chan struct{})}
+	p.routes.Add(req)
+	select {
+	case <-req.done:
+		return req.failed
+	case <-ctx.Done():
+		return fmt.Errorf("route events: %w", ctx.Err())
+	}
+}
+
+func fitsRouting() func(*routeRequest) bool {
+	n := 0
+	return func(*routeRequest) bool {
+		n++
+		return n <= routeGroup
+	}
+}
+
+// flushRoutes repeats until the step is made or the process stops. Repeating is safe: a job that is gone makes nothing.
+func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
+	slices.SortFunc(group, func(a, b *routeRequest) int { return int(a.jobID - b.jobID) })
+	pause := routeMinPause
+	for try := 0; ; try++ {
+		err := postgres.Isolate(group, func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= optimisticTries) }, refuseRoute)
+		if err == nil {
+			break
+		}
+		if p.atOnce(ctx, err) {
+			continue
+		}
+		p.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
+		if !postgres.WaitAbout(ctx, pause) {
+			return
+		}
+		pause = min(pause*2, routeMaxPause)
+	}
+	for _, req := range group {
+		close(req.done)
+	}
+}
+
+// atOnce reports an error that needs no pause.
+func (p *Publisher) atOnce(ctx context.Context, err error) bool {
+	if errors.Is(err, errStale) {
+		return p.cache.Reload(ctx) == nil
+	}
+	return postgres.IsTransient(err) && ctx.Err() == nil
+}
+
+func refuseRoute(req *routeRequest, err error) error {
+	req.failed = fmt.Errorf("%w: %w", postgres.ErrPoison, err)
+	return nil
+}
+
+// PointRoute is the failpoint before the commit of one step of a route job.
+const PointRoute = "route"
+
+// stepRoutes makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same moment of the
+// database and is never stale.
+func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snapshot bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	var admitted queue.Admissions
+	var unfinished int
+	err := pgx.BeginTxFunc(ctx, p.db, isolation(snapshot), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, p.db.Keeping(postgres.KeepPlan)); err != nil {
+			return fmt.Errorf("keep plans: %w", err)
+		}
+		catalogue := p.cache.Catalogue()
+		if snapshot {
+			if catalogue, err = p.cache.ReadIn(ctx, tx, catalogue); err != nil {
+				return fmt.Errorf("read the catalogue: %w", err)
+			}
+		}
+		routes, err := p.readRoutes(ctx, tx, catalogue, group, max(p.stepLimit/len(group), 1))
+		if err != nil || len(routes) == 0 {
+			return err
+		}
+		for _, route := range routes {
+			if n := route.missing(); n > 0 {
+				p.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by hand; publish them again if they are wanted",
+					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
+			}
+		}
+		owed := cutRoutes(routes, catalogue, p.stepLimit)
+		admitted = p.traffic.Admit(subscriptionsOf(owed))
+		var found int64
+		matched := matchedColumns(routes)
+		statement := fanOutStatement(routes, matched != nil)
+		row := tx.QueryRow(ctx, statement, append(p.fanOutColumns(catalogue, routes, owed, admitted), matched...)...)
+		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
+			err = errStale
+		}
+		p.Reach(PointRoute)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("route events: %w", err)
+	}
+	p.traffic.Add(admitted)
+	p.notifier.Poke()
+	if unfinished > 0 {
+		p.notifier.PokeRoutes()
+	}
+	return nil
+}
+
+func isolation(snapshot bool) pgx.TxOptions {
+	if snapshot {
+		return pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
+	}
+	return pgx.TxOptions{}
+}

@@ -1,0 +1,173 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// LocalJob is a job that a publish of this node gave to this node's workers: it is never fetched, and its delivery need
+// not be loaded.
+type LocalJob struct {
+	Job  Job
+	Work *Work
+}
+
+// Handoff gives jobs from this node's publishes to its free workers. River runs them as if it had fetched them. To fetch
+// and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
+type Handoff struct {
+	workers int
+	active  *JobSet
+	wake    *Wake
+
+	mu       sync.Mutex
+	open     bool
+	waiting  []LocalJob
+	started  map[int64]LocalJob // by job: given to River, and not begun
+	reserved int
+	// The database is queried for jobs when something else than a local job woke the fetchers, when it had more jobs than
+	// workers were free, and once per poll.
+	poll, idlePoll time.Duration
+	queriedAt      time.Time
+	backlog        bool
+	busyAt         time.Time // when the fetchers were last woken, or a fetch found a job
+}
+
+// idleAfter is longer than a job may be stored ahead of its time, which only the poll finds.
+const idleAfter = 6 * time.Second
+
+// NewHandoff makes the handoff of a node with so many workers, of which the active jobs are busy.
+func NewHandoff(workers int, active *JobSet, wake *Wake) *Handoff {
+	return &Handoff{workers: workers, active: active, wake: wake, started: map[int64]LocalJob{}}
+}
+
+// Workers is how many jobs this node works on at once.
+func (h *Handoff) Workers() int { return h.workers }
+
+// Open begins to take jobs. The database is queried for others at least each poll, and while nothing happens each
+// idlePoll, which may be longer.
+func (h *Handoff) Open(poll, idlePoll time.Duration) {
+	h.wake.Request(DeliverQueue)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open, h.poll, h.idlePoll = true, poll, idlePoll
+}
+
+// Close takes no more jobs, and returns those that were not given to River. Called again it returns those that came
+// with reservations since.
+func (h *Handoff) Close() (left []int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open = false
+	for _, local := range h.waiting {
+		left = append(left, local.Job.ID)
+		local.Work.Release()
+	}
+	h.waiting = nil
+	return left
+}
+
+// Reserve reserves workers for up to n jobs: half of the free ones, so that a publisher never keeps other jobs from being
+// fetched, and none while jobs wait in the database, because these are first.
+func (h *Handoff) Reserve(n int) int {
+	busy := h.active.Len()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.open || h.backlog {
+		return 0
+	}
+	free := h.workers - busy - len(h.waiting) - len(h.started) - h.reserved
+	n = max(min(n, free/2), 0)
+	h.reserved += n
+	return n
+}
+
+// Give ends a reservation with the jobs that were committed, which may be fewer.
+func (h *Handoff) Give(reserved int, jobs []LocalJob) {
+	h.mu.Lock()
+	h.reserved -= reserved
+	h.waiting = append(h.waiting, jobs...)
+	h.mu.Unlock()
+	if len(jobs) > 0 {
+		h.wake.requestLocal()
+	}
+}
+
+// Next returns up to limit jobs to run, and whether to query the database for more.
+func (h *Handoff) Next(limit int) (jobs []Job, query bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := min(limit, len(h.waiting))
+	for _, local := range h.waiting[:n] {
+		h.started[local.Job.ID] = local
+		jobs = append(jobs, local.Job)
+	}
+	if h.waiting = h.waiting[n:]; len(h.waiting) == 0 {
+		h.waiting = nil
+	}
+	now, requested := time.Now(), h.wake.fetchRequested.Load()
+	if requested || n > 0 {
+		h.busyAt = now
+	}
+	query = n < limit && (requested || h.backlog || !h.idle(now) && (n == 0 || now.Sub(h.queriedAt) >= h.poll))
+	if query {
+		h.wake.fetchRequested.Store(false)
+		h.queriedAt = now
+	}
+	return jobs, query
+}
+
+// idle reports that the database was queried a moment ago, and that nothing happened for so long that only a job whose
+// notification was lost can be there.
+func (h *Handoff) idle(now time.Time) bool {
+	return now.Sub(h.busyAt) > idleAfter && now.Sub(h.queriedAt) < h.idlePoll-h.poll/2
+}
+
+// Fetched learns how many of the jobs that were requested the database had: if it had all, it may have more.
+func (h *Handoff) Fetched(n, requested int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.backlog = n == requested; n > 0 {
+		h.busyAt = time.Now()
+	}
+}
+
+// Work returns the delivery of a local job that begins; nil if the delivery is to be loaded.
+func (h *Handoff) Work(job int64) *Work {
+	local, ok := h.remove(job)
+	switch {
+	case !ok:
+		return nil
+	case !local.Work.Fresh():
+		local.Work.Release()
+		return nil
+	}
+	return local.Work
+}
+
+// Forget releases a local job that has ended without its Work.
+func (h *Handoff) Forget(job int64) {
+	if local, ok := h.remove(job); ok {
+		local.Work.Release()
+	}
+}
+
+func (h *Handoff) remove(job int64) (local LocalJob, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	local, ok = h.started[job]
+	delete(h.started, job)
+	return local, ok
+}
+
+// NotBegun lists the jobs that belong to this node and have not begun.
+func (h *Handoff) NotBegun() []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := slices.Collect(maps.Keys(h.started))
+	for _, local := range h.waiting {
+		ids = append(ids, local.Job.ID)
+	}
+	return ids
+}

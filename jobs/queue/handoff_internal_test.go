@@ -1,0 +1,152 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The poll intervals of the fetchers in these tests.
+const testPoll, testIdlePoll = 100 * time.Millisecond, 250 * time.Millisecond
+
+func localJobs(ids ...int64) (jobs []LocalJob) {
+	for _, id := range ids {
+		jobs = append(jobs, LocalJob{Job: Job{ID: id}, Work: &Work{}})
+	}
+	return jobs
+}
+
+// openHandoff takes jobs for 100 workers.
+func openHandoff() (*Handoff, *JobSet) {
+	active := NewJobSet()
+	h := NewHandoff(100, active, NewWake())
+	h.Open(testPoll, testIdlePoll)
+	return h, active
+}
+
+func TestHandoffReservesHalfOfTheFreeWorkers(t *testing.T) {
+	t.Parallel()
+	h, active := openHandoff()
+	var ended []func()
+	begin := func(n int64) {
+		for range n {
+			ended = append(ended, active.Add(int64(len(ended))))
+		}
+	}
+	begin(20)
+	require.Equal(t, 40, h.Reserve(1000))
+	require.Equal(t, 20, h.Reserve(1000), "reserved workers are not free")
+	require.Equal(t, 5, h.Reserve(5))
+	h.Give(40, localJobs(1, 2))
+	h.Give(20, nil)
+	h.Give(5, nil)
+	require.Equal(t, 39, h.Reserve(1000), "two wait")
+	h.Give(39, nil)
+	begin(180)
+	require.Zero(t, h.Reserve(10))
+	for _, end := range ended {
+		end()
+	}
+	h.Fetched(7, 7)
+	require.Zero(t, h.Reserve(10), "jobs in the database come first")
+	h.Fetched(6, 7)
+	require.Equal(t, 10, h.Reserve(10))
+}
+
+func TestHandoffSaysWhenToQueryTheDatabase(t *testing.T) {
+	t.Parallel()
+	h, _ := openHandoff()
+	_, query := h.Next(10)
+	require.True(t, query, "no local job: there may be others in the database")
+	h.Give(h.Reserve(2), localJobs(1, 2))
+	jobs, query := h.Next(10)
+	require.Len(t, jobs, 2)
+	require.False(t, query, "the publish woke the fetcher for these alone")
+	h.Give(h.Reserve(1), localJobs(3))
+	h.wake.Request(DeliverQueue)
+	jobs, query = h.Next(10)
+	require.Len(t, jobs, 1)
+	require.True(t, query, "a retry, another node's publish")
+	h.Give(h.Reserve(3), localJobs(4, 5, 6))
+	h.wake.Request(DeliverQueue)
+	jobs, query = h.Next(2)
+	require.Len(t, jobs, 2)
+	require.False(t, query, "no worker is left")
+	jobs, query = h.Next(2)
+	require.Len(t, jobs, 1)
+	require.True(t, query)
+	require.Empty(t, h.Close())
+}
+
+// An idle node queries the database less often, but not before any job that is stored ahead of its time would be due.
+func TestHandoffIsIdleWhenNothingHappens(t *testing.T) {
+	t.Parallel()
+	idle := func() *Handoff {
+		h, now := NewHandoff(100, NewJobSet(), NewWake()), time.Now()
+		h.open, h.poll, h.idlePoll = true, testPoll, testIdlePoll
+		h.queriedAt, h.busyAt = now.Add(-testPoll), now.Add(-idleAfter-time.Second)
+		return h
+	}
+	queries := func(h *Handoff) bool {
+		_, query := h.Next(10)
+		return query
+	}
+	require.False(t, queries(idle()))
+	require.Greater(t, idleAfter, 5*time.Second+testPoll)
+	for name, change := range map[string]func(*Handoff){
+		"woken":                   func(h *Handoff) { h.wake.Request(DeliverQueue) },
+		"woken a moment ago":      func(h *Handoff) { h.busyAt = time.Now().Add(-idleAfter + time.Second) },
+		"queried a while ago":     func(h *Handoff) { h.queriedAt = time.Now().Add(-testIdlePoll) },
+		"a fetch found a job":     func(h *Handoff) { h.Fetched(1, 10) },
+		"the database has more":   func(h *Handoff) { h.backlog = true },
+		"no notification arrives": func(h *Handoff) { h.idlePoll = 0 },
+	} {
+		h := idle()
+		change(h)
+		require.True(t, queries(h), name)
+	}
+	h := idle()
+	h.wake.Request(DeliverQueue)
+	require.True(t, queries(h))
+	require.True(t, queries(h), "for six seconds as ever")
+}
+
+func TestHandoffReturnsJobsThatWereNotBegun(t *testing.T) {
+	t.Parallel()
+	h, _ := openHandoff()
+	h.Give(h.Reserve(3), localJobs(7, 8, 9))
+	require.Nil(t, h.Work(7), "River has not requested it")
+	jobs, _ := h.Next(2)
+	require.Len(t, jobs, 2)
+	require.Nil(t, h.Work(7), "it has waited too long, and is loaded")
+	h.Forget(8)
+	require.Empty(t, h.started)
+	require.Equal(t, []int64{9}, h.NotBegun())
+	require.Equal(t, []int64{9}, h.Close())
+	require.Zero(t, h.Reserve(10))
+}
+
+// A node takes jobs over once it is registered: before, other nodes would reclaim them.
+func TestHandoffTakesNothingBeforeItIsOpen(t *testing.T) {
+	t.Parallel()
+	h := NewHandoff(100, NewJobSet(), NewWake())
+	require.Zero(t, h.Reserve(10))
+	h.Open(testPoll, testIdlePoll)
+	require.Equal(t, 10, h.Reserve(10))
+}
+
+func TestJobSet(t *testing.T) {
+	t.Parallel()
+	s := NewJobSet()
+	require.NotNil(t, s.IDs(), "nil would be NULL in the statement, and x <> ALL (NULL) is never true")
+	one, two := s.Add(1), s.Add(2)
+	ids := s.IDs()
+	slices.Sort(ids)
+	require.Equal(t, []int64{1, 2}, ids)
+	one()
+	require.Equal(t, []int64{2}, s.IDs())
+	two()
+	require.Empty(t, s.IDs())
+}

@@ -1,0 +1,28 @@
+package queue
+
+import (
+	"slices"
+
+	"postrider/postgres"
+)
+
+// FixRoom replaces the gate: of returns how many jobs of an event subscription may be queued. It is for tests, before
+// Run.
+func (t *Traffic) FixRoom(of func(subscription int64, others int) int) { t.gate = fixedRoom(of) }
+
+type fixedRoom func(subscription int64, others int) int
+
+// Room implements room.
+func (f fixedRoom) Room(subscription int64, others int) int { return f(subscription, others) }
+
+// Waiting returns the jobs that publishes gave to free workers, and the number of workers reserved. It is for tests.
+func (h *Handoff) Waiting() (jobs []LocalJob, reserved int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.waiting), h.reserved
+}
+
+// QueueStatements are the statements whose plans are kept, for tests.
+func QueueStatements() map[string]postgres.KeptStatement {
+	return map[string]postgres.KeptStatement{"fetch": {SQL: fetchStatement, Settings: inOrder}, "end jobs": {SQL: endJobStatement, Settings: postgres.KeepPlan}}
+}

@@ -1,0 +1,93 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"postrider/postgres"
+)
+
+// JobRows are River's jobs as rows: they are fetched, deferred, reclaimed from dead nodes, and promoted when they are due.
+type JobRows struct {
+	db       *postgres.DB
+	node     string
+	notifier *Notifier
+	traffic  *Traffic
+	postgres.Failpoint
+	promoter promoter
+
+	promoted, reclaimed atomic.Int64
+}
+
+// NewJobRows takes the objects that the jobs of this node need.
+func NewJobRows(db *postgres.DB, node string, notifier *Notifier, traffic *Traffic, fail postgres.Failpoint) *JobRows {
+	return &JobRows{db: db, node: node, notifier: notifier, traffic: traffic, Failpoint: fail}
+}
+
+// JobCounters count since the process began.
+type JobCounters struct {
+	// Promoted jobs were made available when they were due. Reclaimed jobs had been interrupted and were given new rows.
+	Promoted, Reclaimed int64
+}
+
+// JobCounters reads the counters.
+func (q *JobRows) JobCounters() JobCounters {
+	return JobCounters{Promoted: q.promoted.Load(), Reclaimed: q.reclaimed.Load()}
+}
+
+// JobToken is a job row: only the statement that deletes it ends an attempt. The id alone is not enough: a failover may
+// lose the last commits, PostgreSQL gives their ids away again, and the response of an endpoint about an event that is lost
+// would end the delivery of one that is not. So the row must also be of the same time.
+type JobToken struct {
+	JobID int64
+	// JobMade is the row's created_at, to the microsecond.
+	JobMade time.Time
+}
+
+// ErrJobGone is the ErrNotFound of a job whose row does not exist any more.
+var ErrJobGone = fmt.Errorf("its job: %w", postgres.ErrNotFound)
+
+// Gone reports the token's row as deleted: ErrJobGone.
+func (t JobToken) Gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrJobGone) }
+
+const endJobStatement = `
+DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, made)
+ WHERE j.id = ANY ($1::bigint[]) AND j.id = t.id AND j.created_at = t.made`
+
+// EndJob deletes a job that has nothing to do, and returns ErrJobGone.
+func (q *JobRows) EndJob(ctx context.Context, token JobToken) error {
+	if _, err := q.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
+		return fmt.Errorf("%w: end job %d: %w", postgres.ErrUnavailable, token.JobID, err)
+	}
+	return token.Gone()
+}
+
+// QueueEnd deletes jobs as a part of a batch.
+func QueueEnd(batch *pgx.Batch, tokens []JobToken) {
+	ids := postgres.Column(tokens, func(t JobToken) int64 { return t.JobID })
+	batch.Queue(endJobStatement, ids, postgres.Column(tokens, func(t JobToken) time.Time { return t.JobMade }))
+}
+
+// CleanStep is how many rows one statement of a clean-up deletes at most.
+const CleanStep = 10_000
+
+// CleanJobs removes jobs that River finalized an hour ago or longer: their delivery had ended, or had another job, when they
+// were due. All other jobs are deleted by the statement that records their attempt.
+func (q *JobRows) CleanJobs(ctx context.Context) error {
+	const clean = `DELETE FROM postrider_internal.river_job WHERE id IN (
+		SELECT id FROM postrider_internal.river_job
+		 WHERE state IN ('completed', 'cancelled', 'discarded') AND finalized_at < now() - interval '1 hour'
+		 LIMIT $1 FOR UPDATE SKIP LOCKED)`
+	for removed := int64(CleanStep); removed == CleanStep; {
+		tag, err := q.db.Exec(ctx, clean, CleanStep)
+		if err != nil {
+			return fmt.Errorf("remove finalized jobs: %w", err)
+		}
+		removed = tag.RowsAffected()
+	}
+	return nil
+}

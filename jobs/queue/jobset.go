@@ -1,0 +1,43 @@
+package queue
+
+import "sync"
+
+// JobSet is a set of jobs, such as those that this process is working on. A running job of this node that is not in that
+// set was fetched by a statement whose response never arrived.
+type JobSet struct {
+	mu  sync.Mutex
+	ids map[int64]struct{}
+}
+
+// NewJobSet makes an empty set.
+func NewJobSet() *JobSet { return &JobSet{ids: map[int64]struct{}{}} }
+
+// Add adds a job until remove is called.
+func (s *JobSet) Add(id int64) (remove func()) {
+	s.mu.Lock()
+	s.ids[id] = struct{}{}
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		delete(s.ids, id)
+		s.mu.Unlock()
+	}
+}
+
+// Len is how many jobs there are.
+func (s *JobSet) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ids)
+}
+
+// IDs lists the jobs. It is never nil, which a statement would take for NULL.
+func (s *JobSet) IDs() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]int64, 0, len(s.ids))
+	for id := range s.ids {
+		ids = append(ids, id)
+	}
+	return ids
+}

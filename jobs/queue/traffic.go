@@ -1,0 +1,393 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"postrider/catalog"
+	"postrider/policy"
+	"postrider/postgres"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// sampleInterval: in 250 ms the 15,000 deliveries per second that T3 can put on hold are fewer than 4,000, which is how much
+	// a bad endpoint can get in front of the others before it is noticed.
+	sampleInterval = 250 * time.Millisecond
+	// A sample that takes long is taken less often: it may use a tenth of a connection's time.
+	sampleShare = 10
+	sampleLimit = 5 * time.Second
+	// idleInterval: where nothing waited and this node has queued nothing since, only what other nodes publish can be missed, and they
+	// count that themselves.
+	idleInterval = time.Second
+	// DefaultRoom is how many jobs of an event subscription may wait where nothing is known of its endpoint: four for each of
+	// the 64 calls it starts with.
+	DefaultRoom = 256
+	// blindRoom is the same on a node that publishes and makes no attempts, and so never knows: it must not slow down a fast
+	// endpoint, and the nodes that know put on hold what is too much.
+	blindRoom = 2000
+)
+
+// Waiting is an event subscription that has deliveries on hold.
+type Waiting struct {
+	SubscriptionID int64
+	// Hold is the event subscription's own; "" when it is open and its deliveries may go.
+	Hold string
+	// Held counts its deliveries and batches on hold, up to DefaultRoom.
+	Held int
+}
+
+// HoldState is an event subscription's own hold: see HoldStatus.
+type HoldState struct {
+	Reason                      string
+	TimeToLiveStopped, Resuming bool
+}
+
+// RestState is a probation that holds deliveries.
+type RestState struct {
+	Key []byte
+	Met policy.Result // what started the hold
+	// ProbeDue: its time has come and no probe is under way.
+	ProbeDue bool
+}
+
+// TrafficSample is the backlog at one moment. It is never changed.
+type TrafficSample struct {
+	// Queued counts the jobs of each event subscription that are ready or running, and of one that takes batches the
+	// deliveries that wait for the next batch, and the members of batches whose job is ready or running.
+	Queued map[int64]int
+	// Holds are the event subscriptions' own holds, other than probation.
+	Holds   map[int64]HoldState
+	Rests   map[string]RestState
+	Waiting []Waiting
+	// QueuedInAll is the sum of Queued.
+	QueuedInAll int
+}
+
+// Traffic keeps the latest sample and counts the jobs that this node has queued since.
+type Traffic struct {
+	db    *postgres.DB
+	cache *catalog.Cache
+	// gate is nil on a node that makes no attempts.
+	gate     room
+	sampling sync.Mutex
+
+	mu      sync.Mutex
+	latest  *TrafficSample
+	crowded map[int64]bool // more are on hold than the next release takes: new ones wait behind them
+	// Queued by this node, less what it has finished, since the latest sample began, and since the one before: what was
+	// committed while a sample was taken may be in it or not.
+	since, before map[int64]int
+	// queued receives when the first delivery is queued after a sample that found nothing.
+	queued chan struct{}
+}
+
+// room says how many jobs of an event subscription may be queued, given how many are queued for the others; see Gate.
+type room interface {
+	Room(subscription int64, others int) int
+}
+
+// NewTraffic samples the database and counts; gate is nil on a node that makes no attempts.
+func NewTraffic(db *postgres.DB, cache *catalog.Cache, gate *Gate) *Traffic {
+	t := &Traffic{db: db, cache: cache, latest: &TrafficSample{}, since: map[int64]int{}, queued: make(chan struct{}, 1)}
+	if gate != nil {
+		t.gate = gate
+	}
+	return t
+}
+
+// LatestTraffic is the latest sample, about 250 ms old.
+func (t *Traffic) LatestTraffic() *TrafficSample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.latest
+}
+
+// SampleTraffic takes a sample now.
+func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
+	if err := t.sample(ctx); err != nil {
+		return nil, err
+	}
+	return t.LatestTraffic(), nil
+}
+
+// Room is how many more jobs of an event subscription may be queued now; 0 or less for none.
+func (t *Traffic) Room(subscription int64) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.roomFor(subscription)
+}
+
+// roomFor counts an event subscription that takes batches by events: a call takes as many as a batch may have.
+func (t *Traffic) roomFor(subscription int64) int {
+	limit := blindRoom
+	if t.gate != nil {
+		limit = t.gate.Room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
+	}
+	if sub, ok := t.cache.Catalogue().Subscription(subscription); ok && sub.Batching() {
+		limit = min(limit*sub.Batch().MaxEvents, maxOpenEvents)
+	}
+	return limit - t.latest.Queued[subscription] - t.since[subscription] - t.before[subscription]
+}
+
+// maxOpenEvents bounds what waits for the next batch of an event subscription.
+const maxOpenEvents = 20_000
+
+// Admissions is how many deliveries of each event subscription a publish may give jobs to.
+type Admissions map[int64]*admission
+
+type admission struct{ room, taken int }
+
+// Take asks for one delivery.
+func (a Admissions) Take(subscription int64) bool {
+	lane := a[subscription]
+	if lane.taken >= lane.room {
+		return false
+	}
+	lane.taken++
+	return true
+}
+
+// Admit looks up the room of each event subscription that deliveries are made for. Where a crowd is on hold, new deliveries queue
+// up behind it: else those that wait would wait for ever.
+func (t *Traffic) Admit(wanted iter.Seq[*catalog.Subscription]) Admissions {
+	admitted := Admissions{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for sub := range wanted {
+		if _, known := admitted[sub.ID]; known {
+			continue
+		}
+		lane := &admission{}
+		if !t.crowded[sub.ID] {
+			lane.room = t.roomFor(sub.ID)
+		}
+		admitted[sub.ID] = lane
+	}
+	return admitted
+}
+
+// Add counts what was committed.
+func (t *Traffic) Add(admitted Admissions) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.since) == 0 {
+		signal(t.queued)
+	}
+	for subscription, lane := range admitted {
+		if lane.taken > 0 {
+			t.since[subscription] += lane.taken
+		}
+	}
+}
+
+// AddOne counts what was queued for one event subscription; less than 0 is what left the queue.
+func (t *Traffic) AddOne(subscription int64, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since[subscription] += n
+}
+
+// Released counts a wave. One that found less than it may have taken leaves no crowd.
+func (t *Traffic) Released(subscription int64, n, limit int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since[subscription] += n
+	if n < limit {
+		delete(t.crowded, subscription)
+	}
+}
+
+// Finished counts n deliveries of an event subscription whose jobs are gone.
+func (t *Traffic) Finished(subscription int64, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since[subscription] -= n
+}
+
+// Run samples the database until ctx ends.
+func (t *Traffic) Run(ctx context.Context) {
+	pause := time.Duration(0)
+	for t.rest(ctx, pause) {
+		began := time.Now()
+		_ = t.sample(ctx) // an outage: the next one is taken soon, and admission goes by the last
+		pause = min(max(sampleInterval, sampleShare*time.Since(began)), sampleLimit)
+	}
+}
+
+// rest waits for the next sample; false when ctx ends.
+func (t *Traffic) rest(ctx context.Context, pause time.Duration) bool {
+	if pause > 0 && t.idle() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(idleInterval - sampleInterval):
+		case <-t.queued:
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// idle says that nothing waits, as far as this node knows.
+func (t *Traffic) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.queued: // of before
+	default:
+	}
+	return t.latest.QueuedInAll == 0 && len(t.latest.Waiting) == 0 && len(t.since) == 0
+}
+
+// The distinct event subscriptions are found by jumping along the index of held deliveries: one probe each, however many
+// deliveries they hold.
+const (
+	queuedStatement = `
+WITH queued AS MATERIALIZED (
+    SELECT id, kind, args FROM postrider_internal.river_job WHERE state = 'available' AND queue = 'deliveries'
+     UNION ALL
+    SELECT id, kind, args FROM postrider_internal.river_job WHERE state = 'running' AND queue = 'deliveries'
+)
+SELECT (args ->> 's')::bigint AS subscription_id, count(*) AS jobs FROM queued WHERE kind = 'deliver' GROUP BY 1
+UNION ALL
+SELECT b.subscription_id, sum(b.members)::bigint FROM queued q JOIN postrider_internal.batches b ON b.job_id = q.id WHERE q.kind = 'batch' GROUP BY 1
+UNION ALL
+SELECT subscription_id, count(*) FROM postrider_internal.deliveries WHERE open GROUP BY 1`
+
+	holdsStatement = `SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
+
+	restsStatement = `
+SELECT rest_key, coalesce(condition, 'other') AS condition,
+       until <= now() AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = probe_job_id AND j.finalized_at IS NULL) AS probe_due
+  FROM postrider_internal.probations WHERE since IS NOT NULL`
+
+	waitingStatement = `
+WITH RECURSIVE jump(subscription_id) AS (
+    (SELECT subscription_id FROM postrider_internal.deliveries WHERE hold IS NOT NULL ORDER BY subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.subscription_id FROM postrider_internal.deliveries d WHERE d.hold IS NOT NULL AND d.subscription_id > jump.subscription_id ORDER BY d.subscription_id LIMIT 1)
+      FROM jump WHERE jump.subscription_id IS NOT NULL
+), batches AS (
+    SELECT subscription_id, count(*) AS held FROM postrider_internal.batches WHERE hold IS NOT NULL GROUP BY 1
+)
+SELECT subscription_id, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = j.subscription_id AND d.hold IS NOT NULL LIMIT $1) few)
+       + coalesce(batches.held, 0) AS held
+  FROM (SELECT subscription_id FROM jump WHERE subscription_id IS NOT NULL) j FULL JOIN batches USING (subscription_id)`
+)
+
+// sample asks the database what waits.
+func (t *Traffic) sample(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
+	defer cancel()
+	t.sampling.Lock()
+	defer t.sampling.Unlock()
+	t.begin()
+	fresh := &TrafficSample{Queued: map[int64]int{}, Holds: map[int64]HoldState{}, Rests: map[string]RestState{}}
+	batch := &pgx.Batch{}
+	var id int64
+	var n int
+	var hold HoldState
+	var rest RestState
+	batch.Queue(queuedStatement).Query(Each([]any{&id, &n}, func() {
+		fresh.Queued[id] += n
+		fresh.QueuedInAll += n
+	}))
+	batch.Queue(holdsStatement).Query(Each([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
+	var condition string
+	batch.Queue(restsStatement).Query(Each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
+		rest.Met = policy.ParseResult(condition)
+		fresh.Rests[string(rest.Key)] = rest
+		rest.Key = nil
+	}))
+	batch.Queue(waitingStatement, DefaultRoom).Query(Each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
+	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
+		t.keep()
+		return fmt.Errorf("look at what waits: %w", err)
+	}
+	t.end(fresh)
+	return nil
+}
+
+// Each scans rows into columns, and calls take after each.
+func Each(columns []any, take func()) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, columns, func() error { take(); return nil })
+		return err
+	}
+}
+
+func (t *Traffic) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.before, t.since = t.since, map[int64]int{}
+}
+
+// keep goes on counting from the sample before one that failed: a database that is too busy to tell what waits must not look as
+// if nothing did.
+func (t *Traffic) keep() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for subscription, n := range t.before {
+		t.since[subscription] += n
+	}
+	t.before = nil
+}
+
+func (t *Traffic) end(fresh *TrafficSample) {
+	catalogue := t.cache.Catalogue()
+	crowded := map[int64]bool{}
+	for i := range fresh.Waiting {
+		w := &fresh.Waiting[i]
+		w.Hold = fresh.holdOf(catalogue, w.SubscriptionID)
+		if w.Hold == "" && w.Held >= DefaultRoom {
+			crowded[w.SubscriptionID] = true
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.latest, t.crowded, t.before = fresh, crowded, nil
+}
+
+// holdOf is the hold that an event subscription is told to be on.
+func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string {
+	if hold, ok := t.Holds[subscription]; ok {
+		return hold.Reason
+	}
+	if sub, ok := c.Subscription(subscription); ok {
+		if _, resting := t.Rests[string(c.RestKey(sub))]; resting {
+			return catalog.HoldProbation
+		}
+	}
+	return ""
+}
+
+// ProbesDue are the keys of the probations that are due for a probe and that deliveries wait for. Of the others there may
+// be many: of endpoints that no event matches, and of event subscriptions that were deleted.
+func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
+	met := map[string]bool{}
+	for _, w := range t.Waiting {
+		if w.Hold != catalog.HoldProbation {
+			continue
+		}
+		if sub, ok := c.Subscription(w.SubscriptionID); ok {
+			if rest := t.RestOf(c, sub); rest.ProbeDue && !met[string(rest.Key)] {
+				met[string(rest.Key)], keys = true, append(keys, rest.Key)
+			}
+		}
+	}
+	return keys
+}
+
+// RestOf is the probation that holds an event subscription's deliveries; the zero RestState if there is none.
+func (t *TrafficSample) RestOf(c *catalog.Catalogue, sub *catalog.Subscription) RestState {
+	return t.Rests[string(c.RestKey(sub))]
+}

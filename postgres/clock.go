@@ -1,0 +1,47 @@
+package postgres
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Clock is the database's time, continued by the process's monotonic clock: all nodes agree on what has expired.
+type Clock struct {
+	known atomic.Pointer[moment]
+}
+
+// NewClock returns a clock that shows the process's time until Correct is called.
+func NewClock() *Clock { return &Clock{} }
+
+// Now is the database's time.
+func (c *Clock) Now() time.Time {
+	if known := c.known.Load(); known != nil {
+		return known.at(time.Now())
+	}
+	return time.Now()
+}
+
+// Correct compares the clock with the database's time, which a query sent and answered at these times returned.
+func (c *Clock) Correct(database, sent, answered time.Time) {
+	c.known.Store(c.known.Load().corrected(database, sent, answered))
+}
+
+// moment is one moment on two clocks.
+type moment struct{ database, process time.Time }
+
+func (m *moment) at(process time.Time) time.Time { return m.database.Add(process.Sub(m.process)) }
+
+// corrected is m, or a new moment if m cannot be right: the database's time was between the one returned and that time
+// plus the query's duration. So a late answer does not set the clock back.
+func (m *moment) corrected(database, sent, answered time.Time) *moment {
+	if m != nil {
+		known := m.at(answered)
+		if !known.Before(database) && !known.After(database.Add(answered.Sub(sent))) {
+			return m
+		}
+	}
+	return &moment{database: database, process: answered}
+}
+
+// FarFuture is later than any time: no bound.
+var FarFuture = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)

@@ -1,0 +1,25 @@
+package postgres
+
+import "slices"
+
+// Condition is what must be true of a record for a change of it. The change's own transaction checks it. The zero
+// Condition is always true.
+type Condition struct {
+	// Present: it exists. Absent: it does not.
+	Present, Absent bool
+	// Versions: it exists in one of these; nil = in any.
+	Versions []int64
+}
+
+// Allow returns ErrPrecondition if a condition is not true of a record with this version; 0 is one that does not exist.
+func Allow(when []Condition, version int64) error {
+	for _, c := range when {
+		switch exists := version != 0; {
+		case c.Absent && exists,
+			(c.Present || c.Versions != nil) && !exists,
+			c.Versions != nil && !slices.Contains(c.Versions, version):
+			return ErrPrecondition
+		}
+	}
+	return nil
+}

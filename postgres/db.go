@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DB is a connection pool with the ways in which postrider uses it.
+type DB struct {
+	*pgxpool.Pool
+	// ThroughPgBouncer: each transaction may have another session. See OpenPoolThroughPgBouncer.
+	ThroughPgBouncer bool
+}
+
+// NewDB uses a pool of OpenPool or OpenPoolThroughPgBouncer. It does not close the pool.
+func NewDB(pool *pgxpool.Pool) *DB { return &DB{pool, ThroughPgBouncer(pool)} }
+
+// keepPlan, first in a transaction, lets its statements keep their plans: planning them each time took 15 % of
+// PostgreSQL's time. It is for statements that read tables only by lists of keys (id = ANY). The other settings allow
+// only that plan: one made for an empty table would read all of it, and is kept when the table has a million rows.
+const (
+	// A node that is disabled counts as a cost of 10^10. With jit on, PostgreSQL compiles such a plan: 0.4 s each time.
+	KeepPlan = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_nestloop', 'off', true), ` +
+		`set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)` + kept
+	kept = `, set_config('plan_cache_mode', 'force_generic_plan', true)`
+)
+
+// KeepPlanBriefly is keepPlan with a short lock_timeout, for the recorder: it does not wait for a row that another
+// session keeps locked.
+const KeepPlanBriefly = KeepPlan + `, set_config('lock_timeout', '500ms', true)`
+
+// Keeping returns the statement that begins a transaction of statements that keep their plans. Through PgBouncer each
+// statement is sent whole: there is no plan to keep, and one for the statement's own values is better.
+func (db *DB) Keeping(settings string) string {
+	if db.ThroughPgBouncer {
+		return strings.Replace(settings, kept, "", 1)
+	}
+	return settings
+}
+
+// WithConn calls do with a connection. One that is still in a transaction afterwards is rolled back: the pool would
+// close it.
+func (db *DB) WithConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
+	conn, err := db.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Release()
+	err = do(conn)
+	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
+		_, _ = conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+// ReadKept sends statements that keep their plans in one round trip and one read-only transaction.
+func (db *DB) ReadKept(ctx context.Context, queue func(*pgx.Batch)) error {
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN READ ONLY")
+	batch.Queue(db.Keeping(KeepPlan))
+	queue(batch)
+	batch.Queue("COMMIT")
+	return db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+}
+
+const (
+	// readTime bounds each statement of a page or a list.
+	readTime = 5 * time.Second
+	// CollectTime bounds a statement of collect. Counting stops by itself earlier, and reports how far it came.
+	CollectTime = 10 * time.Second
+)
+
+// beginner begins transactions: a pool, or one connection.
+type beginner interface {
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Querier is a pool or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Read runs the statements of one page in one snapshot, so that its counts and its lists agree. It returns ErrTooSlow
+// if one of them took longer than 5 s, ErrUnavailable, or an ErrNotFound of read.
+func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) error {
+	return readOver(ctx, db, what, read)
+}
+
+// readOver is Read over the caller's connection.
+func readOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
+		if err := EndAfter(ctx, tx, readTime); err != nil {
+			return err
+		}
+		return read(tx)
+	})
+	switch {
+	case err == nil, errors.Is(err, ErrNotFound):
+		return err
+	case SQLState(err) == QueryCanceled:
+		return fmt.Errorf("read %s within %s: %w: %w", what, readTime, ErrTooSlow, err)
+	default:
+		return ReadFailed(what, err)
+	}
+}
+
+// connWait is how long ReadAlways waits for a connection of the pool.
+const connWait = time.Second
+
+// ReadAlways is Read, but opens its own connection if the pool has none free within 1 s: metrics must distinguish a
+// busy pool from an unavailable database.
+func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) error) error {
+	patience, cancel := context.WithTimeout(ctx, connWait)
+	defer cancel()
+	pooled, err := db.Acquire(patience)
+	switch {
+	case err == nil:
+		defer pooled.Release()
+		return readOver(ctx, pooled, what, read)
+	case patience.Err() == nil:
+		return ReadFailed(what, err)
+	}
+	own, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)
+	if err != nil {
+		return ReadFailed(what, err)
+	}
+	defer HangUp(own)
+	return readOver(ctx, own, what, read)
+}
+
+// HangUp closes a connection within a second: the other end may be gone.
+func HangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// EndAfter sets PostgreSQL's own timeout for each statement of tx: a statement whose caller left would run on.
+func EndAfter(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
+	_, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(limit.Milliseconds()))
+	return err
+}
+
+// Rows collects the rows of a query, by column names.
+func Rows[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs) ([]T, error) {
+	rows, err := tx.Query(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+// Row returns the single row of a query, or ErrNotFound.
+func Row[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs) (*T, error) {
+	rows, err := tx.Query(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	return row, err
+}
+
+// Collect returns the rows of one query within 10 s, by column names.
+func Collect[T any](ctx context.Context, db beginner, query string, args ...any) (found []T, err error) {
+	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
+		if err := EndAfter(ctx, tx, CollectTime); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		return err
+	})
+	if err != nil {
+		return nil, ReadFailed("a report", err)
+	}
+	return found, nil
+}

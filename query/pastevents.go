@@ -1,0 +1,179 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"postrider/catalog"
+	"postrider/policy/filter"
+	"postrider/postgres"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// ScanStep is how many dead letters, or events of a day, of all topics, a step scans: an index would cost every publish.
+	// Scanning so many takes some hundredths of a second, so that the progress is visible.
+	ScanStep = 20_000
+	// PastBytes is how many bytes of bodies one step reads.
+	PastBytes = 32 << 20
+	// idSlack is how far an event's id may be from its time of publishing, amply. That is when the event is stored, and the id is made before: where
+	// the database is slow, up to two minutes. Both are the database's time; a machine that was put to sleep carries it on wrongly until it reads it again,
+	// within a second.
+	idSlack = 2 * time.Hour
+)
+
+// pastStatement reads the next events of one day in the order of their ids, and says of which of them the topic and the time of publishing are
+// those asked for. Events that a redelivery has stored again are another day's.
+const pastStatement = `
+WITH scanned AS MATERIALIZED (
+    SELECT id, topic_id, published_at FROM postrider_internal.events WHERE day = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+), met AS (
+    SELECT id FROM scanned WHERE topic_id = $5 AND published_at >= $6 AND published_at < $7 AND (published_at AT TIME ZONE 'UTC')::date = $1 ORDER BY id LIMIT $8
+)
+SELECT coalesce((SELECT array_agg(id ORDER BY id) FROM met), '{}'), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM scanned)`
+
+// Past is a place among the events of a stretch of time.
+type Past struct {
+	TopicID     int64
+	From, Until time.Time // of publishing
+	Day         time.Time
+	After       uuid.UUID
+}
+
+// scanned is what a look at the next events of the day came to.
+type scanned struct {
+	IDs   [][16]byte // those of the topic and the time
+	last  *uuid.UUID
+	count int // looked at; less than scanStep: the day has no more
+}
+
+// Scan looks at the next events of the day, and takes so many at most.
+func (p *Past) Scan(ctx context.Context, tx pgx.Tx, most int) (found scanned, err error) {
+	from, until := later(p.After, firstID(p.From.Add(-idSlack))), firstID(p.Until.Add(idSlack))
+	row := tx.QueryRow(ctx, pastStatement, p.Day, from, until, ScanStep, p.TopicID, p.From, p.Until, most)
+	if err := row.Scan(&found.IDs, &found.last, &found.count); err != nil {
+		return found, fmt.Errorf("look for past events: %w", err)
+	}
+	return found, nil
+}
+
+// Pass moves on behind what was read of what was found, and says whether that was the end.
+func (p *Past) Pass(found *scanned, read, most int) (end bool) {
+	switch {
+	case read < len(found.IDs) || len(found.IDs) == most:
+		p.After = found.IDs[read-1]
+	case found.count == ScanStep:
+		p.After = *found.last
+	default:
+		p.Day, p.After = p.Day.AddDate(0, 0, 1), uuid.Nil
+		end = !p.Day.Before(p.Until)
+	}
+	return end
+}
+
+// WantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read. Bodies
+// are read only for advanced filters, up to a limit.
+func WantedPast(
+	ctx context.Context, tx pgx.Tx, topic string, match *filter.Filter, day time.Time, ids [][16]byte,
+) (wanted [][16]byte, sizes []int32, read int, err error) {
+	var found catalog.StoredEvents
+	if match.Advanced() {
+		found, err = catalog.ReadStoredBodies(ctx, tx, catalog.AllEvents, []time.Time{day}, ids, PastBytes)
+	} else {
+		found, err = catalog.ReadStoredEvents(ctx, tx, catalog.AllEvents, []time.Time{day}, ids)
+	}
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	events := found.Read(ids)
+	for i := range events {
+		e := &events[i]
+		view := catalog.EventView(topic, &e.Event)
+		if e.Bytes > 0 && match.Matches(&view) { // 0 bytes: the event was erased, or an operator removed its day
+			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.Bytes))
+		}
+	}
+	return wanted, sizes, len(events), nil
+}
+
+// CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is asked of every event.
+// *FunctionError.
+func (r *Reader) CountEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (found Matched, err error) {
+	began := time.Now()
+	place, match, err := r.pastOf(ctx, topic, subscription, from, until)
+	if err != nil {
+		return found, err
+	}
+	for end := false; !end; {
+		if found.AtLeast = time.Since(began) > countPatience; found.AtLeast {
+			break
+		}
+		n, last, err := r.countNext(ctx, topic, place, match)
+		if err != nil {
+			return found, postgres.ReadFailed("past events", err)
+		}
+		found.Matched, end = found.Matched+n, last
+	}
+	return found, nil
+}
+
+// countNext counts among the next events of a day, and moves the place on.
+func (r *Reader) countNext(ctx context.Context, topic string, place *Past, match *filter.Filter) (n int64, end bool, err error) {
+	err = pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if err := postgres.EndAfter(ctx, tx, postgres.CollectTime); err != nil {
+			return err
+		}
+		next, err := place.Scan(ctx, tx, ScanStep)
+		if err != nil {
+			return err
+		}
+		read := 0
+		if len(next.IDs) > 0 {
+			var wanted [][16]byte
+			if wanted, _, read, err = WantedPast(ctx, tx, topic, match, place.Day, next.IDs); err != nil {
+				return err
+			}
+			n = int64(len(wanted))
+		}
+		end = place.Pass(&next, read, ScanStep)
+		return nil
+	})
+	return n, end, err
+}
+
+// pastOf is where a redelivery of past events would begin, and the filter that would choose.
+func (r *Reader) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*Past, *filter.Filter, error) {
+	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter FROM postrider_internal.past_events($1, $2, $3, $4) p
+		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
+	place, match := &Past{}, &filter.Filter{}
+	var text []byte
+	if err := r.db.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+		return nil, nil, postgres.Failed("count past events", err)
+	}
+	if err := json.Unmarshal(text, match); err != nil {
+		return nil, nil, fmt.Errorf("read the filter of event subscription %q: %w", subscription, err)
+	}
+	place.Day = place.Day.UTC()
+	return place, match, nil
+}
+
+func later(a, b uuid.UUID) uuid.UUID {
+	if bytes.Compare(a[:], b[:]) > 0 {
+		return a
+	}
+	return b
+}
+
+// firstID is the lowest id (version 7) that an event of this time can have.
+func firstID(at time.Time) (id uuid.UUID) {
+	var milliseconds [8]byte
+	binary.BigEndian.PutUint64(milliseconds[:], uint64(max(at.UnixMilli(), 0)))
+	copy(id[:6], milliseconds[2:])
+	return id
+}
