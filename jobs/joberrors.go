@@ -43,8 +43,10 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 		text = "the database did not run a statement of this job; the log of the node has the cause"
 	case errors.As(err, &syntax), errors.As(err, &wrongType):
 		text = "the arguments of this job cannot be read; the log of the node has the cause"
-	default:
+	case isPlain(err):
 		return err
+	default:
+		text = m.internalError()
 	}
 	m.log.Log(ctx, level, "a job ended with an error", "job", job.ID, "kind", job.Kind, "error", err,
 		"sqlstate", postgres.SQLState(err))
@@ -62,10 +64,23 @@ func (m *joberrors) runRecovered(
 		}
 		m.log.ErrorContext(ctx, "a job panicked", "job", job.ID, "kind", job.Kind,
 			"error", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		err = &endpoint.PlainError{Text: "internal error; the log of node " + m.node + " has the cause", Cause: errPanic}
+		err = &endpoint.PlainError{Text: m.internalError(), Cause: errPanic}
 	}()
 	return run(ctx)
 }
 
 // errPanic is the cause of a job's error when the job panicked.
 var errPanic = errors.New("panic")
+
+func (m *joberrors) internalError() string {
+	return "internal error; the log of node " + m.node + " has the cause"
+}
+
+// isPlain reports whether River may store the error as it is: its text is ours, or it is an instruction to River.
+func isPlain(err error) bool {
+	var plain *endpoint.PlainError
+	var snooze *rivertype.JobSnoozeError
+	var cancel *rivertype.JobCancelError
+	return errors.As(err, &plain) || errors.As(err, &snooze) || errors.As(err, &cancel) ||
+		errors.Is(err, endpoint.ErrInterrupted) || errors.Is(err, errNoPolicy)
+}

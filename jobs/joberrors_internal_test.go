@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 
+	"postrider/jobs/endpoint"
 	"postrider/postgres"
 )
 
@@ -27,10 +28,15 @@ func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
 		"the database did not run a statement of this job; the log of the node has the cause": fmt.Errorf("load: %w", wrong),
 		"the node stopped before the job ended":                                               fmt.Errorf("make a step: %w", context.Canceled),
 		"the arguments of this job cannot be read; the log of the node has the cause":         unreadable,
-		"our own words": errors.New("our own words"),
+		"our own words": &endpoint.PlainError{Text: "our own words"},
+		"event subscription: its retry policy does not exist":  fmt.Errorf("event subscription: %w", errNoPolicy),
+		"internal error; the log of node node-7 has the cause": errors.New("can't scan into dest[3]: planted"),
 	} {
 		var log bytes.Buffer
-		m := &joberrors{log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		m := &joberrors{
+			log:  slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			node: "node-7",
+		}
 		err := m.Work(t.Context(), &rivertype.JobRow{ID: 7}, func(context.Context) error { return cause })
 		require.EqualError(t, err, want)
 		require.ErrorIs(t, err, cause)
