@@ -110,10 +110,15 @@ func (a *applier) look(ctx context.Context) error {
 			continue
 		}
 		found, err := a.client.All(ctx, rest.TopicURL(name)+"/subscriptions")
-		if err != nil {
+		var no *rest.Error
+		switch {
+		case errors.As(err, &no) && no.Status == http.StatusNotFound: // deleted since the topics were listed
+			delete(a.topics, name)
+		case err != nil:
 			return err
+		default:
+			a.subs[name] = found
 		}
-		a.subs[name] = found
 	}
 	return nil
 }

@@ -10,21 +10,42 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 )
 
-// A topic that somebody deletes between the two looks is no reason to show none of the others'.
-func TestSubscriptionsOfAllTopicsWhileOneIsDeleted(t *testing.T) {
-	t.Parallel()
-	answers := map[string]string{"/v1/topics": `{"value":[{"name":"gone"},{"name":"orders"}]}`, "/v1/topics/orders/subscriptions": `{"value":[{"name":"billing"}]}`}
+// topicDeletedMeanwhile is a server that lists a topic and then does not have it.
+func topicDeletedMeanwhile(t *testing.T) *rest.Client {
+	t.Helper()
+	responses := map[string]string{
+		"/v1/policies":                    `{"value":[]}`,
+		"/v1/topics":                      `{"value":[{"name":"gone"},{"name":"orders"}]}`,
+		"/v1/topics/orders/subscriptions": `{"value":[{"name":"billing"}]}`,
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, found := answers[r.URL.Path]
+		response, found := responses[r.URL.Path]
 		if !found {
 			w.WriteHeader(http.StatusNotFound)
-			answer = `{"error":{"code":"NotFound","message":"topic \"gone\" does not exist"}}`
+			response = `{"error":{"code":"NotFound","message":"topic \"gone\" does not exist"}}`
 		}
-		_, _ = w.Write([]byte(answer))
+		_, _ = w.Write([]byte(response))
 	}))
 	t.Cleanup(server.Close)
 	client, err := rest.ServerFlags{Server: server.URL, APIKey: "k"}.Client()
 	require.NoError(t, err)
+	return client
+}
+
+// A topic that is deleted while apply reads what exists is no error.
+func TestApplyReadsWhileATopicIsDeleted(t *testing.T) {
+	t.Parallel()
+	a := &applier{client: topicDeletedMeanwhile(t), file: &applyFile{}, prune: true}
+	require.NoError(t, a.look(t.Context()))
+	require.Contains(t, a.topics, "orders")
+	require.NotContains(t, a.topics, "gone")
+	require.Len(t, a.subs["orders"], 1)
+}
+
+// A topic that is deleted meanwhile does not keep the event subscriptions of other topics from being listed.
+func TestSubscriptionsOfAllTopicsWhileOneIsDeleted(t *testing.T) {
+	t.Parallel()
+	client := topicDeletedMeanwhile(t)
 	list, err := subscriptionsOf(t.Context(), client, "")
 	require.NoError(t, err)
 	require.Equal(t, []rest.Object{{"name": "billing"}}, list)
