@@ -143,6 +143,10 @@ type answer struct {
 	body   string
 }
 
+// testClient has its own connections: the end of any httptest.Server closes those of http.DefaultTransport, and a request
+// that begins at that moment fails.
+var testClient = &http.Client{Transport: &http.Transport{}}
+
 // send makes a request; headers are pairs of name and value.
 func (b *bundle) send(method, path, body string, headers ...string) answer {
 	b.t.Helper()
@@ -151,7 +155,7 @@ func (b *bundle) send(method, path, body string, headers ...string) answer {
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := testClient.Do(r)
 	require.NoError(b.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
