@@ -3,7 +3,6 @@ package delivery
 import (
 	"embed"
 	"fmt"
-	"slices"
 	"strings"
 
 	"postrider/postgres"
@@ -12,33 +11,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// sqlFile returns an embedded SQL file. A line that ends in "-- NAME.sql" includes that file. The lines between
-// "-- begin PART" and "-- end" are left out if PART is named.
-func sqlFile(name string, without ...string) string {
-	text, err := sqlFiles.ReadFile("sql/" + name)
-	if err != nil {
-		panic(err) // the file is not part of the program
-	}
-	var b strings.Builder
-	skip := false
-	for line := range strings.Lines(string(text)) {
-		code, comment, _ := strings.Cut(line, "-- ")
-		code, comment = strings.TrimRight(code, " \n"), strings.TrimSpace(comment)
-		part, begins := strings.CutPrefix(comment, "begin ")
-		switch {
-		case code == "" && begins:
-			skip = slices.Contains(without, part)
-		case code == "" && comment == "end":
-			skip = false
-		case code == "" || skip: // comments stay in the file
-		case strings.HasSuffix(comment, ".sql"):
-			b.WriteString(code + " " + sqlFile(comment, without...))
-		default:
-			b.WriteString(code + "\n")
-		}
-	}
-	return b.String()
-}
+func sqlFile(name string, without ...string) string { return postgres.SQLFile(sqlFiles, name, without...) }
 
 // parameterOf is a column of a group of rows: one array for each statement.
 type parameterOf[T any] struct {
