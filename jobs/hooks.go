@@ -11,10 +11,13 @@ func (m *Maintenance) WrittenOn(ctx context.Context, table string, day time.Time
 	return m.written(ctx, dayTable{Name: table, Day: day})
 }
 
-// Statements of the sweeper, for tests of their plans.
-const (
-	SumDeliveriesStatement = sumDeliveriesStatement
-	SumJobsStatement       = sumJobsStatement
-	MendStatement          = mendStatement
-	RemoveStatement        = removeStatement
-)
+// SweepStatements are the statements of the sweeper that read all rows in steps, for tests of their plans.
+func SweepStatements() map[string]string {
+	statements := map[string]string{}
+	for _, r := range repairs {
+		if r.byID {
+			statements[r.name] = r.statement
+		}
+	}
+	return statements
+}

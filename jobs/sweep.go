@@ -7,6 +7,11 @@ import (
 
 const (
 	sweepInterval = time.Minute
+	// sweepRest bounds the sweepers of all nodes to a hundredth of a core: after a pass a node rests that many times as
+	// long as the pass took, for each node. A pass over a million deliveries and their jobs takes 8.5 s, so it begins each 14
+	// minutes.
+	sweepRest = 100
+
 	mergeInterval = 10 * time.Second
 	// vacuumInterval is a compromise: a fetch reads past what died since, a vacuum reads every index of the table. Every 5 s
 	// cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
@@ -15,15 +20,20 @@ const (
 	vacuumTimeout = 10 * time.Minute
 )
 
-// sweep is the net under everything else: it should find nothing, ever. What it does find is mended, and told as an error,
-// because some statement of ours let a delivery and its job part.
+// sweep repairs what is inconsistent. That should be nothing, so a repair is logged as an error: some statement
+// separated a delivery from its job.
 func (e *Engine) sweep(ctx context.Context) {
-	e.every(ctx, sweepInterval, "sweeping", func(ctx context.Context) error {
+	e.every(ctx, sweepInterval, "sweeping", func(context.Context) error { // each step has its own timeout
+		began := time.Now()
 		found, err := e.store.Maintenance.Sweep(ctx)
 		if found.Total() > 0 {
-			e.log.Error("deliveries and jobs had come apart and were mended; this should never happen",
-				"deliveries_without_job", found.Mended, "jobs_without_delivery", found.Removed, "routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
+			e.log.Error("inconsistent deliveries and jobs were repaired; this should never happen",
+				"deliveries_without_job", found.Mended, "jobs_without_delivery", found.Removed,
+				"routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
 				"exports_without_job", found.Exports, "operations_without_job", found.Operations)
+		}
+		if err == nil {
+			pause(ctx, time.Duration(sweepRest*e.store.Nodes.WorkerNodes())*time.Since(began))
 		}
 		return err
 	})

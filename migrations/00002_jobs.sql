@@ -24,6 +24,12 @@ ALTER TABLE postrider_internal.river_job SET (
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
 );
 
+-- The state of a new job. Up to 5 s ahead it is available, with its time: River's poll is exact then. Later ones are
+-- scheduled until a node promotes them: each fetch reads past jobs that are available and not due (500,000 such rows:
+-- 39 ms an empty poll).
+CREATE FUNCTION postrider_internal.job_state(due timestamptz) RETURNS postrider_internal.river_job_state LANGUAGE sql STABLE AS $$
+SELECT CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state $$;
+
 -- A node is one process. Its heartbeat is a counter, not a time: another node calls it dead only after it has itself
 -- written four heartbeats since this one last moved, so a restart of PostgreSQL makes nobody dead.
 CREATE TABLE postrider_internal.nodes (
@@ -71,7 +77,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.try_lock, postrider_internal.lock;
+DROP FUNCTION postrider_internal.try_lock, postrider_internal.lock, postrider_internal.job_state;
 DROP TABLE postrider_internal.locks, postrider_internal.nodes;
 DROP INDEX postrider_internal.river_job_running_idx, postrider_internal.river_job_retryable_idx,
     postrider_internal.river_job_scheduled_idx, postrider_internal.river_job_available_idx;

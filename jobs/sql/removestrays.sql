@@ -1,0 +1,21 @@
+-- Deletes the jobs of one step ($1 rows after id $2) that no delivery names, though they are jobs of deliveries. It
+-- returns the last id of the step, 0 after the last step, and the number of jobs. A running job ends by itself: it
+-- finds that its delivery has ended or has another job.
+WITH step AS MATERIALIZED (
+    SELECT id, state, created_at,
+           CASE WHEN kind = 'deliver' AND finalized_at IS NULL THEN (args ->> 'd')::bigint END AS delivery_id
+      FROM postrider_internal.river_job WHERE id > $2 ORDER BY id LIMIT $1
+), stray AS MATERIALIZED (
+    SELECT step.id FROM step
+     WHERE step.delivery_id IS NOT NULL AND step.state <> 'running'
+       AND step.created_at < now() - interval '60 seconds'
+       AND (SELECT true FROM postrider_internal.deliveries d
+             WHERE d.id = step.delivery_id AND d.job_id = step.id) IS NULL
+), free AS (
+    SELECT j.id FROM postrider_internal.river_job j
+     WHERE j.id = ANY (ARRAY (SELECT id FROM stray)) AND j.state <> 'running' AND j.finalized_at IS NULL
+     ORDER BY j.id FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
+)
+SELECT coalesce(max(id), 0), (SELECT count(*) FROM gone) FROM step

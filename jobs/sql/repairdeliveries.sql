@@ -1,0 +1,63 @@
+-- Gives new jobs to the deliveries of one step ($1 rows after id $2) that have no hold, no batch and no live job. It
+-- returns the last id of the step, 0 after the last step, and the number of repairs.
+--
+-- One statement sees one snapshot, and each transaction that publishes, records, reclaims or holds changes a delivery
+-- and its job together. So what does not match here is inconsistent. A delivery that another transaction changes
+-- meanwhile is left to the next pass.
+--
+-- A job that River has finalized without an outcome is deleted, or a late result could still be recorded with it. Its
+-- reruns are counted on: an attempt that always ends so must end at some time. The new job keeps the time of the
+-- attempt that was lost.
+--
+-- Three kinds of deliveries are consistent without a job of kind "deliver": open ones, if their event subscription
+-- takes batches or still has a batch cutter; those of a deleted event subscription that are being canceled; and those
+-- whose job has another kind. A newer version uses that kind during a rolling upgrade, and a second job would run two
+-- attempts at once.
+--
+-- Scalar subqueries and arrays replace joins, because they are always lookups by id. For a join the planner may read a
+-- whole table.
+WITH step AS MATERIALIZED (
+    SELECT id, subscription_id, job_id, batch_id, hold, owed_since, last_attempt_at
+      FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1
+), cutters AS MATERIALIZED (
+    SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+     WHERE queue = 'deliveries' AND kind = 'batch' AND finalized_at IS NULL AND args -> 'b' IS NULL
+), broken AS MATERIALIZED (
+    SELECT d.id, d.job_id FROM step d
+     WHERE d.batch_id IS NULL AND d.hold IS NULL
+       AND greatest(d.owed_since, d.last_attempt_at) < now() - interval '60 seconds'
+       AND (SELECT true FROM postrider_internal.river_job j
+             WHERE j.id = d.job_id
+               AND (j.kind <> 'deliver' OR j.finalized_at IS NULL AND j.args ->> 'd' = d.id::text)) IS NULL
+       AND (SELECT true FROM postrider_internal.event_subscriptions s
+             WHERE s.id = d.subscription_id
+               AND (s.deleted_at IS NOT NULL AND s.drained_at IS NULL
+                OR d.job_id IS NULL AND (s.max_events_per_batch > 1 OR s.preferred_batch_size_in_kilobytes IS NOT NULL
+                                         OR s.id IN (SELECT subscription_id FROM cutters)))) IS NULL
+), ended AS (
+    DELETE FROM postrider_internal.river_job j USING broken
+     WHERE j.id = ANY (ARRAY (SELECT job_id FROM broken)) AND j.id = broken.job_id
+       AND j.args ->> 'd' = broken.id::text AND j.finalized_at IS NOT NULL
+    RETURNING j.id, j.args
+), free AS MATERIALIZED (
+    SELECT d.id, d.subscription_id, d.attempts, greatest(now(), d.next_attempt_at) AS due,
+           coalesce((ended.args ->> 'r')::int, 0) + 1 AS reruns
+      FROM postrider_internal.deliveries d
+      JOIN broken ON broken.id = d.id
+      LEFT JOIN ended ON ended.id = broken.job_id
+     WHERE d.id = ANY (ARRAY (SELECT id FROM broken)) AND d.job_id IS NOT DISTINCT FROM broken.job_id
+       AND d.batch_id IS NULL AND d.hold IS NULL
+     ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
+), again AS MATERIALIZED (
+    SELECT free.*, nextval('postrider_internal.river_job_id_seq') AS job_id FROM free
+), followed AS (
+    UPDATE postrider_internal.deliveries d SET job_id = again.job_id, reruns = d.reruns + 1
+      FROM again WHERE d.id = again.id
+), inserted AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, postrider_internal.job_state(due),
+           jsonb_build_object('d', id, 's', subscription_id, 'n', attempts + 1, 'r', reruns),
+           'deliver', 'deliveries', 1, 1000, due
+      FROM again
+)
+SELECT coalesce(max(id), 0), (SELECT count(*) FROM again) FROM step
