@@ -93,7 +93,7 @@ func jobRow(j *queue.Job) *rivertype.JobRow {
 func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	left := e.ended.without(p)
 	if again := putOff(left); len(again) > 0 {
-		n, err := e.rows.PutOff(ctx, again)
+		n, err := e.rows.Defer(ctx, again)
 		if err != nil || n == len(left.ID) {
 			return nil, err
 		}
@@ -105,14 +105,14 @@ func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.J
 }
 
 // putOff are the jobs that are to run again. River counts a run that was put off before its attempt began as none.
-func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.PutOff) {
+func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Deferred) {
 	for i, state := range p.State {
 		switch state {
 		case rivertype.JobStateAvailable, rivertype.JobStateScheduled, rivertype.JobStateRetryable:
 		default:
 			continue
 		}
-		job := queue.PutOff{Job: p.ID[i], Begun: p.Attempt[i] == nil}
+		job := queue.Deferred{Job: p.ID[i], Begun: p.Attempt[i] == nil}
 		if p.ScheduledAt[i] != nil {
 			job.After = min(max(time.Until(*p.ScheduledAt[i]), 0), time.Minute) // both by the process's clock
 		}

@@ -50,42 +50,16 @@ const (
 	exportLanes = 100
 )
 
-// dueExportsStatement names the event subscriptions that have something to export and no export under way. It steps from one to the
-// next through the index: whoever has a hundred thousand dead letters waiting for their time costs no more than who has one.
-const dueExportsStatement = `
-WITH RECURSIVE lanes AS (
-    (SELECT subscription_id, export_due_at FROM postrider_internal.dead_letters WHERE export_state = 'pending' AND export_id IS NULL ORDER BY subscription_id, export_due_at LIMIT 1)
-    UNION ALL
-    SELECT next.subscription_id, next.export_due_at FROM lanes CROSS JOIN LATERAL (
-        SELECT l.subscription_id, l.export_due_at FROM postrider_internal.dead_letters l
-         WHERE l.export_state = 'pending' AND l.export_id IS NULL AND l.subscription_id > lanes.subscription_id ORDER BY l.subscription_id, l.export_due_at LIMIT 1) next
+var (
+	dueStatement   = sqlFile("due.sql")
+	claimStatement = sqlFile("claim.sql")
+	loadStatement  = sqlFile("load.sql")
 )
-SELECT subscription_id FROM lanes
- WHERE export_due_at <= now() AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.subscription_id = lanes.subscription_id)
- ORDER BY export_due_at LIMIT $1`
-
-// claimExportStatement takes up what is due of one event subscription, the oldest first, and inserts the job that writes it. Two nodes
-// at once: one of them finds nothing left, or the other's export.
-var claimExportStatement = `
-WITH due AS MATERIALIZED (
-    SELECT id, export_due_at, octet_length(body) AS bytes FROM postrider_internal.dead_letters
-     WHERE subscription_id = $1 AND export_state = 'pending' AND export_id IS NULL AND export_due_at <= now()
-     ORDER BY export_due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
-), fitting AS MATERIALIZED (
-    SELECT id FROM (SELECT id, bytes, sum(bytes) OVER (ORDER BY export_due_at, id) AS total FROM due) sized WHERE total <= $3 OR total = bytes
-), export AS (
-    INSERT INTO postrider_internal.exports (subscription_id, job_id) SELECT $1, nextval('postrider_internal.river_job_id_seq') WHERE EXISTS (SELECT FROM fitting)
-    ON CONFLICT (subscription_id) DO NOTHING RETURNING id, job_id
-), job AS (` + queue.Exports.Jobs("1", "now()", "export") + `
-), taken AS (
-    UPDATE postrider_internal.dead_letters l SET export_id = export.id FROM export WHERE l.id = ANY (ARRAY (SELECT id FROM fitting)) RETURNING l.id
-)
-SELECT count(*) FROM taken`
 
 // ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every node calls it
 // again and again.
 func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
-	rows, err := e.db.Query(ctx, dueExportsStatement, exportLanes)
+	rows, err := e.db.Query(ctx, dueStatement, exportLanes)
 	if err != nil {
 		return 0, fmt.Errorf("look for dead letters to export: %w", err)
 	}
@@ -95,7 +69,7 @@ func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
 	}
 	for _, subscription := range lanes {
 		var taken int
-		if err := e.db.QueryRow(ctx, claimExportStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
+		if err := e.db.QueryRow(ctx, claimStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
 			return claimed, fmt.Errorf("take up dead letters to export: %w", err)
 		}
 		if taken > 0 {
@@ -147,22 +121,13 @@ func (x *Export) Form() event.DeadLetterForm {
 	return event.DeadLetterBeside
 }
 
-const loadExportStatement = `
-SELECT x.id, t.name AS topic, s.name AS subscription, t.kind = 'namespace' AS namespace,
-       CASE WHEN s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob') THEN s.dead_letter_destination -> 'properties' END AS destination,
-       x.file, x.created_at, x.tries
-  FROM postrider_internal.exports x
-  JOIN postrider_internal.event_subscriptions s ON s.id = x.subscription_id
-  JOIN postrider_internal.topics t ON t.id = s.topic_id
- WHERE x.id = $1 AND x.job_id = $2`
-
 const exportLettersWhere = `WHERE l.export_id = $1 ORDER BY l.export_due_at, l.id`
 
 // LoadExport reads what a job is to write. ErrNotFound: the job is nobody's any more.
 func (e *Exports) LoadExport(ctx context.Context, id, job int64) (*Export, error) {
 	x := &Export{}
 	var file [16]byte
-	err := e.db.QueryRow(ctx, loadExportStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
+	err := e.db.QueryRow(ctx, loadStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("export: %w", postgres.ErrNotFound)
 	}

@@ -75,15 +75,13 @@ func QueueEnd(batch *pgx.Batch, tokens []JobToken) {
 // CleanStep is how many rows one statement of a clean-up deletes at most.
 const CleanStep = 10_000
 
+var cleanJobsStatement = sqlFile("cleanjobs.sql")
+
 // CleanJobs removes jobs that River finalized an hour ago or longer: their delivery had ended, or had another job, when they
 // were due. All other jobs are deleted by the statement that records their attempt.
 func (q *JobRows) CleanJobs(ctx context.Context) error {
-	const clean = `DELETE FROM postrider_internal.river_job WHERE id IN (
-		SELECT id FROM postrider_internal.river_job
-		 WHERE state IN ('completed', 'cancelled', 'discarded') AND finalized_at < now() - interval '1 hour'
-		 LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	for removed := int64(CleanStep); removed == CleanStep; {
-		tag, err := q.db.Exec(ctx, clean, CleanStep)
+		tag, err := q.db.Exec(ctx, cleanJobsStatement, CleanStep)
 		if err != nil {
 			return fmt.Errorf("remove finalized jobs: %w", err)
 		}

@@ -34,7 +34,14 @@ const (
 	OperationQueue = "operations"
 )
 
-// knownKinds are the kinds of delivery jobs that this program can read and replace, as an SQL list. During a rolling
-// upgrade the queue may hold others, of a version that this one knows nothing about: what their arguments mean, and which
-// row has to follow when their id changes. Nodes of that version handle them; this one leaves them alone.
-const knownKinds = "('deliver', 'batch')"
+// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have others, of a newer version:
+// what their arguments mean, and which row has to follow when their id changes, is unknown here. Nodes of that version
+// handle them; this one leaves them alone.
+var (
+	deliveryKinds = []string{DeliverKind, BatchKind}
+	// ownedKinds have a row each that names the job: a route, a handshake, an export or an operation. Row and job change in
+	// one transaction, and only the statement that deletes the job changes the row. What comes next is another job.
+	ownedKinds = []string{RouteKind, HandshakeKind, ExportKind, OperationKind}
+	// deferredKinds lack routes: a step of a route may run again under its row, because only one of its runs makes it.
+	deferredKinds = []string{HandshakeKind, ExportKind, OperationKind}
+)

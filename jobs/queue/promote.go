@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,48 +34,11 @@ const (
 // Later ones wait for Promote: each fetch reads past what is available and not due (500,000 such rows: 39 ms an empty poll).
 const ElseScheduled = ` <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state`
 
-// The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): finding that
-// nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s, and
-// scans (108 ms at the same size).
-//
-// Retries that become due must not queue up in front of everybody else's: what finds no room goes on hold, and comes back
-// in waves. Room is counted in deliveries: a batch takes as much as it has members, and fits where any is left. Only the
-// arguments of known kinds are looked into: those of a newer version's jobs may mean anything.
-const promoteStatement = `
-WITH due AS MATERIALIZED (
-    SELECT id, kind, args, CASE WHEN kind IN ` + knownKinds + ` THEN (args ->> 's')::bigint END AS subscription_id,
-           CASE WHEN kind = 'deliver' THEN (args ->> 'd')::bigint END AS delivery_id, CASE WHEN kind = 'batch' THEN (args ->> 'b')::bigint END AS batch_id
-      FROM postrider_internal.river_job
-     WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now() AND coalesce(args ->> 's', '') <> ALL ($6::text[])
-     ORDER BY scheduled_at, id LIMIT $1 FOR UPDATE SKIP LOCKED
-), weighed AS MATERIALIZED (
-    SELECT due.*, coalesce(b.members, 1) AS members, due.kind <> 'deliver' AND b.id IS NULL AS free
-      FROM due LEFT JOIN postrider_internal.batches b ON b.id = due.batch_id AND b.job_id = due.id AND b.id = ANY (ARRAY (SELECT batch_id FROM due))
-), fitted AS MATERIALIZED (
-    SELECT w.*, w.free OR sum(members) OVER (PARTITION BY w.subscription_id ORDER BY w.id) - members < coalesce(r.room, $2) AS fits, coalesce(r.hold, 'admission') AS hold
-      FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold) ON r.subscription_id = w.subscription_id
-), placed AS MATERIALIZED (
-    SELECT fitted.*, NOT fits AND row_number() OVER (PARTITION BY fits ORDER BY id) <= $7 AS parks FROM fitted
-), moved AS (
-    UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM placed WHERE j.id = placed.id AND placed.fits
-), gone AS (
-    DELETE FROM postrider_internal.river_job j USING placed WHERE j.id = placed.id AND placed.parks RETURNING j.id
-), parked AS (
-    UPDATE postrider_internal.deliveries d SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
-      FROM placed p JOIN gone ON gone.id = p.id WHERE d.id = p.delivery_id AND d.job_id = p.id
-), parked_batches AS (
-    UPDATE postrider_internal.batches b SET job_id = NULL, hold = p.hold, held_reruns = coalesce((p.args ->> 'r')::int, 0)
-      FROM placed p JOIN gone ON gone.id = p.id WHERE b.id = p.batch_id AND b.job_id = p.id
+var (
+	promoteStatement = sqlFile("promote.sql")
+	wakeStatement    = sqlFile("wake.sql")
+	lookStatement    = sqlFile("look.sql")
 )
-SELECT coalesce(subscription_id, 0), count(*), count(*) FILTER (WHERE fits), coalesce(sum(members) FILTER (WHERE fits), 0) FROM placed GROUP BY 1`
-
-// lookStatement comes before: to plan the promotion takes a millisecond, which an idle node spent four times a second. It asks at once what
-// several loops asked one after the other.
-const lookStatement = `
-SELECT EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now())
-    OR EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'retryable' AND queue = ANY ('{deliveries,routes}') AND priority = 1)
-    OR EXISTS (SELECT FROM postrider_internal.river_job WHERE state = 'available' AND queue = ANY ('{deliveries,routes}') AND priority = 1 AND scheduled_at > now() + interval '10 seconds') AS promote,
-       EXISTS (SELECT FROM postrider_internal.sql_publishes) AS published`
 
 // Look says what there is to do: Promote, or CollectPublishes. Every node asks every 250 ms.
 type Look struct{ Promote, Published bool }
@@ -87,24 +49,6 @@ func (q *JobRows) Look(ctx context.Context) (look Look, err error) {
 		return look, fmt.Errorf("look for what is due: %w", err)
 	}
 	return look, nil
-}
-
-// Two kinds of times are River's own, for jobs that failed or were put off before their attempt began, and made with the
-// clock of the process, which may be an hour off. The database's stamp of the fetch bounds the wait of those that are
-// retryable; an available job is never meant for more than 5 s ahead.
-const wakeStatement = `
-WITH due AS (
-    SELECT id FROM postrider_internal.river_job
-     WHERE state = $1 AND queue = $2 AND priority = 1 AND (%s)
-     ORDER BY scheduled_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
-), moved AS (
-    UPDATE postrider_internal.river_job j SET state = 'available', scheduled_at = least(j.scheduled_at, now()) FROM due WHERE j.id = due.id RETURNING j.id
-)
-SELECT count(*) FROM moved`
-
-var wakeConditions = map[string]string{
-	"retryable": "scheduled_at <= now() OR attempted_at < now() - interval '3 minutes'",
-	"available": "scheduled_at > now() + interval '10 seconds'",
 }
 
 // Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for admission.
@@ -122,7 +66,7 @@ const PointPromote = "promote"
 func (q *JobRows) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	total, err := q.promoteScheduled(ctx, rooms)
 	if err == nil && q.promoter.wakes(time.Now()) {
-		err = errors.Join(q.wake(ctx, DeliverQueue, &total), q.wake(ctx, RouteQueue, &total))
+		err = q.wake(ctx, &total)
 	}
 	if total > 0 {
 		q.promoted.Add(int64(total))
@@ -135,12 +79,11 @@ func (q *JobRows) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	return total, nil
 }
 
-func (q *JobRows) wake(ctx context.Context, queue string, total *int) error {
-	for state, due := range wakeConditions {
-		for moved := promoteStep; moved == promoteStep; *total += moved {
-			if err := q.db.QueryRow(ctx, fmt.Sprintf(wakeStatement, due), state, queue, promoteStep).Scan(&moved); err != nil {
-				return err
-			}
+// wake makes jobs available whose times are River's own.
+func (q *JobRows) wake(ctx context.Context, total *int) error {
+	for moved := promoteStep; moved >= promoteStep; *total += moved {
+		if err := q.db.QueryRow(ctx, wakeStatement, promoteStep).Scan(&moved); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -248,40 +248,14 @@ func (t *Traffic) idle() bool {
 	return t.latest.QueuedInAll == 0 && len(t.latest.Waiting) == 0 && len(t.since) == 0
 }
 
-// The distinct event subscriptions are found by jumping along the index of held deliveries: one probe each, however many
-// deliveries they hold.
-const (
-	queuedStatement = `
-WITH queued AS MATERIALIZED (
-    SELECT id, kind, args FROM postrider_internal.river_job WHERE state = 'available' AND queue = 'deliveries'
-     UNION ALL
-    SELECT id, kind, args FROM postrider_internal.river_job WHERE state = 'running' AND queue = 'deliveries'
-)
-SELECT (args ->> 's')::bigint AS subscription_id, count(*) AS jobs FROM queued WHERE kind = 'deliver' GROUP BY 1
-UNION ALL
-SELECT b.subscription_id, sum(b.members)::bigint FROM queued q JOIN postrider_internal.batches b ON b.job_id = q.id WHERE q.kind = 'batch' GROUP BY 1
-UNION ALL
-SELECT subscription_id, count(*) FROM postrider_internal.deliveries WHERE open GROUP BY 1`
+const holdsStatement = `
+SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL
+  FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
 
-	holdsStatement = `SELECT subscription_id, hold, stop_time_to_live, resumed_at IS NOT NULL FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL`
-
-	restsStatement = `
-SELECT rest_key, coalesce(condition, 'other') AS condition,
-       until <= now() AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = probe_job_id AND j.finalized_at IS NULL) AS probe_due
-  FROM postrider_internal.probations WHERE since IS NOT NULL`
-
-	waitingStatement = `
-WITH RECURSIVE jump(subscription_id) AS (
-    (SELECT subscription_id FROM postrider_internal.deliveries WHERE hold IS NOT NULL ORDER BY subscription_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT d.subscription_id FROM postrider_internal.deliveries d WHERE d.hold IS NOT NULL AND d.subscription_id > jump.subscription_id ORDER BY d.subscription_id LIMIT 1)
-      FROM jump WHERE jump.subscription_id IS NOT NULL
-), batches AS (
-    SELECT subscription_id, count(*) AS held FROM postrider_internal.batches WHERE hold IS NOT NULL GROUP BY 1
-)
-SELECT subscription_id, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = j.subscription_id AND d.hold IS NOT NULL LIMIT $1) few)
-       + coalesce(batches.held, 0) AS held
-  FROM (SELECT subscription_id FROM jump WHERE subscription_id IS NOT NULL) j FULL JOIN batches USING (subscription_id)`
+var (
+	queuedStatement     = sqlFile("queued.sql")
+	probationsStatement = sqlFile("probations.sql")
+	waitingStatement    = sqlFile("waiting.sql")
 )
 
 // sample asks the database what waits.
@@ -303,7 +277,7 @@ func (t *Traffic) sample(ctx context.Context) error {
 	}))
 	batch.Queue(holdsStatement).Query(Each([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
 	var condition string
-	batch.Queue(restsStatement).Query(Each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
+	batch.Queue(probationsStatement).Query(Each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
 		rest.Met = policy.ParseResult(condition)
 		fresh.Rests[string(rest.Key)] = rest
 		rest.Key = nil

@@ -279,7 +279,7 @@ func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 	require.Equal(t, export.Exported{}, b.recordExport(t, export.ExportResult{Job: job, Export: before, Location: "file:///there"}), "the dead node comes back")
 
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{node-1}'")
-	n, err = b.store.JobRows.PutOff(t.Context(), []queue.PutOff{{Job: again}})
+	n, err = b.store.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 1, b.count(t, exportJobs+" AND scheduled_at > now()"))

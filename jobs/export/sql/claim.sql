@@ -1,0 +1,22 @@
+-- Claims the dead letters of the event subscription $1 that are due, the oldest first, up to $2 rows and $3 bytes, and
+-- inserts the job that writes them. It returns how many there are. Of two nodes at once, one finds none, or the other's
+-- export. The job is available at once: the promoter is for deliveries.
+WITH due AS MATERIALIZED (
+    SELECT id, export_due_at, octet_length(body) AS bytes FROM postrider_internal.dead_letters
+     WHERE subscription_id = $1 AND export_state = 'pending' AND export_id IS NULL AND export_due_at <= now()
+     ORDER BY export_due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
+), fitting AS MATERIALIZED (
+    SELECT id FROM (SELECT id, bytes, sum(bytes) OVER (ORDER BY export_due_at, id) AS total FROM due) sized
+     WHERE total <= $3 OR total = bytes
+), export AS (
+    INSERT INTO postrider_internal.exports (subscription_id, job_id)
+    SELECT $1, nextval('postrider_internal.river_job_id_seq') WHERE EXISTS (SELECT FROM fitting)
+    ON CONFLICT (subscription_id) DO NOTHING RETURNING id, job_id
+), job AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000, now() FROM export
+), taken AS (
+    UPDATE postrider_internal.dead_letters l SET export_id = export.id
+      FROM export WHERE l.id = ANY (ARRAY (SELECT id FROM fitting)) RETURNING l.id
+)
+SELECT count(*) FROM taken

@@ -1,0 +1,51 @@
+-- Records what a try to write the export @id, created at @created, came to: @location is the file ('' for none), @error
+-- why nothing was written, @give_up that another try is of no use. @unfit and @unfit_errors are dead letters that could
+-- not be written although the file was. It returns how many dead letters were exported, were given up, and are pending,
+-- and the ids of those given up. A dead letter that was purged meanwhile is in none of the counts.
+--
+-- The job row is the token: only the statement that deletes it marks the dead letters, and ends the export or gives it a
+-- new job, which is due after @pause. A dead letter whose time to be tried has passed is given up. So each is tried at
+-- least once, and once more at the end of that time.
+WITH gone AS (
+    DELETE FROM postrider_internal.river_job
+     WHERE id = @job AND kind = 'export'
+       AND EXISTS (SELECT FROM postrider_internal.exports WHERE id = @id AND created_at = @created)
+    RETURNING id
+), standing AS MATERIALIZED (
+    SELECT x.id FROM postrider_internal.exports x JOIN gone ON gone.id = x.job_id WHERE x.id = @id FOR UPDATE OF x
+), found AS MATERIALIZED (
+    SELECT l.id, l.export_give_up_at, u.error,
+           CASE WHEN u.id IS NOT NULL THEN 'given_up'
+                WHEN @location <> '' THEN 'exported'
+                WHEN @give_up OR l.export_give_up_at <= now() THEN 'given_up'
+                ELSE 'pending' END AS state
+      FROM standing
+      JOIN postrider_internal.dead_letters l ON l.export_id = standing.id
+      LEFT JOIN unnest(@unfit::uuid[], @unfit_errors::text[]) AS u(id, error) ON u.id = l.id
+     ORDER BY l.id FOR UPDATE OF l
+), marked AS (
+    UPDATE postrider_internal.dead_letters l
+       SET export_state = f.state, export_attempts = l.export_attempts + 1,
+           export_id = CASE f.state WHEN 'pending' THEN l.export_id END,
+           export_error = coalesce(f.error, nullif(@error, '')),
+           exported_at = CASE f.state WHEN 'exported' THEN now() END,
+           export_location = CASE f.state WHEN 'exported' THEN @location END
+      FROM found f WHERE l.id = f.id
+), again AS (
+    UPDATE postrider_internal.exports x
+       SET tries = x.tries + 1, job_id = nextval('postrider_internal.river_job_id_seq')
+      FROM standing WHERE x.id = standing.id AND EXISTS (SELECT FROM found WHERE state = 'pending')
+    RETURNING x.id, x.job_id
+), job AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000,
+           least(now() + @pause::interval, (SELECT min(export_give_up_at) FROM found WHERE state = 'pending'))
+      FROM again
+), over AS (
+    DELETE FROM postrider_internal.exports x USING standing
+     WHERE x.id = standing.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')
+)
+SELECT count(*) FILTER (WHERE state = 'exported'), count(*) FILTER (WHERE state = 'given_up'),
+       count(*) FILTER (WHERE state = 'pending'),
+       coalesce(array_agg(id ORDER BY id) FILTER (WHERE state = 'given_up'), '{}')
+  FROM found

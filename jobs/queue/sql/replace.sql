@@ -1,0 +1,60 @@
+-- Replaces the jobs $1, which are locked, by new rows that have $2 reruns more and are due in $3 seconds. The row that
+-- owns the job (a delivery, a batch, a route, …) follows in the same statement: an old job can record nothing any more. A
+-- batch stays as it was cut. A batch cutter has no owner. It returns how many jobs were replaced, and the queues of those
+-- that are no deliveries' jobs.
+--
+-- It is not one statement with the locks: it must see the batch that a batch cutter committed just before its row could be
+-- locked.
+--
+-- Only jobs of deliveries are promoted. In other queues there are few jobs, which are available before they are due.
+WITH asked AS (
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::float8[]) AS a(id, reruns, seconds)
+), lost AS (
+    DELETE FROM postrider_internal.river_job j WHERE j.id = ANY ($1::bigint[])
+    RETURNING j.id, j.kind, j.args, j.queue, j.priority
+), again AS MATERIALIZED (
+    SELECT id AS old_id, nextval('postrider_internal.river_job_id_seq') AS id, kind, queue, priority,
+           (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, reruns,
+           CASE WHEN queue = 'deliveries'
+                THEN args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + reruns) ELSE args END AS args,
+           now() + seconds * interval '1 second' AS due
+      FROM lost JOIN asked USING (id)
+), deliveries AS (
+    UPDATE postrider_internal.deliveries d SET job_id = again.id, reruns = d.reruns + again.reruns
+      FROM again WHERE again.kind = 'deliver' AND d.id = again.delivery_id AND d.job_id = again.old_id
+    RETURNING again.id
+), batches AS (
+    UPDATE postrider_internal.batches b SET job_id = again.id, reruns = b.reruns + again.reruns
+      FROM again WHERE again.kind = 'batch' AND b.id = again.batch_id AND b.job_id = again.old_id
+    RETURNING again.id
+), routes AS (
+    UPDATE postrider_internal.routes r SET job_id = again.id
+      FROM again WHERE again.kind = 'route' AND r.job_id = again.old_id
+    RETURNING again.id
+), handshakes AS (
+    UPDATE postrider_internal.handshakes h SET job_id = again.id
+      FROM again WHERE again.kind = 'handshake' AND h.job_id = again.old_id AND h.state = 'pending'
+    RETURNING again.id
+), exports AS (
+    UPDATE postrider_internal.exports x SET job_id = again.id
+      FROM again WHERE again.kind = 'export' AND x.job_id = again.old_id
+    RETURNING again.id
+), operations AS (
+    UPDATE postrider_internal.operations o SET job_id = again.id
+      FROM again WHERE again.kind = 'operation' AND o.job_id = again.old_id AND o.state = 'running'
+    RETURNING again.id
+), followed AS (
+    SELECT id FROM deliveries UNION ALL SELECT id FROM batches UNION ALL SELECT id FROM routes
+     UNION ALL SELECT id FROM handshakes UNION ALL SELECT id FROM exports UNION ALL SELECT id FROM operations
+     UNION ALL SELECT id FROM again WHERE kind = 'batch' AND batch_id IS NULL
+), probes AS (
+    UPDATE postrider_internal.probations p SET probe_job_id = again.id
+      FROM again JOIN followed ON followed.id = again.id WHERE p.probe_job_id = again.old_id
+), inserted AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT again.id, CASE WHEN queue = 'deliveries' THEN postrider_internal.job_state(due) ELSE 'available' END,
+           again.args, again.kind, again.queue, again.priority, 1000, due
+      FROM again JOIN followed ON followed.id = again.id
+    RETURNING queue
+)
+SELECT count(*), coalesce(array_agg(DISTINCT queue) FILTER (WHERE queue <> 'deliveries'), '{}') FROM inserted

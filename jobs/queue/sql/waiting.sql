@@ -1,0 +1,17 @@
+-- Counts the deliveries, up to $1, and the batches of each event subscription that are on hold. The distinct event
+-- subscriptions are found by jumping along the index of held deliveries: one probe each, however many deliveries they
+-- hold.
+WITH RECURSIVE jump(subscription_id) AS (
+    (SELECT subscription_id FROM postrider_internal.deliveries WHERE hold IS NOT NULL ORDER BY subscription_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.subscription_id FROM postrider_internal.deliveries d
+             WHERE d.hold IS NOT NULL AND d.subscription_id > jump.subscription_id ORDER BY d.subscription_id LIMIT 1)
+      FROM jump WHERE jump.subscription_id IS NOT NULL
+), batches AS (
+    SELECT subscription_id, count(*) AS held FROM postrider_internal.batches WHERE hold IS NOT NULL GROUP BY 1
+)
+SELECT subscription_id,
+       (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d
+                               WHERE d.subscription_id = j.subscription_id AND d.hold IS NOT NULL LIMIT $1) few)
+       + coalesce(batches.held, 0) AS held
+  FROM (SELECT subscription_id FROM jump WHERE subscription_id IS NOT NULL) j FULL JOIN batches USING (subscription_id)
