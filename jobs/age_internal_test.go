@@ -18,7 +18,7 @@ func TestAgeThatCannotBeLookedUpIsLookedUpAgain(t *testing.T) {
 			Result: policy.Result{Status: 503}, Kind: policy.KindWebhook, Number: 3, OwedSince: finished.Add(-7 * 24 * time.Hour),
 			FirstAttemptAt: finished.Add(-time.Minute), ScheduledAt: finished, FinishedAt: finished, Limits: policy.Limits{TTL: time.Minute},
 		}
-		v := (&attempt{policy: &p}).lookAgain(judged)
+		v := (&attempt{policy: &p}).checkAgain(judged)
 		require.Equal(t, policy.Retry, v.Action, p.Name)
 		require.Equal(t, finished, v.At, p.Name)
 		judged.OwedSince, judged.Limits.TTL = finished, 24*time.Hour

@@ -58,7 +58,8 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	b.run(t, "dead", "all")
 	var job queue.JobToken
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").Scan(&job.JobID, &job.JobMade))
-	batch, err := b.store.Loader.LoadBatch(t.Context(), sub, job, true)
+	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, job))
+	batch, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
 	require.NoError(t, err)
 	batch.Release()
 	b.start(t, nil)

@@ -42,8 +42,6 @@ const (
 	// endpoint 15 ms after its publish was answered (2 ms with notifications), and an idle node took 3 % of a core of the
 	// database (1 %).
 	pollOnlyInterval = 20 * time.Millisecond
-	// recordAllowance is added to the ack timeout: the time to load and to record.
-	recordAllowance = 15 * time.Second
 	// giveBackTimeout is how long a stop tries to give jobs back. What is left is taken up when the lease is gone.
 	giveBackTimeout = 3 * time.Second
 )
@@ -171,9 +169,9 @@ func New(o Options) (*Engine, error) {
 		MaxIdleConnections: o.maxWorkers, Sent: func() { e.store.Failpoint.Reach(PointSent) },
 	})
 	workers := river.NewWorkers()
+	river.AddWorkerArgs(workers, queue.AttemptArgs{Delivery: 1}, &deliverer{engine: e})
+	river.AddWorkerArgs(workers, queue.AttemptArgs{Batch: 1}, &deliverer{engine: e})
 	err = errors.Join(
-		river.AddWorkerSafely(workers, &deliverer{engine: e}),
-		river.AddWorkerSafely(workers, &batchDeliverer{engine: e}),
 		river.AddWorkerSafely(workers, &routeWorker{engine: e}),
 		river.AddWorkerSafely(workers, &handshaker{engine: e}),
 		river.AddWorkerSafely(workers, &exporter{engine: e}),
@@ -238,7 +236,7 @@ type retryPolicy struct{}
 
 // NextRetry implements river.ClientRetryPolicy.
 func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
-	var args DeliverArgs // of a batch the same: each run is another row, which says how many reruns came before it
+	var args queue.AttemptArgs
 	_ = json.Unmarshal(job.EncodedArgs, &args)
 	exponent := min(max(args.Reruns+job.Attempt-1, 0), 6)
 	return time.Now().Add(min(time.Second<<exponent, time.Minute))

@@ -86,7 +86,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 	}
 	second := x.delivery(published.Add(time.Second))
 	second.work.Hold, second.work.Rest = catalog.HoldProbation, queue.Rest{Held: true, Met: rest.Met}
-	verdict, due := second.turn(published.Add(2 * time.Second))
+	verdict, _, due := second.turn(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {
 		require.Equal(t, policy.ReasonProbation, verdict.Reason, x.name)
@@ -111,7 +111,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 func (x explained) delivery(published time.Time) *attempt {
 	return &attempt{
 		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
-		work:   &queue.Work{OwedSince: published, NextAttemptAt: published},
+		work:   &queue.Work{Members: []queue.Member{{OwedSince: published}}, NextAttemptAt: published},
 		sub:    &catalog.Subscription{SubscriptionSpec: catalog.SubscriptionSpec{EndpointKind: x.kind}},
 		rules:  x.rules, policy: x.rules.Policy,
 	}
@@ -140,11 +140,13 @@ func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64,
 		if rest != nil && rest.Held() && rest.Until.After(now) {
 			now = rest.Until
 		}
-		at := now.Sub(a.work.OwedSince).Seconds()
-		verdict, due := a.turn(now)
+		at := now.Sub(a.work.Members[0].OwedSince).Seconds()
+		verdict, _, due := a.turn(now)
 		if due {
 			times = append(times, at)
-			verdict = policy.Decide(a.policy, a.judged(now, now, endpoint.Answer{Result: met}))
+			facts := a.facts(now, now, endpoint.Answer{Result: met})
+			facts.OwedSince = a.work.Members[0].OwedSince
+			verdict = policy.Decide(a.policy, facts)
 		}
 		if verdict.Action != policy.Retry {
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}

@@ -184,3 +184,24 @@ func concealing(h *catalog.Handshake, token string) func(string) string {
 func (e *Engine) expireHandshakes(ctx context.Context) {
 	e.every(ctx, awaitInterval, "ending handshakes", e.store.Handshakes.ExpireHandshakes)
 }
+
+// askAuthorized makes a request of a handshake, with a token if the event subscription uses OAuth: an endpoint that
+// accepts only authorized deliveries accepts only authorized handshakes. The token is returned because it must not be
+// stored.
+func (e *Engine) askAuthorized(q endpoint.HandshakeRequest) (
+	met policy.HandshakeAnswer, took time.Duration, token string, err error,
+) {
+	if q.Connection.OAuth2 != nil {
+		began := time.Now()
+		if token, err = e.endpoint.Token(q.Connection); err != nil {
+			if e.endpoint.Stopped() {
+				return met, 0, "", endpoint.ErrInterrupted
+			}
+			met.Err, met.Cause = endpoint.ErrorText(err), endpoint.OriginalError(err)
+			return met, time.Since(began), "", nil
+		}
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	met, took, err = e.endpoint.Ask(q, e.options.HandshakeTimeout)
+	return met, took, token, err
+}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"time"
 
 	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
@@ -9,21 +10,22 @@ import (
 )
 
 // follow waits, beside the worker, for the response to a call that stayed open. recorded is the error of recording the
-// attempt as timed out: with one, the attempt is made again, and no retry exists that a response could cancel.
-func (a *attempt) follow(k *endpoint.Call, recorded error, conclude func(met endpoint.Answer, verdict policy.Verdict, why string)) {
+// attempt as timed out: with one, the attempt is repeated, and no retry exists that a response could cancel.
+func (a *attempt) follow(k *endpoint.Call, recorded error, started time.Time) {
 	go a.engine.endpoint.Finish(k, recorded, func(met endpoint.Answer) {
 		if verdict, why, counts := lateVerdict(a.policy, a.sub.EndpointKind, met.Result); counts {
-			conclude(met, verdict, why)
+			a.concludeLate(a.attempted(verdict, started, met), met, why)
 		}
 	})
 }
 
-// concludeLate writes down what a call met after its ack timeout, of a delivery or of a batch.
+// concludeLate records the response that came after the ack timeout.
 func (a *attempt) concludeLate(result delivery.Result, met endpoint.Answer, why string) {
 	a.engine.gate.Learn(a.sub.ID, result.Outcome, met.Result)
 	switch ended, err := a.engine.store.Recorder.RecordLate(context.Background(), result, why); {
 	case err != nil:
-		a.engine.log.Warn("a late answer could not be recorded; the retry is made", "delivery", result.DeliveryID, "batch", result.BatchID, "result", met.Result.String(), "error", err)
+		a.engine.log.Warn("a late response could not be recorded; the retry is made", "delivery", result.DeliveryID,
+			"batch", result.BatchID, "result", met.Result.String(), "error", err)
 	case ended:
 		a.report(&result, met, a.work.Now(), true)
 	}

@@ -74,9 +74,10 @@ func (a *attempt) report(r *delivery.Result, met endpoint.Answer, now time.Time,
 		return
 	}
 	a.engine.options.OnAttempt(AttemptReport{
-		Topic: a.sub.Topic, Subscription: a.sub.Name, EventID: a.work.Event.ID, EventType: a.work.Event.Type, Events: max(a.events, 1),
+		Topic: a.sub.Topic, Subscription: a.sub.Name, Events: a.events,
+		EventID: a.work.Members[0].Event.ID, EventType: a.work.Members[0].Event.Type,
 		Number: r.Number, Result: met.Result, Duration: met.Duration, Verdict: r.Verdict, Now: now,
-		Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.work.Event.Trace,
+		Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.trace,
 	})
 }
 
@@ -152,23 +153,18 @@ func (a *attempt) originalText(r *delivery.Result, met endpoint.Answer) string {
 
 // sent names what was sent: a delivery with its event, or a batch with its first few.
 func (a *attempt) sent(r *delivery.Result) []slog.Attr {
+	first := &a.work.Members[0].Event
 	if r.BatchID == 0 {
-		return []slog.Attr{slog.Int64("delivery_id", r.DeliveryID), slog.String("event_id", safe(a.work.Event.ID)), slog.String("event_type", safe(a.work.Event.Type))}
+		return []slog.Attr{
+			slog.Int64("delivery_id", r.DeliveryID), slog.String("event_id", safe(first.ID)),
+			slog.String("event_type", safe(first.Type)),
+		}
 	}
-	ids := make([]string, len(a.ids))
+	ids := make([]string, min(len(a.work.Members), loggedEvents))
 	for i := range ids {
-		ids[i] = safe(a.ids[i])
+		ids[i] = safe(a.work.Members[i].Event.ID)
 	}
 	return []slog.Attr{slog.Int64("batch_id", r.BatchID), slog.Int("events", a.events), slog.Any("event_ids", ids)}
-}
-
-// firstIDs are the ids of a batch's first ten events.
-func firstIDs(members []delivery.Member) []string {
-	ids := make([]string, min(len(members), 10))
-	for i := range ids {
-		ids[i] = members[i].Event.ID
-	}
-	return ids
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -26,8 +26,8 @@ func BenchmarkReport(b *testing.B) {
 		b.Run(string(says), func(b *testing.B) {
 			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // to nobody, but written
 			e := &Engine{log: log, options: Options{LogAttempts: says}, store: Parts{}}
-			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{}}
-			a.sub.EndpointBaseURL, a.work.Event = "https://billing.example.com/hook", event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
+			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{Members: make([]queue.Member, 1)}}
+			a.sub.EndpointBaseURL, a.work.Members[0].Event = "https://billing.example.com/hook", event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
 			r := delivery.Result{DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond, RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
 			for b.Loop() {
 				a.report(&r, endpoint.Answer{}, time.Time{}, false)
@@ -60,7 +60,7 @@ func TestLinesHaveTheOriginalError(t *testing.T) {
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), store: Parts{}}
 	e.options.LogAttempts = LogAll
-	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{}}
+	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)}}
 	var met endpoint.Answer
 	met.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
 	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: met.ErrorText}, met, time.Time{}, false)

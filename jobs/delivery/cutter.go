@@ -10,74 +10,75 @@ import (
 	"postrider/jobs/queue"
 )
 
-// cutters keep this node's pumps of one event subscription from cutting at once: one that goes on where the last one ended
-// is six times as fast as many that skip each other's rows (61,000 events/s at 100 per batch, 10,000).
-type cutters struct {
+// cutStates keep this node's batch cutters of one event subscription from cutting at once: one that goes on where the
+// last one ended is six times as fast as many that skip each other's rows (61,000 events/s at 100 per batch, 10,000).
+type cutStates struct {
 	mu  sync.Mutex
-	all map[int64]*cutter
-	// slow: a look back that takes longer is not made for each batch.
+	all map[int64]*cutState
+	// slow: a search before the cursor that takes longer is not repeated for each batch.
 	slow time.Duration
 }
 
-// cutter is one event subscription's. What is not said to be otherwise belongs to the pump whose turn it is.
-type cutter struct {
+// cutState is that of one event subscription. Unless its comment says otherwise, a field belongs to the cutter whose turn
+// it is.
+type cutState struct {
 	turn sync.Mutex
-	// cursor is the last delivery that was cut. What lies before it is not looked at while enough lies behind: an index
-	// scan would pass over the entries of all that was cut since the last vacuum.
+	// cursor is the last delivery that was cut. What is before it is not read while enough is behind it: an index scan
+	// would pass over the entries of all that was cut since the last vacuum.
 	cursor int64
-	// slow looks back are left to a pump that is on its way; until then nobody else looks.
+	// Slow searches before the cursor are left to a cutter that is due soon; until covered no other searches there.
 	slow, lookedBack time.Duration
 	covered          time.Time
-	// heldCursor is the same for what was on hold, which is looked at from its beginning once a second.
+	// heldCursor is the same for what was on hold, which is read from its beginning once a second.
 	heldCursor heldPlace
 	heldLooked time.Time
 	openLooked time.Time
 
 	mu      sync.Mutex
-	waiting []*pump // guarded by mu
+	waiting []*cutter // guarded by mu
 }
 
-// heldPlace is a place in the order in which held deliveries go.
+// heldPlace is a place in the order in which held deliveries are released.
 type heldPlace struct {
 	owedSince time.Time
 	id        int64
 }
 
 const (
-	// lookAnew is how often what lies before a cursor is looked at, whatever lies behind. Without the cursor each pump passed over the index entries of all that was cut since the last vacuum (13 of 100
-	// microseconds for each event).
+	// lookAnew is how often what is before a cursor is read, whatever is behind it. Without the cursor each cut passed over
+	// the index entries of all that was cut since the last vacuum (13 of 100 microseconds for each event).
 	lookAnew = time.Second
-	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while somebody's transaction stays open.
+	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while a transaction stays open.
 	slowLook = 20 * time.Millisecond
-	// lookLater is when a pump looks back in the others' stead. They trust in it for a bit less: it cannot have run before.
+	// lookLater is when a cutter searches in the others' place. They trust in it for a bit less: it cannot run before.
 	lookLater, lookTrust = 250 * time.Millisecond, 200 * time.Millisecond
 )
 
-func (c *cutters) of(subscription int64) *cutter {
+func (c *cutStates) of(subscription int64) *cutState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil {
-		c.all = map[int64]*cutter{}
+		c.all = map[int64]*cutState{}
 	}
 	if c.all[subscription] == nil {
-		c.all[subscription] = &cutter{slow: c.slow}
+		c.all[subscription] = &cutState{slow: c.slow}
 	}
 	return c.all[subscription]
 }
 
-// retain drops the cutters of event subscriptions that are not there any more.
-func (c *cutters) retain(catalogue *catalog.Catalogue) {
+// retain removes the states of event subscriptions that do not exist any more.
+func (c *cutStates) retain(catalogue *catalog.Catalogue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.all, func(id int64, one *cutter) bool {
+	maps.DeleteFunc(c.all, func(id int64, one *cutState) bool {
 		_, known := catalogue.Subscription(id)
 		return !known && one.idle()
 	})
 }
 
-// idle: nobody has the turn or waits for it. A pump that was given the cutter a moment ago may still come. It then keeps it, and the lock that
-// each takes in the database keeps it and a newer one apart, as it does the pumps of two nodes.
-func (c *cutter) idle() bool {
+// idle: no cutter has the turn or waits for it. One that was given the state a moment ago may still come. It then keeps
+// it, and the lock in the database keeps it and a newer one apart, as it does the cutters of two nodes.
+func (c *cutState) idle() bool {
 	if !c.turn.TryLock() {
 		return false
 	}
@@ -87,65 +88,64 @@ func (c *cutter) idle() bool {
 	return len(c.waiting) == 0
 }
 
-// pump is a job that wants a batch to be cut.
-type pump struct {
+// cutter is the job of a batch cutter.
+type cutter struct {
 	token queue.JobToken
-	// others wait for the same and see nothing that this one does not: it takes their jobs along. Each publish brings a pump, and
-	// 90 of them waiting for their turn kept the places of the batches at their endpoint (600 events/s instead of 11,000).
-	others []*pump
-	// taken along by another one that has cut; guarded by turn.
-	taken bool
+	// others wait for the same and see nothing that this one does not: it takes their jobs over. Each publish inserts a
+	// cutter, and 90 of them waiting for their turn kept the places of the batches at their endpoint (600 events/s instead
+	// of 11,000).
+	others []*cutter
+	// gone: another cutter has taken its job over; guarded by turn.
+	gone bool
 }
 
-// enter waits for the turn of a job. nil: another pump took the job along, and it is gone. Else the pump must leave.
-func (c *cutter) enter(token queue.JobToken) *pump {
-	p := &pump{token: token}
+// enter waits for the turn of a job. nil: another cutter has taken the job over, and it is gone. Otherwise the cutter
+// must leave.
+func (c *cutState) enter(token queue.JobToken) *cutter {
+	own := &cutter{token: token}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, p)
+	c.waiting = append(c.waiting, own)
 	c.mu.Unlock()
 	c.turn.Lock()
-	if p.taken {
+	if own.gone {
 		c.turn.Unlock()
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.others = slices.DeleteFunc(c.waiting, func(other *pump) bool { return other == p })
+	own.others = slices.DeleteFunc(c.waiting, func(other *cutter) bool { return other == own })
 	c.waiting = nil
-	return p
+	return own
 }
 
-// leave ends a pump's turn. Where it has committed, the others' jobs are gone; else they go on by themselves.
-func (c *cutter) leave(p *pump, committed bool) {
-	for _, other := range p.others {
-		other.taken = committed
+// leave ends a cutter's turn. If it has committed, the others' jobs are gone; otherwise they continue by themselves.
+func (c *cutState) leave(own *cutter, committed bool) {
+	for _, other := range own.others {
+		other.gone = committed
 	}
 	if !committed {
 		c.mu.Lock()
-		c.waiting = append(c.waiting, p.others...)
+		c.waiting = append(c.waiting, own.others...)
 		c.mu.Unlock()
 	}
 	c.turn.Unlock()
 }
 
-// trust leaves the next looks back to the pump that was made for them when this one began.
-func (c *cutter) trust(began time.Time) {
+// trust leaves the next searches before the cursor to the cutter that was inserted for them when this one began.
+func (c *cutState) trust(began time.Time) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	c.covered = began.Add(lookTrust)
 }
 
-// jobs are those that end where the pump finds nothing to cut.
-func (p *pump) jobs() []queue.JobToken { return append(p.taking(), p.token) }
-
-// taking are the jobs that end where it does.
-func (p *pump) taking() []queue.JobToken {
-	tokens := make([]queue.JobToken, 0, len(p.others)+1)
-	for _, other := range p.others {
+// taken are the jobs that the cutter has taken over.
+func (c *cutter) taken() []queue.JobToken {
+	tokens := make([]queue.JobToken, 0, len(c.others)+1)
+	for _, other := range c.others {
 		tokens = append(tokens, other.token)
 	}
 	return tokens
 }
 
-// Forget drops what this process remembers of event subscriptions that were deleted.
-func (l *Loader) Forget() { l.cutters.retain(l.Cache.Catalogue()) }
+// Forget removes what this process remembers of event subscriptions that were deleted.
+func (l *Loader) Forget() { l.cuts.retain(l.Cache.Catalogue()) }

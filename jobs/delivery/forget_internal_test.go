@@ -51,16 +51,16 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 	s := newForgetful(c)
 	gone := &catalog.Subscription{ID: 3, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: "by itself"}}
 	for _, sub := range []*catalog.Subscription{subs[0], subs[1], gone} {
-		s.Loader.cutters.of(sub.ID)
+		s.Loader.cuts.of(sub.ID)
 		s.Recorder.failing.set(string(c.RestKey(sub)), true)
 	}
 	s.Recorder.failing.set("endpoint of nobody", true)
-	kept := s.Loader.cutters.of(1)
+	kept := s.Loader.cuts.of(1)
 
 	s.Forget()
 
-	require.Len(t, s.Loader.cutters.all, 2)
-	require.Same(t, kept, s.Loader.cutters.of(1))
+	require.Len(t, s.Loader.cuts.all, 2)
+	require.Same(t, kept, s.Loader.cuts.of(1))
 	require.Len(t, s.Recorder.failing.keys, 2)
 	require.True(t, s.Recorder.failing.has("endpoint"))
 	require.True(t, s.Recorder.failing.has(string(c.RestKey(subs[1]))))
@@ -70,18 +70,18 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 func TestForgetLeavesCuttersAtWork(t *testing.T) {
 	t.Parallel()
 	s := newForgetful(withTwo(nil))
-	c := s.Loader.cutters.of(7)
+	c := s.Loader.cuts.of(7)
 	first := c.enter(queue.JobToken{JobID: 1})
-	waiting := make(chan *pump)
+	waiting := make(chan *cutter)
 	go func() { waiting <- c.enter(queue.JobToken{JobID: 2}) }()
 	require.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.waiting) == 1 }, 10*time.Second, time.Millisecond)
 	s.Forget()
-	require.Same(t, c, s.Loader.cutters.of(7))
+	require.Same(t, c, s.Loader.cuts.of(7))
 	c.leave(first, false)
 	second := <-waiting
 	s.Forget()
-	require.Same(t, c, s.Loader.cutters.of(7))
+	require.Same(t, c, s.Loader.cuts.of(7))
 	c.leave(second, true)
 	s.Forget()
-	require.Empty(t, s.Loader.cutters.all)
+	require.Empty(t, s.Loader.cuts.all)
 }

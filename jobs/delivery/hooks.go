@@ -8,11 +8,11 @@ import (
 
 // LookBackSlowerThan sets from which duration a search for earlier deliveries of a batch counts as slow. It is for tests,
 // before Run.
-func (l *Loader) LookBackSlowerThan(d time.Duration) { l.cutters.slow = d }
+func (l *Loader) LookBackSlowerThan(d time.Duration) { l.cuts.slow = d }
 
 // WaitingCutters is the number of batch cutters of an event subscription that wait for their turn. It is for tests.
 func (l *Loader) WaitingCutters(subscription int64) int {
-	c := l.cutters.of(subscription)
+	c := l.cuts.of(subscription)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting)
@@ -20,11 +20,14 @@ func (l *Loader) WaitingCutters(subscription int64) int {
 
 // DeliveryStatements are the statements whose plans are kept, for tests.
 func DeliveryStatements() map[string]postgres.KeptStatement {
-	return map[string]postgres.KeptStatement{
-		"bind": {SQL: BindStatement, Settings: postgres.KeepPlan}, "load": {SQL: loadStatement, Settings: postgres.KeepPlan}, "record": {SQL: recordStatement, Settings: postgres.KeepPlan},
-		"record ends": {SQL: recordEndsStatement, Settings: postgres.KeepPlan}, "batch": {SQL: batchStatement, Settings: postgres.KeepPlan},
-		"members": {SQL: membersStatement, Settings: postgres.KeepPlan},
+	statements := map[string]postgres.KeptStatement{}
+	for name, sql := range map[string]string{
+		"bind": BindStatement, "load": loadStatement, "record": recordStatement, "record ends": recordEndsStatement,
+		"batch": batchStatement, "members": membersStatement,
+	} {
+		statements[name] = postgres.KeptStatement{SQL: sql, Settings: postgres.KeepPlan}
 	}
+	return statements
 }
 
 // EndsSQL is the part of the recorder's statement that ends deliveries, for tests.

@@ -37,8 +37,8 @@ func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (e
 		what = "batch"
 	}
 	args := pgx.NamedArgs{
-		"delivery": postgres.NullInt(result.DeliveryID), "event": result.SystemID, "batch": postgres.NullInt(result.BatchID),
-		"batch_made": result.BatchMade, "what": what, "job": result.JobID, "subscription": result.SubscriptionID,
+		"delivery": postgres.NullInt(result.DeliveryID), "event": result.FirstEvent, "batch": postgres.NullInt(result.BatchID),
+		"batch_made": result.BatchCreatedAt, "what": what, "job": result.JobID, "subscription": result.SubscriptionID,
 		"success": result.Verdict.Action == policy.Delivered, "why": why, "node": r.Node,
 		"number": result.Number, "reruns": result.Reruns, "started_at": result.StartedAt,
 		"duration_us": result.Duration.Microseconds(), "dns_us": postgres.NullInt(result.Timings.DNS.Microseconds()),

@@ -18,14 +18,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// queueRests looks for the probations of a group of deliveries. There are hardly ever any.
-func queueRests(batch *pgx.Batch, group []*loadRequest, found map[string]queue.RestRow) {
+// queueRests reads the state of probations. Most of them have no row.
+func queueRests(batch *pgx.Batch, found map[string]queue.RestRow, rests ...queue.Rest) {
 	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
 	keys := map[string][]byte{}
-	for _, req := range group {
-		if req.rest.Key != "" {
-			keys[req.rest.Key] = []byte(req.rest.Key)
+	for i := range rests {
+		if key := rests[i].Key; key != "" {
+			keys[key] = []byte(key)
 		}
 	}
 	if len(keys) == 0 {

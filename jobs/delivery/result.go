@@ -37,14 +37,13 @@ type Result struct {
 	queue.JobToken // nothing is recorded unless this row exists
 	DeliveryID     int64
 	BatchID        int64
-	SystemID       uuid.UUID // of a single delivery's event
-	BatchMade      time.Time // when the batch was cut
+	BatchCreatedAt time.Time // when the batch was cut
 	SubscriptionID int64
 	RetryPolicy    string
 
 	Number    int // of this attempt, 1 = first; 0 = no request was made
-	Events    int // of a batch: how many events the request carried
-	Bytes     int // of a batch: size of the request's body; 0 = no body was written
+	Events    int // how many deliveries the work had, or still has
+	Bytes     int // size of the request's body; 0 = no body was written
 	Reruns    int // how often a crash interrupted this attempt before
 	DueAt     time.Time
 	LastHold  string // the hold that it waited for since then; "" = none

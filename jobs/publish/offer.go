@@ -58,7 +58,9 @@ func (o *offers) work(req *publishRequest, i int, sub *catalog.Subscription) *qu
 	if o.copyOf != e {
 		o.copyOf, o.copied = e, ownCopy(e)
 	}
-	return &queue.Work{SubscriptionID: sub.ID, SystemID: req.Receipt.SystemIDs[i], Event: *o.copied, Free: release}
+	work := &queue.Work{SubscriptionID: sub.ID, Free: release}
+	work.SetMember(&queue.Member{SystemID: req.Receipt.SystemIDs[i], Event: *o.copied})
+	return work
 }
 
 // ownCopy is an event that shares no memory with the request that contains it.
@@ -84,9 +86,10 @@ func (o *offers) commit(row *offeredRow) {
 	for n, place := range row.places {
 		w := o.works[place-1]
 		o.works[place-1] = nil
-		w.DeliveryID, w.JobID = row.ids[n], &row.jobs[n]
-		w.OwedSince, w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.began, row.readAt, now, o.asOf
-		w.SetRest(queue.RestOf(o.catalogue, w.SubscriptionID), nil, row.jobs[n])
+		w.Job = queue.JobToken{JobID: row.jobs[n], JobMade: row.began}
+		w.Members[0].DeliveryID, w.Members[0].OwedSince = row.ids[n], row.began
+		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf
+		w.SetRest(queue.RestOf(o.catalogue, w.SubscriptionID), nil)
 		jobs[n] = queue.LocalJob{Work: w, Job: o.job(w, row.began)}
 	}
 	o.end(jobs)
@@ -94,8 +97,9 @@ func (o *offers) commit(row *offeredRow) {
 
 func (o *offers) job(w *queue.Work, now time.Time) queue.Job {
 	return queue.Job{
-		ID: *w.JobID, Attempt: 1, MaxAttempts: 1000, Kind: queue.DeliverKind, Queue: queue.DeliverQueue, Priority: 1, Metadata: []byte("{}"),
-		Args:      fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.DeliveryID, w.SubscriptionID),
+		ID: w.Job.JobID, Attempt: 1, MaxAttempts: 1000, Kind: queue.DeliverKind, Queue: queue.DeliverQueue, Priority: 1,
+		Metadata:  []byte("{}"),
+		Args:      fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.Members[0].DeliveryID, w.SubscriptionID),
 		CreatedAt: now, ScheduledAt: now, AttemptedAt: now, AttemptedBy: []string{o.p.node},
 	}
 }

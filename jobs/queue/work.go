@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"postrider/catalog"
@@ -10,21 +12,47 @@ import (
 	"github.com/google/uuid"
 )
 
-// Work is a delivery that is due, with the event's body.
+// AttemptArgs are the arguments of the job of one delivery attempt: of one delivery, or of one batch. A job that names
+// neither is a batch cutter: it cuts the next batch of its event subscription, and then is that batch's job.
+type AttemptArgs struct {
+	Subscription int64 `json:"s"`
+	Delivery     int64 `json:"d,omitempty"`
+	Batch        int64 `json:"b,omitempty"`
+	// Number of the attempt, 1 = first. Reruns is how often a crash interrupted it before.
+	Number int `json:"n,omitempty"`
+	Reruns int `json:"r,omitempty"`
+}
+
+// Kind implements river.JobArgs.
+func (a AttemptArgs) Kind() string {
+	if a.Delivery == 0 {
+		return BatchKind
+	}
+	return DeliverKind
+}
+
+// CutsBatch reports whether the job is a batch cutter's.
+func (a AttemptArgs) CutsBatch() bool { return a.Delivery == 0 && a.Batch == 0 }
+
+// Work is what one attempt sends: one delivery, or the deliveries of one batch, with their events. The members of a
+// batch are attempted together and have the same number of attempts.
 type Work struct {
-	DeliveryID     int64
+	// Job is the row that the work was loaded for.
+	Job            JobToken
 	SubscriptionID int64
-	JobID          *int64
-	SystemID       uuid.UUID
-	Attempts       int
-	SkippedMarks   int
-	OwedSince      time.Time
-	NextAttemptAt  time.Time
+	// BatchID is 0 for a delivery that belongs to no batch. BatchCreatedAt is when the batch was cut.
+	BatchID        int64
+	BatchCreatedAt time.Time
+	// Members are the deliveries, in the order in which every attempt sends them.
+	Members []Member
+
+	Attempts      int
+	SkippedMarks  int
+	NextAttemptAt time.Time
 	// NotBefore is the time requested for the attempt, if NextAttemptAt is sooner and was to end the delivery; see
 	// policy.PutOff.
 	NotBefore      *time.Time
 	FirstAttemptAt *time.Time
-	Event          event.Event
 	// Hold is why the event subscription's deliveries must not be attempted now; "" if they may. TimeToLiveStopped: their
 	// time to live does not pass meanwhile.
 	Hold              string
@@ -33,25 +61,71 @@ type Work struct {
 	LastHold string
 	// Rest is the probation that the policy provides for, and its state.
 	Rest Rest
-	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped; or it was
-	// erased when the delivery was created.
-	EventMissing bool
 
-	Old      bool      // the event is of another day than those that were read
 	AsOf     time.Time // when reading the holds began, on the process's monotonic clock
 	ReadAt   time.Time // database clock
 	LoadedAt time.Time // the same moment on the process's monotonic clock
-	// Free releases the memory of the body; nil = none was taken.
+	// Free releases the memory of the bodies; nil = none was taken.
 	Free func()
+
+	single [1]Member // what Members refers to if there is one
+}
+
+// Member is a delivery of a Work.
+type Member struct {
+	DeliveryID int64
+	SystemID   uuid.UUID
+	OwedSince  time.Time
+	Event      event.Event
+	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped; or it was
+	// erased when the delivery was created.
+	EventMissing bool
+}
+
+// SetMember makes the delivery the only member.
+func (w *Work) SetMember(m *Member) {
+	w.single[0] = *m
+	w.Members = w.single[:]
+}
+
+// Keep removes the members for which keep is false, and returns them.
+func (w *Work) Keep(keep func(*Member) bool) (gone []Member) {
+	w.Members = slices.DeleteFunc(w.Members, func(m Member) bool {
+		if keep(&m) {
+			return false
+		}
+		gone = append(gone, m)
+		return true
+	})
+	return gone
+}
+
+// Events are the members' events.
+func (w *Work) Events() []*event.Event {
+	list := make([]*event.Event, len(w.Members))
+	for i := range w.Members {
+		list[i] = &w.Members[i].Event
+	}
+	return list
+}
+
+// MessageID names what is sent to its receiver, the same at each attempt: an event by its system id, a batch by its id
+// and time. A database that was restored gives batch ids away again, and a receiver that knows a message already ignores
+// it.
+func (w *Work) MessageID() string {
+	if w.BatchID != 0 {
+		return fmt.Sprintf("batch-%d-%d", w.BatchID, w.BatchCreatedAt.UnixMicro())
+	}
+	return w.Members[0].SystemID.String()
 }
 
 // Now is the database's time, continued by the process's monotonic clock: the process's wall clock may be an hour off.
 func (w *Work) Now() time.Time { return w.ReadAt.Add(time.Since(w.LoadedAt)) }
 
-// Fresh reports whether the attempt may begin with this Work. Otherwise the delivery is to be loaded again.
+// Fresh reports whether the attempt may begin with this Work. Otherwise it is to be loaded again.
 func (w *Work) Fresh() bool { return time.Since(w.AsOf) < catalog.HoldVisibleAfter }
 
-// Release releases the memory of the body; call it when the request is over.
+// Release releases the memory of the bodies; call it when the request is over.
 func (w *Work) Release() {
 	if w.Free != nil {
 		w.Free()
@@ -93,9 +167,9 @@ type RestRow struct {
 }
 
 // SetRest sets the probation of the work from the rows found. A pause or a missing validation goes first.
-func (w *Work) SetRest(rest Rest, found map[string]RestRow, jobID int64) {
+func (w *Work) SetRest(rest Rest, found map[string]RestRow) {
 	row, failing := found[rest.Key]
-	rest.Failing, rest.Held, rest.Probe = failing, row.Held, row.Held && row.Probe == jobID
+	rest.Failing, rest.Held, rest.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
 	rest.Met = policy.ParseResult(row.Condition)
 	w.Rest = rest
 	if w.Hold == "" && rest.Held && !rest.Probe {

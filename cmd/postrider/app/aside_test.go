@@ -116,7 +116,7 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 		if b.count(t, "SELECT subscription_id FROM postrider_internal.deliveries WHERE id = $1", d[i]) == int(resting.ID) {
 			sub, which = resting, 0
 		}
-		work, err := b.store.Loader.Load(t.Context(), d[i], sub.ID, j[i].JobID)
+		work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 		r.Rest = work.Rest

@@ -54,9 +54,9 @@ func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
 }
 
 // cut lets a job have its batch, cut by itself if it is a pump; nil where nothing was open.
-func cut(t *testing.T, s *app.System, sub *catalog.Subscription, job batchJob) *delivery.Batch {
+func cut(t *testing.T, s *app.System, sub *catalog.Subscription, job batchJob) *queue.Work {
 	t.Helper()
-	batch, err := s.Loader.LoadBatch(t.Context(), sub, job.JobToken, job.Pump)
+	batch, err := loadBatch(t, s, sub, job.JobToken, job.Pump)
 	if err != nil {
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		return nil
@@ -65,8 +65,21 @@ func cut(t *testing.T, s *app.System, sub *catalog.Subscription, job batchJob) *
 	return batch
 }
 
+// loadBatch reads the batch of a job, cut before if it is a batch cutter's.
+func loadBatch(
+	t *testing.T, s *app.System, sub *catalog.Subscription, job queue.JobToken, cuts bool,
+) (*queue.Work, error) {
+	t.Helper()
+	if cuts {
+		if err := s.Loader.Cut(t.Context(), sub, job); err != nil {
+			return nil, err
+		}
+	}
+	return s.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
+}
+
 // cutAll cuts until nothing is open.
-func (b *bundle) cutAll(t *testing.T, sub *catalog.Subscription) (batches []*delivery.Batch) {
+func (b *bundle) cutAll(t *testing.T, sub *catalog.Subscription) (batches []*queue.Work) {
 	t.Helper()
 	for jobs := b.fetchBatches(t, "node-1"); len(jobs) > 0; jobs = b.fetchBatches(t, "node-1") {
 		for _, job := range jobs {
@@ -79,14 +92,14 @@ func (b *bundle) cutAll(t *testing.T, sub *catalog.Subscription) (batches []*del
 }
 
 // cutOne cuts the one batch that there is.
-func (b *bundle) cutOne(t *testing.T, sub *catalog.Subscription) *delivery.Batch {
+func (b *bundle) cutOne(t *testing.T, sub *catalog.Subscription) *queue.Work {
 	t.Helper()
 	batches := b.cutAll(t, sub)
 	require.Len(t, batches, 1)
 	return batches[0]
 }
 
-func eventIDs(batch *delivery.Batch) []string {
+func eventIDs(batch *queue.Work) []string {
 	ids := make([]string, len(batch.Members))
 	for i, m := range batch.Members {
 		ids[i] = m.Event.ID
@@ -94,9 +107,9 @@ func eventIDs(batch *delivery.Batch) []string {
 	return ids
 }
 
-func batchResult(batch *delivery.Batch, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate) delivery.Result {
+func batchResult(batch *queue.Work, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate) delivery.Result {
 	r := result(0, batch.Job, sub, verdict)
-	r.BatchID, r.Events, r.Number, r.Bytes, r.Fates = batch.ID, len(batch.Members), batch.Attempts+1, 100, fates
+	r.BatchID, r.Events, r.Number, r.Bytes, r.Fates = batch.BatchID, len(batch.Members), batch.Attempts+1, 100, fates
 	return r
 }
 
@@ -336,13 +349,13 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE reruns = 1"))
 
 	job := b.count(t, "SELECT job_id FROM postrider_internal.batches")
-	after, err := b.store.Loader.LoadBatch(t.Context(), sub, queue.JobToken{JobID: int64(job)}, false)
+	after, err := loadBatch(t, b.store, sub, queue.JobToken{JobID: int64(job)}, false)
 	require.NoError(t, err)
 	defer after.Release()
 	require.Equal(t, before.Members, after.Members)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
 
-	_, err = b.store.Loader.LoadBatch(t.Context(), sub, before.Job, false)
+	_, err = loadBatch(t, b.store, sub, before.Job, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 	err = b.store.Recorder.Record(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
@@ -367,11 +380,11 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 			b.publish(t, "orders", "e", 5)
 			batch := b.cutOne(t, sub)
 			require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, row.verdict)))
-			require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' AND batch_id = $1 AND "+row.delivery, batch.ID))
+			require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' AND batch_id = $1 AND "+row.delivery, batch.BatchID))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1", batch.ID))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1", batch.BatchID))
 			require.Zero(t, b.count(t, brokenTokens))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", *batch.JobID), "a job row never serves two attempts")
+			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID), "a job row never serves two attempts")
 			require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"), "one request")
 		})
 	}
@@ -412,7 +425,7 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	leave.Number, leave.Bytes, leave.Status, leave.Outcome = 0, 0, 0, ""
 	require.NoError(t, b.store.Recorder.Record(t.Context(), leave))
 
-	again, err := b.store.Loader.LoadBatch(t.Context(), sub, batch.Job, false)
+	again, err := loadBatch(t, b.store, sub, batch.Job, false)
 	require.NoError(t, err)
 	defer again.Release()
 	require.Equal(t, []string{"e-1", "e-2"}, eventIDs(again))

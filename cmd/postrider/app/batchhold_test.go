@@ -35,7 +35,7 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "a batch is released whole, where there is room for any of it")
 	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch' AND args ->> 'b' = $1::text AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.ID)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch' AND args ->> 'b' = $1::text AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE last_hold = 'paused'"))
 }
 

@@ -154,7 +154,7 @@ func TestLoaderKeepsToItsMemory(t *testing.T) {
 	held := make(chan *queue.Work, events)
 	for i := range d {
 		group.Go(func() {
-			work, err := small.Loader.Load(t.Context(), d[i], 0, j[i].JobID)
+			work, err := small.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i]}, j[i])
 			require.NoError(t, err)
 			held <- work
 		})
@@ -162,7 +162,7 @@ func TestLoaderKeepsToItsMemory(t *testing.T) {
 	// 1 MiB of memory holds five bodies of 200 KiB; the others come as these are released.
 	for range events {
 		work := <-held
-		require.Len(t, work.Event.Body, 200<<10)
+		require.Len(t, work.Members[0].Event.Body, 200<<10)
 		require.LessOrEqual(t, len(held), 5)
 		work.Release()
 		work.Release() // twice is nothing
@@ -216,9 +216,9 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
 	require.NoError(t, err)
 	d, j := b.fetched(t, "node-1")
-	work, err := b.store.Loader.Load(t.Context(), d[0], 0, j[0].JobID)
+	work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.NoError(t, err)
-	require.True(t, work.EventMissing)
+	require.True(t, work.Members[0].EventMissing)
 	work.Release()
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing})
 	r.Number = 0

@@ -184,21 +184,21 @@ func TestRedeliverWhenTheEventIsGone(t *testing.T) {
 		n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		w, err := b.store.Loader.Load(t.Context(), delivery, sub.ID, int64(b.count(t, "SELECT job_id FROM postrider_internal.deliveries WHERE id = $1", delivery)))
+		w, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: delivery, Subscription: sub.ID}, b.tokenOf(t, delivery))
 		require.NoError(t, err)
 		w.Release()
 		return w
 	}
 	want := work(letter)
-	require.False(t, want.EventMissing)
-	require.Equal(t, receipt.Events[0].Body, want.Event.Body)
+	require.False(t, want.Members[0].EventMissing)
+	require.Equal(t, receipt.Events[0].Body, want.Members[0].Event.Body)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events"))
 
 	b.exec(t, "DELETE FROM postrider_internal.events")
 	got := work(letter)
-	require.False(t, got.EventMissing)
-	require.Equal(t, want.Event, got.Event, "the very same, with its time and its trace")
-	require.Equal(t, want.SystemID, got.SystemID)
+	require.False(t, got.Members[0].EventMissing)
+	require.Equal(t, want.Members[0].Event, got.Members[0].Event, "the very same, with its time and its trace")
+	require.Equal(t, want.Members[0].SystemID, got.Members[0].SystemID)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_bytes = $1", receipt.Events[0].Size()), "what publishing would have stored")
 	work(letter)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.events"), "once is enough")
@@ -240,9 +240,10 @@ func TestRedeliverAnOldEvent(t *testing.T) {
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'e-0'"))
 		_, err = b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 		require.NoError(t, err)
-		w, err := b.store.Loader.Load(t.Context(), int64(b.count(t, "SELECT id FROM postrider_internal.deliveries")), sub.ID, int64(b.count(t, "SELECT job_id FROM postrider_internal.deliveries")))
+		id := int64(b.count(t, "SELECT id FROM postrider_internal.deliveries"))
+		w, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: id, Subscription: sub.ID}, b.tokenOf(t, id))
 		require.NoError(t, err)
-		require.False(t, w.EventMissing)
+		require.False(t, w.Members[0].EventMissing)
 		w.Release()
 	}
 }
@@ -495,4 +496,12 @@ func TestDeadLetterList(t *testing.T) {
 	n, err := d.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
 	require.NoError(t, err)
 	require.Zero(t, n, "whoever has chosen none gets none")
+}
+
+// tokenOf is the job of a delivery.
+func (b *bundle) tokenOf(t *testing.T, delivery int64) queue.JobToken {
+	t.Helper()
+	return queue.JobToken{
+		JobID: int64(b.count(t, "SELECT job_id FROM postrider_internal.deliveries WHERE id = $1", delivery)),
+	}
 }

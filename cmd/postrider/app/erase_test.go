@@ -16,6 +16,7 @@ import (
 	"postrider/event"
 	"postrider/jobs/export"
 	"postrider/jobs/publish"
+	"postrider/jobs/queue"
 	"postrider/policy"
 	"postrider/postgres"
 	"postrider/query"
@@ -166,10 +167,10 @@ func TestErasedEventIsNotDelivered(t *testing.T) {
 	id := b.personal(t, "e", "people/anna")
 	d, j := b.fetched(t, "node-1")
 	b.exec(t, "UPDATE postrider_internal.events SET erased_at = now(), body = '', subject = '' WHERE id = $1", id)
-	work, err := b.store.Loader.Load(t.Context(), d[0], sub.ID, j[0].JobID)
+	work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0], Subscription: sub.ID}, j[0])
 	require.NoError(t, err)
 	defer work.Release()
-	require.True(t, work.EventMissing)
+	require.True(t, work.Members[0].EventMissing)
 }
 
 // pastPersonal is an event about a person that was published three days ago, and an event subscription that was made since.

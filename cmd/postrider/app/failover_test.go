@@ -54,14 +54,14 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	b.publish(t, "orders", "kept", 3)
 	pump := b.fetchBatches(t, "node-1")[0]
 	require.Equal(t, lost.Job.JobID, pump.JobID)
-	_, err := b.store.Loader.LoadBatch(t.Context(), sub, lost.Job, true)
+	_, err := loadBatch(t, b.store, sub, lost.Job, true)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "it cuts nothing")
 	require.ErrorIs(t, b.store.Loader.HoldOpen(t.Context(), sub.ID, lost.Job, catalog.HoldAdmission), postgres.ErrNotFound)
 	require.ErrorIs(t, b.store.JobRows.EndJob(t.Context(), lost.Job), postgres.ErrNotFound)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE open"))
 
 	kept := cut(t, b.store, sub, pump)
-	require.Equal(t, lost.ID, kept.ID)
+	require.Equal(t, lost.BatchID, kept.BatchID)
 	delivered := policy.Verdict{Action: policy.Delivered}
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), batchResult(lost, sub, delivered)), postgres.ErrNotFound)
 	leave := batchResult(lost, sub, policy.Verdict{Action: delivery.Leave}, delivery.Fate{DeliveryID: kept.Members[0].DeliveryID, Verdict: delivered})

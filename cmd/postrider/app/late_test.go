@@ -23,7 +23,7 @@ func (b *bundle) timedOut(t *testing.T, sub *catalog.Subscription, n int) []deli
 	for i := range results {
 		results[i] = result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
 		results[i].Status, results[i].Outcome = 0, policy.OutcomeTimedOut
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1", d[i]).Scan(&results[i].SystemID))
+		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1", d[i]).Scan(&results[i].FirstEvent))
 		require.NoError(t, b.store.Recorder.Record(t.Context(), results[i]))
 	}
 	return results

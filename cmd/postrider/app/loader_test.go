@@ -40,11 +40,11 @@ func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 			id      string
 			missing bool
 		}{{"e-0", false}, {"", true}, {"e-2", false}} {
-			work, err := b.store.Loader.Load(t.Context(), d[i], 0, j[i].JobID)
+			work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i]}, j[i])
 			require.NoError(t, err)
-			require.Equal(t, row.missing, work.EventMissing)
-			require.Equal(t, row.id, work.Event.ID)
-			require.Equal(t, row.missing, len(work.Event.Body) == 0)
+			require.Equal(t, row.missing, work.Members[0].EventMissing)
+			require.Equal(t, row.id, work.Members[0].Event.ID)
+			require.Equal(t, row.missing, len(work.Members[0].Event.Body) == 0)
 			work.Release()
 		}
 	}

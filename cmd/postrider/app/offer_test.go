@@ -67,17 +67,18 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
 	require.Zero(t, b.count(t, brokenTokens))
 	for _, h := range handed {
-		loaded, err := b.store.Loader.Load(t.Context(), h.Work.DeliveryID, h.Work.SubscriptionID, h.Job.ID)
+		loaded, err := b.store.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.ID})
 		require.NoError(t, err)
-		require.Equal(t, sent, string(h.Work.Event.Body))
-		require.Equal(t, loaded.Event, h.Work.Event, "the same as if it had been loaded")
-		require.Equal(t, loaded.JobID, h.Work.JobID)
-		require.Equal(t, loaded.SystemID, h.Work.SystemID)
-		require.True(t, loaded.OwedSince.Equal(h.Work.OwedSince))
+		fresh, own := loaded.Members[0], h.Work.Members[0]
+		require.Equal(t, sent, string(own.Event.Body))
+		require.Equal(t, fresh.Event, own.Event, "the same as if it had been loaded")
+		require.Equal(t, loaded.Job.JobID, h.Work.Job.JobID)
+		require.Equal(t, fresh.SystemID, own.SystemID)
+		require.True(t, fresh.OwedSince.Equal(own.OwedSince))
 		require.True(t, loaded.NextAttemptAt.Equal(h.Work.NextAttemptAt))
 		require.Equal(t, loaded.Rest, h.Work.Rest)
 		require.WithinDuration(t, loaded.Now(), h.Work.Now(), time.Minute)
-		require.JSONEq(t, fmt.Sprintf(`{"d":%d,"s":%d,"n":1}`, h.Work.DeliveryID, h.Work.SubscriptionID), string(h.Job.Args))
+		require.JSONEq(t, fmt.Sprintf(`{"d":%d,"s":%d,"n":1}`, own.DeliveryID, h.Work.SubscriptionID), string(h.Job.Args))
 		loaded.Release()
 		h.Work.Release()
 	}
@@ -163,7 +164,7 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"), "%s: it may not be tried", name)
 		handed := takenOver(t, behind)
 		require.Len(t, handed, 1, name)
-		loaded, err := b.store.Loader.Load(t.Context(), handed[0].Work.DeliveryID, handed[0].Work.SubscriptionID, handed[0].Job.ID)
+		loaded, err := b.store.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.ID})
 		require.NoError(t, err)
 		require.NotNil(t, loaded.Rest.Policy)
 		require.Equal(t, loaded.Rest, handed[0].Work.Rest, "%s: the same as if it had been loaded by the new one", name)
@@ -183,4 +184,9 @@ func storeAtRest(t *testing.T, url string) *app.System {
 	s, err := app.New(t.Context(), app.Options{Pool: pool, Sealer: sealer, Node: "node-at-rest", MaxWorkers: 200})
 	require.NoError(t, err)
 	return s
+}
+
+// argsOf names the delivery of a local job.
+func argsOf(local queue.LocalJob) queue.AttemptArgs {
+	return queue.AttemptArgs{Delivery: local.Work.Members[0].DeliveryID, Subscription: local.Work.SubscriptionID}
 }

@@ -255,7 +255,7 @@ func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 const leftQuery = "SELECT count(*) FROM postrider.batch_members WHERE delivery_id = $1 AND left_at IS NOT NULL AND left_reason = $2 AND left_after = $3"
 
 // waitingBatch is a batch of n whose first attempt failed and whose retry waits, or is held.
-func (b *bundle) waitingBatch(t *testing.T, sub *catalog.Subscription, n int, verdict policy.Verdict) *delivery.Batch {
+func (b *bundle) waitingBatch(t *testing.T, sub *catalog.Subscription, n int, verdict policy.Verdict) *queue.Work {
 	t.Helper()
 	b.publish(t, "orders", "e", n)
 	batch := b.cutOne(t, sub)
@@ -484,7 +484,7 @@ func TestDeliveryIsReadWithItsAttempts(t *testing.T) {
 	attempts, err := b.store.Reader.Attempts(t.Context(), id, 100)
 	require.NoError(t, err)
 	require.Len(t, attempts, 2)
-	require.Equal(t, &batch.ID, attempts[0].BatchID)
+	require.Equal(t, &batch.BatchID, attempts[0].BatchID)
 	require.Nil(t, attempts[1].BatchID)
 	_, err = b.store.Reader.Delivery(t.Context(), 7777)
 	require.ErrorIs(t, err, postgres.ErrNotFound)

@@ -75,7 +75,7 @@ func TestTheNextAttemptOfABatchIsNeverPast(t *testing.T) {
 	batch := b.waitingBatch(t, sub, 3, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	shown := func() query.BatchLine {
 		t.Helper()
-		one, err := b.store.Reader.ReadBatch(t.Context(), batch.ID, 0, 10)
+		one, err := b.store.Reader.ReadBatch(t.Context(), batch.BatchID, 0, 10)
 		require.NoError(t, err)
 		return one.BatchLine
 	}

@@ -109,7 +109,7 @@ func TestRecordOfAZombieChangesNothing(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1", j[0].JobID))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1 AND attempts = 0"))
-	_, err = b.store.Loader.Load(t.Context(), d[0], 0, j[0].JobID)
+	_, err = b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 }
 

@@ -129,7 +129,7 @@ func TestLateSuccessIsCountedOnce(t *testing.T) {
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.SystemID))
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
 	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
 	r.Verdict, r.Status, r.Outcome = policy.Verdict{Action: policy.Delivered}, 200, policy.OutcomeDelivered
 	for range 2 {

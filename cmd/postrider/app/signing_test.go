@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"postrider/catalog"
-	"postrider/jobs/delivery"
+	"postrider/jobs/queue"
 	"postrider/policy"
 	"postrider/postgres"
 
@@ -77,7 +77,7 @@ func TestMessageIDOfBatches(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 3, 0, 0, 1000, time.UTC)
 	id := func(number int64, at time.Time) string {
-		return (&delivery.Batch{ID: number, CreatedAt: at}).MessageID()
+		return (&queue.Work{BatchID: number, BatchCreatedAt: at}).MessageID()
 	}
 	require.Equal(t, "batch-7-1795316400000001", id(7, at))
 	require.Equal(t, id(7, at), id(7, at.In(time.FixedZone("", 3600))))

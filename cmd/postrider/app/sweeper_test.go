@@ -140,7 +140,7 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	require.Equal(t, jobs.Swept{Mended: 1}, b.sweep(t))
 
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
-	_, err := b.store.Loader.Load(t.Context(), int64(d), 0, int64(j))
+	_, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j), "nor can a late result be recorded with it")
 }

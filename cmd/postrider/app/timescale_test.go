@@ -6,6 +6,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
+	"postrider/jobs/queue"
 	"postrider/policy"
 
 	"github.com/stretchr/testify/require"
@@ -37,10 +38,10 @@ func TestTimeScale(t *testing.T) {
 	hastened.publish(t, "orders", "e", 10)
 	d, j := b.fetched(t, "node-fast")
 	for i := range d {
-		work, err := fast.Loader.Load(t.Context(), d[i], sub.ID, j[i].JobID)
+		work, err := fast.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Minute)})
-		r.Rest, r.FirstEvent = work.Rest, work.SystemID
+		r.Rest, r.FirstEvent = work.Rest, work.Members[0].SystemID
 		work.Release()
 		require.NoError(t, fast.Recorder.Record(t.Context(), r))
 	}

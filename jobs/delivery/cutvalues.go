@@ -5,19 +5,17 @@ import (
 	"math"
 
 	"postrider/catalog"
+	"postrider/jobs/queue"
 	"postrider/postgres"
 )
 
 // valuesAhead bounds the bodies that one cut reads to compare their Dynamic header values.
 const valuesAhead = 8 << 20
 
-// valuesStatement reads the events of open deliveries, as membersStatement does those of a batch.
-const valuesStatement = membersOf + "id = ANY ($1)" + eventsOfMembers
-
 // sameHeaders groups open deliveries by the values of their Dynamic headers, in the order of each group's first one.
 // All members of a batch must have the same, because a request has one value of each header. It takes as many deliveries
-// as valuesAhead allows. The rest is left to the next pump, and so is the last one where more may be open than was read.
-func (c *cutting) sameHeaders(ctx context.Context, open []openDelivery) (groups [][]openDelivery, err error) {
+// as valuesAhead allows. The others are left to the next cutter, and so is the last one if more may be open than was read.
+func (c *cut) sameHeaders(ctx context.Context, open []openDelivery) (groups [][]openDelivery, err error) {
 	n, bytes := 0, 0
 	for n < len(open) && (n == 0 || bytes+open[n].bytes <= valuesAhead) {
 		bytes += open[n].bytes
@@ -43,15 +41,15 @@ func (c *cutting) sameHeaders(ctx context.Context, open []openDelivery) (groups 
 	return groups, nil
 }
 
-// headerValues reads one body at a time. A delivery without an event has none. Too long values, which are not sent, differ
-// here: that parts events which could go together, and never the other way around.
-func (c *cutting) headerValues(ctx context.Context, open []openDelivery) (map[int64]string, error) {
+// headerValues reads one body at a time. A delivery without an event has none. Values that are too long to be sent differ
+// here: that separates events which could be sent together, and never the other way around.
+func (c *cut) headerValues(ctx context.Context, open []openDelivery) (map[int64]string, error) {
 	rows, err := c.tx.Query(ctx, valuesStatement, postgres.Column(open, func(o openDelivery) int64 { return o.id }))
 	if err != nil {
 		return nil, err
 	}
 	values := make(map[int64]string, len(open))
-	return values, readMembers(rows, func(m Member) {
+	return values, eachMember(rows, func(m *queue.Member) {
 		view := catalog.EventView(c.sub.Topic, &m.Event)
 		values[m.DeliveryID] = c.sub.Headers.DynamicValues(&view, math.MaxInt)
 	})

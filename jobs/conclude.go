@@ -1,0 +1,219 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"postrider/jobs/delivery"
+	"postrider/jobs/endpoint"
+	"postrider/policy"
+)
+
+// conclude lets the policy decide about each member, and records what it decided.
+func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) error {
+	now := a.work.Now()
+	a.engine.store.Failpoint.Reach(PointAnswered)
+	a.leave() // recording is no load on the endpoint
+	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
+	facts := a.facts(started, now, met)
+	verdicts := make([]policy.Verdict, len(a.work.Members))
+	for i := range a.work.Members {
+		facts.OwedSince = a.work.Members[i].OwedSince
+		verdicts[i] = policy.Decide(a.policy, facts)
+	}
+	a.checkExpired(facts, verdicts)
+	verdict, apart := together(verdicts)
+	result := a.attempted(verdict, started, met)
+	result.Bytes = size
+	for _, n := range apart {
+		result.Fates = append(result.Fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})
+	}
+	if err := a.engine.store.Recorder.Record(context.Background(), result); err != nil {
+		return err
+	}
+	a.report(&result, met, now, false)
+	return nil
+}
+
+// facts are what the policy decides by; OwedSince is each member's own.
+func (a *attempt) facts(started, now time.Time, met endpoint.Answer) policy.Attempt {
+	first := started
+	if a.work.FirstAttemptAt != nil {
+		first = *a.work.FirstAttemptAt
+	}
+	return policy.Attempt{
+		Result: met.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
+		FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
+		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
+		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.RetryAfter, now)),
+		Jitter: a.engine.options.Jitter(),
+	}
+}
+
+// together combines the members' verdicts: all or none was delivered, and the others are sent again at the latest of
+// their times. apart are the members with their own fates: those whose time to live or retry window ends before that
+// time, and those that become dead letters, because each becomes its own row.
+func together(verdicts []policy.Verdict) (all policy.Verdict, apart []int) {
+	all = verdicts[len(verdicts)-1]
+	for _, v := range verdicts {
+		if v.Action == policy.Retry && (all.Action != policy.Retry || v.At.After(all.At)) {
+			all = v
+		}
+	}
+	for i, v := range verdicts {
+		if v.Action == policy.DeadLetter || v.Action != all.Action || v.Reason != all.Reason || !v.At.Equal(all.At) {
+			apart = append(apart, i)
+		}
+	}
+	return all, apart
+}
+
+// checkExpired repeats the decisions that end a delivery because it expired, with its present age: a pause that stops the
+// time to live may have begun or ended since the work was loaded, and a request may take minutes. It is rare. A pause
+// that is set at this very moment comes too late: its response has not been sent.
+func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) {
+	expired := func(v policy.Verdict) bool { return v.Why.Rule == policy.RuleExpired }
+	if !slices.ContainsFunc(verdicts, expired) {
+		return
+	}
+	ids := make([]int64, len(verdicts))
+	for i := range ids {
+		ids[i] = a.work.Members[i].DeliveryID
+	}
+	owed, err := a.engine.store.Loader.OwedSince(context.Background(), ids, facts.FinishedAt)
+	if err != nil {
+		a.engine.log.Warn("it could not be checked whether a delivery has expired; its next turn checks again",
+			"subscription", a.sub.ID, "error", err)
+	}
+	for i, v := range verdicts {
+		since, found := owed[ids[i]]
+		switch {
+		case !expired(v):
+		case err != nil:
+			verdicts[i] = a.checkAgain(facts)
+		case found:
+			facts.OwedSince = since
+			verdicts[i] = policy.Decide(a.policy, facts)
+		}
+	}
+}
+
+// checkAgain leaves it to the next turn, due at once, to end what has expired. What has not is deferred to the time that
+// it would have now.
+func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
+	facts.OwedSince = facts.FinishedAt
+	v := policy.Decide(a.policy, facts)
+	if v.At.After(v.NotBefore) {
+		v.NotBefore = v.At
+	}
+	v.At = facts.FinishedAt
+	return v
+}
+
+// record ends a turn that had no request, or takes members out of the work before it.
+func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
+	result := a.result(verdict)
+	result.Fates = fates
+	return a.engine.store.Recorder.Record(context.Background(), result)
+}
+
+func (a *attempt) result(verdict policy.Verdict) delivery.Result {
+	r := delivery.Result{
+		JobToken: a.job, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict,
+		DueAt: a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
+		BatchID: a.work.BatchID, BatchCreatedAt: a.work.BatchCreatedAt, Events: len(a.work.Members),
+	}
+	if a.work.BatchID == 0 {
+		r.DeliveryID = a.args.Delivery
+	}
+	if a.policy != nil {
+		r.RetryPolicy = a.policy.Name
+	}
+	return r
+}
+
+// attempted is the result of a turn that had a request.
+func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) delivery.Result {
+	r := a.result(verdict)
+	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, met.Duration
+	r.Timings = delivery.Timings(met.Timings)
+	r.Status, r.Err, r.Error = met.Result.Status, met.Result.Err, met.ErrorText
+	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.Result)
+	r.ResponseHeaders, r.ResponseExcerpt = met.Headers, met.Excerpt
+	r.RequestHeaders = a.sentHeaders()
+	r.FirstEvent = a.work.Members[0].SystemID
+	if secrets := a.secrets(&r); secrets != nil {
+		redact(&r, secrets)
+	}
+	return r
+}
+
+const (
+	// maxSentBytes is how much of a request's headers an attempt keeps.
+	maxSentBytes = 2048
+	hidden       = "***"
+)
+
+// sentHeaders are the headers of the request as the attempt keeps them: names with values, but no value of a header that
+// authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/decisions.md).
+func (a *attempt) sentHeaders() []byte {
+	if a.posted == nil {
+		return nil
+	}
+	shown := a.posted.Clone()
+	hide := func(name string) {
+		if shown.Get(name) != "" {
+			shown.Set(name, hidden)
+		}
+	}
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "Webhook-Signature"} {
+		hide(name)
+	}
+	for i := range a.sub.DeliveryAttributes {
+		if a.sub.DeliveryAttributes[i].IsSecret {
+			hide(a.sub.DeliveryAttributes[i].Name)
+		}
+	}
+	var out bytes.Buffer
+	_ = shown.Write(&out) // a bytes.Buffer cannot fail
+	return out.Bytes()[:min(out.Len(), maxSentBytes)]
+}
+
+// secrets are what must not be stored with this result. Most results have nothing to search.
+func (a *attempt) secrets(r *delivery.Result) *policy.Secrets {
+	if a.token == "" || r.Error == "" && len(r.ResponseHeaders) == 0 && len(r.ResponseExcerpt) == 0 {
+		return a.sub.Secrets
+	}
+	return a.sub.Secrets.With(a.token, a.sub.Connection.OAuth2.ClientSecret)
+}
+
+// redact removes from a result what the endpoint, or an error that quotes it, repeats of secrets.
+func redact(r *delivery.Result, secrets *policy.Secrets) {
+	r.Error = secrets.Redact(r.Error)
+	for _, kept := range []*[]byte{&r.RequestHeaders, &r.ResponseHeaders, &r.ResponseExcerpt} {
+		if len(*kept) > 0 {
+			*kept = []byte(secrets.Redact(string(*kept)))
+		}
+	}
+}
+
+// retryAfter reads both forms of the header (RFC 9110, 10.2.3): seconds, or a date. 0 when absent or unreadable.
+func retryAfter(value string, now time.Time) time.Duration {
+	if value == "" {
+		return 0
+	}
+	if seconds, err := strconv.Atoi(value); err == nil {
+		return min(time.Duration(max(seconds, 0)), maxRetryAfter/time.Second) * time.Second
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}
+
+// maxRetryAfter keeps an absurd header from overflowing; the time to live ends the wait long before.
+const maxRetryAfter = 365 * 24 * time.Hour

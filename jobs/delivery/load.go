@@ -1,0 +1,317 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/postgres"
+)
+
+const (
+	loadGroup   = 200
+	loadTimeout = 10 * time.Second
+)
+
+var (
+	loadStatement    = sqlFile("load.sql")
+	batchStatement   = sqlFile("batch.sql")
+	membersStatement = sqlFile("members.sql", "open")
+	agesStatement    = sqlFile("ages.sql")
+)
+
+// holdStatement reads the database's time and the hold of an event subscription.
+const holdStatement = `
+SELECT clock_timestamp(), coalesce(max(hold), ''), coalesce(bool_or(stop_time_to_live), false)
+  FROM postrider_internal.event_subscription_states WHERE subscription_id = $1`
+
+// Loader reads what attempts send: deliveries and batches with their events. It also cuts batches.
+type Loader struct {
+	LoaderParts
+	postgres.Failpoint
+	queue *postgres.Batcher[*loadRequest]
+	cuts  cutStates
+
+	now time.Time // the database's, when it was last queried; the loader's own goroutine only
+}
+
+// LoaderParts are what a Loader needs.
+type LoaderParts struct {
+	DB       *postgres.DB
+	Cache    *catalog.Cache
+	Memory   *queue.Memory
+	Jobs     *queue.JobRows
+	Traffic  *queue.Traffic
+	Notifier *queue.Notifier
+}
+
+// NewLoader makes a loader; its Run loads.
+func NewLoader(parts LoaderParts, fail postgres.Failpoint) *Loader {
+	return &Loader{
+		LoaderParts: parts, Failpoint: fail, queue: postgres.NewBatcher[*loadRequest](),
+		cuts: cutStates{slow: slowLook},
+	}
+}
+
+// Load reads what a job is to send, if its row is still the token of that delivery, or of a batch. ErrNotFound: it is
+// not, and there is nothing to do.
+func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.JobToken) (*queue.Work, error) {
+	rest := queue.RestOf(l.Cache.Catalogue(), args.Subscription)
+	if args.Delivery == 0 {
+		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job, Rest: rest})
+	}
+	req := &loadRequest{deliveryID: args.Delivery, job: job, rest: rest, done: make(chan loadAnswer, 1)}
+	l.queue.Add(req)
+	select {
+	case answer := <-req.done:
+		return answer.work, answer.err
+	case <-ctx.Done():
+		go func() { // the answer may be on its way: give its memory back
+			if answer := <-req.done; answer.work != nil {
+				answer.work.Release()
+			}
+		}()
+		return nil, fmt.Errorf("load delivery %d: %w", args.Delivery, ctx.Err())
+	}
+}
+
+// loadBatch reads the batch of the work's job. It waits for memory for the bodies before it reads them.
+func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, error) {
+	bytes, err := l.readBatch(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if w.Free, err = l.Memory.Reserve(ctx, bytes); err != nil {
+		return nil, err
+	}
+	if err := l.readMembers(ctx, w); err != nil {
+		w.Release()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	err = l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
+		batch.Queue(batchStatement, w.Job.JobID).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&w.BatchID, &w.Attempts, &w.SkippedMarks, &bytes, &w.NextAttemptAt, &w.NotBefore,
+				&w.FirstAttemptAt, &w.LastHold, &w.BatchCreatedAt)
+		})
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, fmt.Errorf("batch of job %d: %w", w.Job.JobID, postgres.ErrNotFound)
+	case err != nil:
+		return 0, fmt.Errorf("%w: read the batch of job %d: %w", postgres.ErrUnavailable, w.Job.JobID, err)
+	}
+	return bytes, nil
+}
+
+// readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The latter
+// first: members whose age a resume is about to correct must not be seen without the pause.
+func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	rests := map[string]queue.RestRow{}
+	w.AsOf = time.Now()
+	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
+		queueHold(batch, w)
+		batch.Queue(membersStatement, w.BatchID).Query(func(rows pgx.Rows) error {
+			return eachMember(rows, func(m *queue.Member) { w.Members = append(w.Members, *m) })
+		})
+		queueRests(batch, rests, w.Rest)
+	})
+	if err != nil {
+		return fmt.Errorf("%w: read the events of batch %d: %w", postgres.ErrUnavailable, w.BatchID, err)
+	}
+	w.SetRest(w.Rest, rests)
+	return nil
+}
+
+// queueHold reads the time and the hold of the work's event subscription.
+func queueHold(batch *pgx.Batch, w *queue.Work) {
+	batch.Queue(holdStatement, w.SubscriptionID).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&w.ReadAt, &w.Hold, &w.TimeToLiveStopped)
+		w.LoadedAt = time.Now()
+		return err
+	})
+}
+
+// eachMember calls the function for each row of members.sql.
+func eachMember(rows pgx.Rows, each func(*queue.Member)) error {
+	var m queue.Member
+	var at *time.Time
+	_, err := pgx.ForEachRow(rows, []any{
+		&m.DeliveryID, &m.SystemID, &m.OwedSince, &m.EventMissing, &m.Event.Schema, &m.Event.ID, &m.Event.Type,
+		&m.Event.Subject, &m.Event.Source, &m.Event.DataVersion, &m.Event.Body, &at, &m.Event.Trace.Parent,
+		&m.Event.Trace.State,
+	}, func() error {
+		m.Event.Time = postgres.TimeOrNone(at)
+		each(&m)
+		m.Event.Body = nil // the next row must not write into it
+		return nil
+	})
+	return err
+}
+
+// loadRequest is a delivery to be loaded together with others.
+type loadRequest struct {
+	deliveryID int64
+	job        queue.JobToken
+	rest       queue.Rest
+	old        bool // the event is of another day than those that were read
+	done       chan loadAnswer
+}
+
+type loadAnswer struct {
+	work *queue.Work
+	err  error
+}
+
+// Run loads deliveries in groups until ctx ends, if there is memory: what does not fit is read again when memory was
+// released.
+func (l *Loader) Run(ctx context.Context) {
+	l.queue.Run(ctx, fitsLoad, func(group []*loadRequest) {
+		for len(group) > 0 {
+			free := l.Memory.Wait(ctx)
+			if ctx.Err() != nil {
+				answerAll(group, fmt.Errorf("%w: this node is stopping", postgres.ErrUnavailable))
+				return
+			}
+			group = l.load(group, free)
+		}
+	})
+}
+
+func fitsLoad() func(*loadRequest) bool {
+	n := 0
+	return func(*loadRequest) bool {
+		n++
+		return n <= loadGroup
+	}
+}
+
+// load answers what fits into the memory that is free and returns the rest.
+func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
+	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
+	defer cancel()
+	found, err := l.query(ctx, group, free)
+	if err != nil {
+		answerAll(group, fmt.Errorf("%w: load deliveries: %w", postgres.ErrUnavailable, err))
+		return nil
+	}
+	for _, req := range group {
+		work := found[req.deliveryID]
+		switch {
+		case work == nil || work.jobID != req.job.JobID:
+			req.done <- loadAnswer{err: fmt.Errorf("delivery %d: %w", req.deliveryID, postgres.ErrNotFound)}
+		case work.old:
+			req.old = true
+			rest = append(rest, req)
+		case work.Members[0].Event.Body == nil && !work.Members[0].EventMissing:
+			rest = append(rest, req)
+		default:
+			work.Free = l.Memory.Take(int64(len(work.Members[0].Event.Body)))
+			req.done <- loadAnswer{work: &work.Work}
+		}
+	}
+	return rest
+}
+
+// loaded is a row of load.sql.
+type loaded struct {
+	queue.Work
+	jobID int64
+	old   bool // see loadRequest
+}
+
+func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*loaded, error) {
+	ids := postgres.Column(group, func(req *loadRequest) int64 { return req.deliveryID })
+	found, rests := make(map[int64]*loaded, len(group)), map[string]queue.RestRow{}
+	from, to := l.days(group)
+	asOf := time.Now()
+	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
+		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readLoaded(rows, found) })
+		queueRests(batch, rests, postgres.Column(group, func(req *loadRequest) queue.Rest { return req.rest })...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, req := range group {
+		if work := found[req.deliveryID]; work != nil {
+			work.Job, work.AsOf = req.job, asOf
+			work.SetRest(req.rest, rests)
+			l.now = work.ReadAt
+		}
+	}
+	return found, nil
+}
+
+// days are yesterday and today, of which nearly every event is; all days once one of the group was found to be of another.
+func (l *Loader) days(group []*loadRequest) (from, to pgtype.Date) {
+	if l.now.IsZero() || slices.ContainsFunc(group, func(req *loadRequest) bool { return req.old }) {
+		return pgtype.Date{InfinityModifier: pgtype.NegativeInfinity, Valid: true},
+			pgtype.Date{InfinityModifier: pgtype.Infinity, Valid: true}
+	}
+	today := l.now.UTC()
+	return pgtype.Date{Time: today.AddDate(0, 0, -1), Valid: true}, pgtype.Date{Time: today, Valid: true}
+}
+
+func readLoaded(rows pgx.Rows, found map[int64]*loaded) error {
+	var w loaded
+	var m queue.Member
+	var job *int64
+	var at *time.Time
+	_, err := pgx.ForEachRow(rows, []any{
+		&m.DeliveryID, &w.SubscriptionID, &job, &m.SystemID, &w.Attempts, &w.SkippedMarks, &m.OwedSince,
+		&w.NextAttemptAt, &w.NotBefore, &w.FirstAttemptAt, &w.ReadAt, &m.EventMissing, &m.Event.Schema, &m.Event.ID,
+		&m.Event.Type, &m.Event.Subject, &m.Event.Source, &m.Event.DataVersion, &at, &m.Event.Trace.Parent,
+		&m.Event.Trace.State, &w.Hold, &w.TimeToLiveStopped, &w.LastHold, &m.Event.Body, &w.old,
+	}, func() error {
+		if job == nil {
+			return nil
+		}
+		m.Event.Time = postgres.TimeOrNone(at)
+		work := new(loaded)
+		*work = w
+		work.jobID, work.LoadedAt = *job, time.Now()
+		work.SetMember(&m)
+		found[m.DeliveryID] = work
+		w.NotBefore, w.FirstAttemptAt, m.Event.Body = nil, nil, nil // the next row must not write into these
+		return nil
+	})
+	return err
+}
+
+func answerAll(group []*loadRequest, err error) {
+	for _, req := range group {
+		req.done <- loadAnswer{err: err}
+	}
+}
+
+// OwedSince returns since when deliveries count as pending at a time of the database's clock. That is later than what
+// Load read if a pause that stops the time to live has begun since, ended or not. It omits deliveries that have ended.
+func (l *Loader) OwedSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	owed := make(map[int64]time.Time, len(deliveries))
+	rows, err := l.DB.Query(ctx, agesStatement, deliveries, at)
+	if err != nil {
+		return nil, postgres.Outage("read the age of deliveries", err)
+	}
+	var id int64
+	var since time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&id, &since}, func() error { owed[id] = since; return nil }); err != nil {
+		return nil, postgres.Outage("read the age of deliveries", err)
+	}
+	return owed, nil
+}

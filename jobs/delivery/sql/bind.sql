@@ -1,0 +1,38 @@
+-- Makes batches of deliveries, and returns whether the first one was made. $1 is the event subscription, $3 the
+-- deliveries and $4 the number of each one's batch, $5 the bytes of each batch. The job of the first batch is the
+-- cutter's ($2); the other batches get new jobs. Members have the order in which their events were accepted, which is
+-- that of their system ids.
+--
+-- Nothing was locked when the deliveries were read: one that has an owner by now is left out.
+WITH cuts AS MATERIALIZED (
+    SELECT c.n, c.bytes, nextval('postrider_internal.batches_id_seq') AS id,
+           CASE c.n WHEN 1 THEN $2 ELSE nextval('postrider_internal.river_job_id_seq') END AS job_id
+      FROM unnest($5::bigint[]) WITH ORDINALITY AS c(bytes, n)
+), bound AS (
+    UPDATE postrider_internal.deliveries d
+       SET batch_id = cuts.id, last_hold = coalesce(d.hold, d.last_hold), hold = NULL
+      FROM unnest($3::bigint[], $4::int[]) AS c(id, n) JOIN cuts ON cuts.n = c.n
+     WHERE d.id = c.id AND d.id = ANY ($3::bigint[]) AND d.job_id IS NULL AND d.batch_id IS NULL AND d.attempts = 0
+    RETURNING d.id, d.event_uuid, d.next_attempt_at, d.last_hold, d.batch_id
+), batches AS (
+    INSERT INTO postrider_internal.batches (id, subscription_id, job_id, bytes, members, next_attempt_at, last_hold)
+    SELECT cuts.id, $1, cuts.job_id, cuts.bytes, m.members, m.due, m.last_hold
+      FROM cuts
+      JOIN (SELECT batch_id, count(*) AS members, min(next_attempt_at) AS due,
+                   (array_agg(last_hold ORDER BY id))[1] AS last_hold
+              FROM bound GROUP BY 1) m ON m.batch_id = cuts.id
+    RETURNING id, job_id
+), members AS (
+    INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id)
+    SELECT batch_id, row_number() OVER (PARTITION BY batch_id ORDER BY event_uuid, id), id FROM bound
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('s', $1::bigint, 'b', id, 'n', 1),
+           'batch', 'deliveries', 1, 1000, now()
+      FROM batches WHERE job_id <> $2
+), first AS (
+    UPDATE postrider_internal.river_job j SET args = j.args || jsonb_build_object('b', batches.id, 'n', 1)
+      FROM batches WHERE batches.job_id = $2 AND j.id = $2
+    RETURNING j.id
+)
+SELECT EXISTS (SELECT FROM first)

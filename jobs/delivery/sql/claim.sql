@@ -1,0 +1,48 @@
+-- Releases the oldest held delivery of the event subscriptions $2, which share the probation $1, as its probe, and
+-- returns whether there was one. A batch is the probe only if no delivery without a batch is held: each failing probe
+-- costs an attempt, and a batch would pay with those of all its members.
+--
+-- The probation's row is the lock: of several nodes one finds its time come and no probe in progress. A probe that ended
+-- without a response (its time to live had passed, it was canceled, its node died) has no job any more: the next one is
+-- taken.
+WITH probation AS MATERIALIZED (
+    SELECT rest_key FROM postrider_internal.probations p
+     WHERE rest_key = $1 AND since IS NOT NULL AND until <= now()
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.probe_job_id AND j.finalized_at IS NULL)
+       FOR UPDATE SKIP LOCKED
+), oldest AS MATERIALIZED (
+    SELECT d.id FROM probation, unnest($2::bigint[]) AS s(id)
+     CROSS JOIN LATERAL (
+           SELECT d.id, d.owed_since FROM postrider_internal.deliveries d
+            WHERE d.subscription_id = s.id AND d.hold IS NOT NULL AND d.next_attempt_at <= now()
+            ORDER BY d.owed_since, d.id LIMIT 1) d
+     ORDER BY d.owed_since, d.id LIMIT 1
+), delivery AS MATERIALIZED (
+    SELECT id, subscription_id, attempts, held_reruns, hold FROM postrider_internal.deliveries
+     WHERE id = (SELECT id FROM oldest) AND hold IS NOT NULL FOR UPDATE SKIP LOCKED
+), batch AS MATERIALIZED (
+    SELECT id, subscription_id, attempts, held_reruns, hold FROM postrider_internal.batches
+     WHERE id = (SELECT b.id FROM probation, postrider_internal.batches b
+                  WHERE NOT EXISTS (SELECT FROM delivery) AND b.subscription_id = ANY ($2::bigint[])
+                    AND b.hold IS NOT NULL AND b.next_attempt_at <= now() ORDER BY b.id LIMIT 1)
+       AND hold IS NOT NULL FOR UPDATE SKIP LOCKED
+), probe AS MATERIALIZED (
+    SELECT p.*, nextval('postrider_internal.river_job_id_seq') AS job_id
+      FROM (SELECT 'd' AS what, * FROM delivery UNION ALL SELECT 'b', * FROM batch) p
+), deliveries AS (
+    UPDATE postrider_internal.deliveries d SET hold = NULL, last_hold = p.hold, job_id = p.job_id, held_reruns = 0
+      FROM probe p WHERE p.what = 'd' AND d.id = p.id
+), batches AS (
+    UPDATE postrider_internal.batches b SET hold = NULL, last_hold = p.hold, job_id = p.job_id, held_reruns = 0
+      FROM probe p WHERE p.what = 'b' AND b.id = p.id
+), job AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_strip_nulls(jsonb_build_object('s', subscription_id, what, id, 'n', attempts + 1,
+                                                                     'r', nullif(held_reruns, 0))),
+           CASE what WHEN 'd' THEN 'deliver' ELSE 'batch' END, 'deliveries', 1, 1000, now()
+      FROM probe
+), marked AS (
+    UPDATE postrider_internal.probations p SET probe_job_id = probe.job_id, updated_at = now()
+      FROM probe WHERE p.rest_key = $1
+)
+SELECT EXISTS (SELECT FROM probe)

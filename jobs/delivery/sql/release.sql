@@ -1,0 +1,66 @@
+-- Gives jobs to what is on hold of an event subscription: first to batches, then to deliveries without a batch, the
+-- oldest first. The hold and the job replace each other in one row version: after a crash, or with two nodes at once,
+-- every delivery has exactly one of the two.
+--
+-- @limit bounds it, in deliveries; a batch counts as many as it has members, and is released if any is left of the limit.
+-- @refill stops at an event subscription that is on hold by now, because it may work from an older sample of the traffic.
+-- Otherwise it is for what expires: deliveries of at least the age @age, even if their event subscription is on hold.
+-- @also_later releases what waits for a later retry, with a job for that time. If @batching, deliveries that were never
+-- attempted stay on hold for the batch cutter that this inserts: to release them first would write each row, with its
+-- index entries, once more (27 of 100 microseconds for each event).
+WITH allowed AS MATERIALIZED (
+    SELECT 1 WHERE NOT @refill::boolean OR NOT EXISTS (
+           SELECT FROM postrider_internal.event_subscription_states
+            WHERE subscription_id = @subscription AND hold IS NOT NULL)
+), held_batches AS MATERIALIZED (
+    SELECT id, members, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.batches b
+     WHERE EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
+       AND (@also_later::boolean OR next_attempt_at <= now())
+       AND (@refill::boolean OR EXISTS (SELECT FROM postrider_internal.deliveries d
+                                         WHERE d.batch_id = b.id AND d.owed_since <= now() - @age::interval))
+     ORDER BY id LIMIT @limit FOR UPDATE SKIP LOCKED
+), chosen_batches AS MATERIALIZED (
+    SELECT * FROM (SELECT *, sum(members) OVER (ORDER BY id) - members AS before FROM held_batches) b WHERE before < @limit
+), left_over AS MATERIALIZED (
+    SELECT greatest(@limit - coalesce(sum(members), 0), 0) AS n FROM chosen_batches
+), oldest AS MATERIALIZED (
+    SELECT id, attempts FROM postrider_internal.deliveries
+     WHERE @batching::boolean AND EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
+     ORDER BY owed_since, id LIMIT least((SELECT n FROM left_over), @ahead)
+), cutter AS (
+    INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT 'available', jsonb_build_object('s', @subscription::bigint), 'batch', 'deliveries', 1, 1000, now()
+     WHERE EXISTS (SELECT FROM oldest WHERE attempts = 0)
+), chosen_deliveries AS (
+    SELECT id, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.deliveries
+     WHERE EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
+       AND (@refill::boolean OR owed_since <= now() - @age::interval)
+       AND (@also_later::boolean OR next_attempt_at <= now())
+       AND (NOT @batching::boolean OR id = ANY (ARRAY (SELECT id FROM oldest WHERE attempts > 0)))
+     ORDER BY owed_since, id LIMIT (SELECT n FROM left_over) FOR UPDATE SKIP LOCKED
+), wave AS MATERIALIZED (
+    SELECT 'b' AS what, members, id, attempts, held_reruns, hold, greatest(now(), next_attempt_at) AS due,
+           nextval('postrider_internal.river_job_id_seq') AS job_id
+      FROM chosen_batches
+     UNION ALL
+    SELECT 'd', 1, id, attempts, held_reruns, hold, greatest(now(), next_attempt_at),
+           nextval('postrider_internal.river_job_id_seq')
+      FROM chosen_deliveries
+), batches AS (
+    UPDATE postrider_internal.batches b SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
+      FROM wave w WHERE w.what = 'b' AND b.id = w.id
+), deliveries AS (
+    UPDATE postrider_internal.deliveries d SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
+      FROM wave w WHERE w.what = 'd' AND d.id = w.id
+), jobs AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id,
+           CASE WHEN due <= now() + interval '5 seconds' THEN 'available'
+                ELSE 'scheduled' END::postrider_internal.river_job_state,
+           jsonb_strip_nulls(jsonb_build_object('s', @subscription::bigint, what, id, 'n', attempts + 1,
+                                                'r', nullif(held_reruns, 0))),
+           CASE what WHEN 'd' THEN 'deliver' ELSE 'batch' END, 'deliveries', 1, 1000, due
+      FROM wave
+)
+SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released,
+       (SELECT count(*) FROM oldest WHERE attempts = 0) AS for_cutter

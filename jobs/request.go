@@ -1,0 +1,175 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"postrider/catalog"
+	"postrider/event"
+	"postrider/jobs/delivery"
+	"postrider/jobs/endpoint"
+	"postrider/jobs/queue"
+	"postrider/policy"
+	"postrider/postgres"
+)
+
+// loggedEvents is how many events of a batch a line of the log names.
+const loggedEvents = 10
+
+// post sends the work and records the outcome.
+func (a *attempt) post() error {
+	a.begun = true
+	if err := a.separateHeaders(); err != nil {
+		return err
+	}
+	body, err := a.body()
+	if err != nil {
+		return err
+	}
+	a.events, a.trace = len(a.work.Members), event.TraceOf(a.work.Events())
+	started, size, header := a.work.Now(), len(body), a.header()
+	if a.sub.Signing != nil {
+		a.sign(header, a.work.MessageID(), started, body)
+	}
+	for i := range a.work.Members { // the request has its own copy
+		if a.work.Members[i].Event.Body = nil; i >= loggedEvents {
+			a.work.Members[i].Event = event.Event{}
+		}
+	}
+	sent := endpoint.NewPayload(body, a.work.Release)
+	met, late, err := a.send(header, sent)
+	sent.Drop()
+	if err != nil {
+		return err
+	}
+	err = a.conclude(started, met, size)
+	if late != nil {
+		a.follow(late, err, started)
+	}
+	return err
+}
+
+// body writes the members' events in their order. One that cannot be written leaves its batch, to be attempted alone: it
+// would otherwise block the others for ever.
+func (a *attempt) body() ([]byte, error) {
+	body, err := a.write()
+	if err == nil || a.work.BatchID == 0 {
+		return body, err
+	}
+	if err := a.separate(delivery.ReasonUnsendable, func(m *queue.Member) bool {
+		_, err := event.AppendDelivery(nil, &m.Event, a.sub.Topic, a.sub.EventDeliverySchema)
+		return err == nil
+	}); err != nil {
+		return nil, err
+	}
+	return a.write()
+}
+
+func (a *attempt) write() ([]byte, error) {
+	body, err := event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
+	if err != nil {
+		return nil, fmt.Errorf("write the body of delivery %d, batch %d: %w", a.work.Members[0].DeliveryID, a.work.BatchID, err)
+	}
+	return body, nil
+}
+
+// batched is the format of the request: an event subscription whose batches are off by now may still have some. To one
+// that takes batches, a delivery that is sent alone is a batch of one.
+func (a *attempt) batched() bool { return a.sub.Batching() || len(a.work.Members) > 1 }
+
+// separateHeaders keeps the members that have the first one's values of Dynamic headers: the headers may have been
+// changed after the batch was cut.
+func (a *attempt) separateHeaders() error {
+	if len(a.work.Members) == 1 || !a.sub.Headers.HasDynamic() {
+		return nil
+	}
+	values := func(m *queue.Member) string {
+		view := catalog.EventView(a.sub.Topic, &m.Event)
+		return a.sub.Headers.DynamicValues(&view, a.engine.options.MaxHeaderBytes)
+	}
+	first := values(&a.work.Members[0])
+	return a.separate(delivery.ReasonHeaderValue, func(m *queue.Member) bool { return values(m) == first })
+}
+
+// separate takes members out of the batch before its request. Each is attempted alone.
+func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool) error {
+	gone := a.work.Keep(stays)
+	if len(gone) == 0 {
+		return nil
+	}
+	fates := make([]delivery.Fate, len(gone))
+	for i := range gone {
+		fates[i] = delivery.Fate{
+			DeliveryID: gone[i].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: a.work.Now(), Reason: reason},
+		}
+	}
+	if err := a.record(policy.Verdict{Action: delivery.Leave}, fates); err != nil || len(a.work.Members) > 0 {
+		return err
+	}
+	return errors.Join(a.record(policy.Verdict{Action: delivery.Cancel}, nil), postgres.ErrNotFound)
+}
+
+// header returns what Event Grid sends with every delivery, see docs/endpoints.md. Members of a batch have the same
+// values of Dynamic headers. What differs from event to event, the system id and the data version, is sent only with one
+// event.
+func (a *attempt) header() http.Header {
+	h := make(http.Header, 10)
+	first := &a.work.Members[0]
+	if a.sub.Headers != nil {
+		view := catalog.EventView(a.sub.Topic, &first.Event)
+		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: no custom header replaces the following
+	}
+	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, a.batched()))
+	h.Set("Aeg-Event-Type", "Notification")
+	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
+	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
+	h.Set("Aeg-Metadata-Version", event.MetadataVersion(a.sub.EventDeliverySchema))
+	if a.events == 1 {
+		h.Set("Aeg-Output-Event-Id", first.SystemID.String())
+		if a.sub.EventDeliverySchema != event.CloudEvents {
+			setIfValid(h, "Aeg-Data-Version", first.Event.DataVersion)
+		}
+	}
+	if a.trace.Parent != "" { // the trace that the events were published in
+		h.Set("Traceparent", a.trace.Parent)
+		if a.trace.State != "" {
+			h.Set("Tracestate", a.trace.State)
+		}
+	}
+	return h
+}
+
+// setIfValid omits a publisher's text that no header can carry (control characters; RFC 9110, 5.5). net/http would
+// reject the whole request at each attempt, and the event could never be delivered.
+func setIfValid(h http.Header, name, value string) {
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	if !strings.ContainsFunc(value, control) {
+		h.Set(name, value)
+	}
+}
+
+// sign adds the headers of Standard Webhooks. The id must not change from attempt to attempt, because receivers recognize
+// a message by it. body is what is sent, byte for byte.
+//
+// Source: Standard Webhooks, specification 1.0.0, webhook headers.
+func (a *attempt) sign(h http.Header, id string, at time.Time, body []byte) {
+	h.Set("Webhook-Id", id)
+	h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
+	h.Set("Webhook-Signature", a.sub.Signing.Sign(id, at, body))
+}
+
+// send sends the attempt's request.
+func (a *attempt) send(header http.Header, body *endpoint.Payload) (
+	met endpoint.Answer, late *endpoint.Call, err error,
+) {
+	met, late, err = a.engine.endpoint.Send(&endpoint.Request{
+		URL: a.sub.EndpointURL, Header: header, Body: body, Connection: &a.sub.Connection,
+		AckTimeout: a.policy.AckTimeout, Window: a.policy.LateAnswerWindow,
+	})
+	a.token, a.posted = met.Token, met.Sent
+	return met, late, err
+}
